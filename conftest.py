@@ -11,6 +11,8 @@ pytest_plugins = ["pytester"]
 settings.register_profile("default", settings.get_profile("default"), deadline=None)
 if settings.default.deadline is not None:
     settings.load_profile("default")
+# Where the whole suite runs beside it: tests/README.md says which profile is for what.
+settings.register_profile("few", settings.get_profile("ci"), max_examples=5)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from difftest.backends.base import Backend, BackendMissingError
 
-SIMULATORS = ("auto", "embedded", "plain", "sdk")
-
 
 def select_backends(
     simulate: str | None, device: bool, level: str | None = None, strictness: str | None = None
@@ -14,7 +12,7 @@ def select_backends(
 
     Parameters
     ----------
-    simulate : one of :data:`SIMULATORS`, or None for no simulator; "auto" is the SDK's simulator
+    simulate : one of those in difftest/choices.py, or None for no simulator; "auto" is the SDK's
         where the SDK is installed, else the embedded one.
     device : whether to run on the device too.
     level : of NKI, for kernels of today's dialect on the embedded simulator.

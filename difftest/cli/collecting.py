@@ -75,11 +75,6 @@ def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
     """What ``use`` makes of the spec of the kernel test named ``PATH::TEST``.
 
     The embedded modules are in place, and ``sys.path`` is as pytest has it.
-
-    Raises
-    ------
-    click.UsageError : there is no such file or kernel test.
-    click.ClickException : it cannot be collected.
     """
     path, _, test = name.partition("::")
     if not Path(path).is_file():

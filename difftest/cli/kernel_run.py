@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
+from difftest.choices import LEVELS
 from difftest.cli.launching import (
     KernelArguments,
     Result,
@@ -24,11 +25,11 @@ from difftest.cli.launching import (
     parse_shape,
     random_arrays,
     with_case,
-    with_kernel,
 )
+from difftest.cli.loading import load_kernel
 from difftest.host.output import check_output
 from difftest.simulator import MACHINES
-from difftest.simulator.frontend.nki.levels import LEVELS
+from difftest.simulator.frontend.install import embedded
 
 STDOUT = Path("-")
 
@@ -59,10 +60,6 @@ class KernelRun:
         Parameters
         ----------
         ranks : how many run it side by side; the trace is that of the first.
-
-        Raises
-        ------
-        click.ClickException : there is no such kernel, or it refuses its arguments.
         """
         if ranks > 1 and self.case:
             raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
@@ -72,12 +69,7 @@ class KernelRun:
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
-        """What ``use`` makes of the kernel and of its arguments.
-
-        Raises
-        ------
-        click.ClickException : there is no such kernel, or no such case of the test.
-        """
+        """What ``use`` makes of the kernel and of its arguments."""
         if bool(self.shapes) == bool(self.case):
             raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
         grid = parse_grid(self.grid)
@@ -89,13 +81,10 @@ class KernelRun:
             return with_case(self.kernel, self.case, use)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
         bounds = parse_bounds(self.bounds)
-        return with_kernel(
-            self.kernel,
-            arrays,
-            parse_keywords(self.keywords),
-            grid,
-            lambda kernel, given: use(kernel, bounded(kernel, given, bounds)),
-        )
+        given = KernelArguments(arrays, parse_keywords(self.keywords), grid)
+        with embedded():
+            kernel = load_kernel(self.kernel)
+            return use(kernel, bounded(kernel, given, bounds))
 
 
 level_option = click.option(
@@ -130,30 +119,9 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a :class:`KernelRun`, which is its first argument then."""
 
     @functools.wraps(command)
-    def with_run(
-        kernel: str,
-        shapes: tuple[str, ...],
-        dtypes: tuple[str, ...],
-        bounds: tuple[str, ...],
-        keywords: tuple[str, ...],
-        grid: str | None,
-        case: str | None,
-        machine: str | None,
-        level: str | None,
-        **others: Any,
-    ) -> None:
-        run = KernelRun(
-            kernel=kernel,
-            shapes=shapes,
-            dtypes=dtypes,
-            keywords=keywords,
-            case=case,
-            machine=machine,
-            level=level,
-            grid=grid,
-            bounds=bounds,
-        )
-        command(run, **others)
+    def with_run(**given: Any) -> None:
+        own = {one.name: given.pop(one.name) for one in fields(KernelRun)}
+        command(KernelRun(**own), **given)
 
     wrapped: Callable[..., None] = with_run
     for option in reversed(_OPTIONS):

@@ -15,7 +15,6 @@ import numpy as np
 from difftest.backends.detection import CLASSIC
 from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.embedded import forget_caller, is_defect
-from difftest.cli.loading import load_kernel
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
 from difftest.simulator import (
@@ -30,7 +29,6 @@ from difftest.simulator import (
 )
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.grid import nc
-from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
@@ -62,35 +60,8 @@ class TracedLaunch(NamedTuple):
     arrays: Sequence[Any]
 
 
-def call_of_case(spec: KernelSpec, text: str) -> tuple[list[Any], dict[str, Any], tuple[int, ...]]:
-    """What the kernel is called with in the case that ``text`` describes, and on which grid.
-
-    Raises
-    ------
-    click.BadParameter : it is no case of the spec.
-    """
-    from difftest.harness.explicit import CaseError, case_from_json
-    from difftest.harness.spec_arguments import SpecError
-
-    try:
-        case = case_from_json(text, spec)
-        outputs = [
-            np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
-            for index, name in enumerate(spec.outputs)
-        ]
-        parameters = dict(spec.parameters_of(case.values))
-        return [*spec.inputs_of(case), *outputs], parameters, spec.grid_of(case.values)
-    except (CaseError, SpecError) as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def parse_shape(text: str) -> tuple[int, ...]:
-    """``128,512`` as a shape.
-
-    Raises
-    ------
-    click.BadParameter : it is not that.
-    """
+    """``128,512`` as a shape."""
     if not _SHAPE.fullmatch(text):
         raise click.BadParameter(
             f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
@@ -99,12 +70,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def parse_grid(text: str | None) -> tuple[int, ...]:
-    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None.
-
-    Raises
-    ------
-    click.BadParameter : it is not that.
-    """
+    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None."""
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
@@ -122,12 +88,7 @@ def parse_grid(text: str | None) -> tuple[int, ...]:
 
 
 def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` each, values as Python literals or, failing that, text.
-
-    Raises
-    ------
-    click.BadParameter : there is no ``=`` in one.
-    """
+    """``NAME=VALUE`` each, values as Python literals or, failing that, text."""
     keywords: dict[str, Any] = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -143,12 +104,7 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
-    """``NAME=N`` each, N at least 1.
-
-    Raises
-    ------
-    click.BadParameter : one is not that.
-    """
+    """``NAME=N`` each, N at least 1."""
     bounds: dict[str, int] = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -162,10 +118,6 @@ def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> K
     """The same arguments, the named inputs drawn from 0 to their bound, the bound excluded.
 
     No number is drawn twice where there are enough of them: most indices name a place once.
-
-    Raises
-    ------
-    click.BadParameter : there is no such input, or it holds no integers.
     """
     names = input_names(kernel, given.arrays)
     arrays = list(given.arrays)
@@ -194,13 +146,7 @@ def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
 
 
 def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> list[Any]:
-    """Random arrays; one dtype for all or one for each.
-
-    Raises
-    ------
-    click.BadParameter : a dtype is unknown, there are neither one nor as many as shapes, or this
-        computer's memory does not hold the arrays.
-    """
+    """Random arrays; one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
     known = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
@@ -215,12 +161,7 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
 
 
 def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
-    """The dtypes of these names.
-
-    Raises
-    ------
-    click.BadParameter : NKI has none of such a name.
-    """
+    """The dtypes of these names."""
     try:
         return [as_dtype(name) for name in names]
     except NkiError as error:
@@ -228,35 +169,22 @@ def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
         raise click.BadParameter(str(error)) from None
 
 
-def with_kernel(
-    name: str,
-    arrays: Sequence[Any],
-    keywords: Mapping[str, Any],
-    grid: tuple[int, ...],
-    use: Callable[[Any, KernelArguments], Result],
-) -> Result:
-    """What ``use`` makes of the kernel named, and of what to call it with.
-
-    Raises
-    ------
-    click.ClickException : it does not load.
-    """
-    with embedded():
-        return use(load_kernel(name), KernelArguments(arrays, keywords, grid))
-
-
 def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
-    """The same for the kernel of the test ``PATH::TEST`` and a case of it, as JSON.
-
-    Raises
-    ------
-    click.ClickException : there is no such test, or the case is not its.
-    """
+    """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
     from difftest.cli.collecting import with_spec  # pytest and Hypothesis: for tests alone
+    from difftest.harness.explicit import CaseError, case_from_json
+    from difftest.harness.spec import call_of_case
+    from difftest.harness.spec_arguments import SpecError
 
-    return with_spec(
-        name, lambda spec: use(spec.kernel, KernelArguments(*call_of_case(spec, text)))
-    )
+    def of_spec(spec: KernelSpec) -> Result:
+        try:
+            case = case_from_json(text, spec)
+            call, grid = call_of_case(spec, case), spec.grid_of(case.values)
+        except (CaseError, SpecError) as error:
+            raise click.BadParameter(str(error)) from None
+        return use(spec.kernel, KernelArguments(*call, grid))
+
+    return with_spec(name, of_spec)
 
 
 def launched(
@@ -267,16 +195,12 @@ def launched(
     *,
     ranks: int = 1,
 ) -> TracedLaunch:
-    """Launch a kernel, on its own machine if none is named; the trace of the first of its ranks.
-
-    Raises
-    ------
-    click.ClickException : it refuses its arguments, or its own Python raises an error.
-    """
+    """Launch a kernel, on its own machine if none is named; the trace of the first of its ranks."""
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
-        target = machine if machine else _own_machine(kernel)
+        own: Machine = getattr(kernel, "machine", TRN2)
+        target = machine or own
         if ranks > 1:
             result = _on_ranks(kernel, given, target, level, ranks)
         else:
@@ -327,13 +251,6 @@ def _on_ranks(
         arrays.append([rng.permuted(one, axis=None) for one in given.arrays])
     gridded = target[given.grid] if given.grid else target
     return launch_ranks(gridded, arrays, given.keywords, machine=machine, level=level)[0]
-
-
-def _own_machine(kernel: Any) -> Machine:
-    """The machine that the kernel names (``platform_target``), else trn2."""
-    machine = getattr(kernel, "machine", TRN2)
-    assert isinstance(machine, Machine)
-    return machine
 
 
 def machine_named(name: str | None) -> Machine | None:

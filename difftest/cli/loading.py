@@ -26,11 +26,6 @@ def load_kernel(name: str) -> Any:
     """The kernel named ``MODULE:KERNEL`` or ``FILE.py:KERNEL``.
 
     The embedded modules must be installed.
-
-    Raises
-    ------
-    click.UsageError : there is no such module, file or function.
-    click.ClickException : the module does not load; its traceback is in the text.
     """
     place, _, function = name.rpartition(":")
     relative = place.startswith(".") and not place.endswith(".py")

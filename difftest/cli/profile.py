@@ -122,12 +122,7 @@ def _write(
     picture: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Write the files that were asked for.
-
-    Raises
-    ------
-    click.ClickException : one cannot be written.
-    """
+    """Write the files that were asked for."""
     report = Report(prediction)
     try:
         if trace_file:

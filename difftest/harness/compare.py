@@ -110,19 +110,22 @@ def compare(
     unwritten : for each output None, or a mask of its shape that is True where the kernel never
         wrote; empty if the backend cannot tell.
     """
-    if len(outputs) != len(expected):
-        return Mismatch(
-            kind="outputs",
-            output=None,
-            message=f"the kernel returned {len(outputs)} outputs, the reference {len(expected)}",
-        )
+    if wrong := check_count(expected, outputs):
+        return wrong
     masks = tuple(unwritten) or (None,) * len(outputs)
     verdicts = [
         compare_output(index, *row)
         for index, row in enumerate(zip(expected, outputs, masks, strict=True))
     ]
-    wrong = first_of(verdicts)
-    return wrong if wrong is not None else all_match(verdicts)
+    return first_of(verdicts) or all_match(verdicts)
+
+
+def check_count(expected: Sequence[object], outputs: Sequence[Array]) -> Mismatch | None:
+    """What is wrong with the number of outputs, if anything."""
+    if len(outputs) == len(expected):
+        return None
+    message = f"the kernel returned {len(outputs)} outputs, the reference {len(expected)}"
+    return Mismatch(kind="outputs", output=None, message=message)
 
 
 def all_match(verdicts: Verdicts) -> Match | Mismatch | Inconclusive:

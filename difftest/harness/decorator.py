@@ -88,31 +88,12 @@ def kernel_test(
     ------
     SpecError : an argument contradicts the others, or the function does not take ``case``.
     """
-    first, *others = _kernels(kernel, kernels)
-    spec = KernelSpec(
-        kernel=first,
-        others=tuple(others),
-        reference=reference,
-        domain=domain,
-        inputs=inputs,
-        outputs={} if outputs is None else outputs,
-        parameters=listed("parameters", parameters),
-        dtypes=listed("dtypes", dtypes),
-        output_dtype=output_dtype,
-        rejects=listed("rejects", rejects),
-        examples=listed("examples", examples),
-        edges=edges,
-        exact=exact,
-        reduction=reduction,
-        accumulation=accumulation,
-        magnitude=magnitude,
-        exact_integers=exact_integers,
-        nonfinite=nonfinite,
-        grid=grid,
-        lnc=lnc,
-        machine=machine,
-    )
-    return functools.partial(decorate, spec)
+    given: dict[str, Any] = dict(locals())  # the arguments, which KernelSpec names the same
+    first, *others = _kernels(given.pop("kernel"), given.pop("kernels"))
+    for name in ("parameters", "dtypes", "rejects", "examples"):
+        given[name] = listed(name, given[name])
+    given["outputs"] = {} if outputs is None else outputs
+    return functools.partial(decorate, KernelSpec(kernel=first, others=tuple(others), **given))
 
 
 def _kernels(

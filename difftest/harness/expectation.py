@@ -19,20 +19,6 @@ Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 
 
-def expect(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> tuple[Expected, ...]:
-    """Each output as the reference has it.
-
-    Raises
-    ------
-    ReferenceRefusal : the reference refuses the case.
-    ReferenceDefect : the reference, or ``magnitude``, is wrong.
-    SpecError : ``magnitude`` does not fit the reference's outputs.
-    """
-    arrays = dict(zip(spec.inputs, inputs, strict=True))
-    values = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
-    return bounded(spec, case, inputs, values)
-
-
 def bounded(
     spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
 ) -> tuple[Expected, ...]:

@@ -13,6 +13,7 @@ from difftest.harness.verdict import Inconclusive, Mismatch, Verdict
 from difftest.simulator.exact.chains import RUNNING_SUM
 
 if TYPE_CHECKING:
+    from difftest.analysis.finding import Finding
     from difftest.harness.questions import Reference
     from difftest.simulator.errors import Location
     from difftest.simulator.exact.losses import Loss
@@ -71,6 +72,17 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
                 f"{largest:.2g}; give the inputs data= whose results it holds"
             )
     return ""
+
+
+def excuses(reference: Reference | Exception, finding: Finding) -> bool:
+    """Whether the reference wants what was found: NaN or infinities in outputs of their dtypes."""
+    if finding.id not in ("nan-made", "infinity-made") or isinstance(reference, Exception):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return not all(
+            np.isfinite(values.astype(reference.dtype_of(index)).astype(np.float64)).all()
+            for index, values in enumerate(reference.values)
+        )
 
 
 def _overflow(loss: Loss) -> str:

@@ -13,15 +13,28 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import OneSided, Verdict
 
 
-class DifferentialFailure(AssertionError):
-    """A kernel and its reference disagree on a case; the text says where and how to run it again.
+class CaseFailure(AssertionError):
+    """A case that fails its test; the text is the report, with the line that runs it again.
 
     Attributes
     ----------
     spec, case : what was run.
-    verdicts : one for each backend, by name.
     again : how to run the test again, where that is known.
     fresh : what came of the case in a process of its own, if it was not the same; else empty.
+    """
+
+    def __init__(self, spec: KernelSpec, case: Case, again: Reproduction | None) -> None:
+        self.spec, self.case, self.again = spec, case, again
+        self.fresh = ""
+        super().__init__()
+
+
+class DifferentialFailure(CaseFailure):
+    """A kernel and its reference disagree on a case; the text says where.
+
+    Attributes
+    ----------
+    verdicts : one for each backend, by name.
     others : what came of the other kernels of the contract, a line each.
     findings : hazards of the case, which may be the reason.
     """
@@ -36,15 +49,11 @@ class DifferentialFailure(AssertionError):
         verbose: bool = False,
         findings: Iterable[Finding] = (),
     ) -> None:
-        self.spec = spec
-        self.case = case
+        super().__init__(spec, case, again)
         self.verdicts = verdicts
         self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
-        self.again = again
         self.others: tuple[str, ...] = ()
         self._verbose = verbose
-        self.fresh = ""
-        super().__init__()
 
     def end_in_kernel(self) -> None:
         """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
@@ -72,16 +81,8 @@ class DifferentialFailure(AssertionError):
         )
 
 
-class HazardFailure(AssertionError):
-    """A kernel agrees with its reference on a case, and does what can be wrong on a device.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    findings : the hazards that make it fail.
-    again : how to run the test again, where that is known.
-    fresh : what came of the case in a process of its own, if it was not the same; else empty.
-    """
+class HazardFailure(CaseFailure):
+    """A kernel agrees with its reference, and does what can be wrong on a device: ``findings``."""
 
     def __init__(
         self,
@@ -90,41 +91,28 @@ class HazardFailure(AssertionError):
         findings: tuple[Finding, ...],
         again: Reproduction | None,
     ) -> None:
-        self.spec = spec
-        self.case = case
+        super().__init__(spec, case, again)
         self.findings = findings
-        self.again = again
-        self.fresh = ""
-        super().__init__()
 
     def __str__(self) -> str:
         return hazard_text(self.spec, self.case, self.findings, self.again, self.fresh)
 
 
-class HazardWarning(UserWarning):
-    """A kernel does what may be wrong on some device, or in some release."""
-
-
-class BrokenReferenceError(AssertionError):
-    """The reference cannot judge a case: it broke down, or wrote to its arguments.
-
-    Attributes
-    ----------
-    spec, case : what was run.
-    defect : what is wrong with the reference.
-    """
+class BrokenReferenceError(CaseFailure):
+    """The reference cannot judge a case: it broke down, or wrote to its arguments (``defect``)."""
 
     def __init__(
         self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
     ) -> None:
-        self.spec = spec
-        self.case = case
+        super().__init__(spec, case, again)
         self.defect = defect
-        self._again = again
-        super().__init__()
 
     def __str__(self) -> str:
-        return defect_text(self.spec, self.case, self.defect, self._again)
+        return defect_text(self.spec, self.case, self.defect, self.again)
+
+
+class HazardWarning(UserWarning):
+    """A kernel does what may be wrong on some device, or in some release."""
 
 
 class NotRejectedError(AssertionError):

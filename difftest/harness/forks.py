@@ -40,11 +40,16 @@ class Fork:
         return self.body[0] <= line <= self.body[1]
 
 
-@functools.cache
 def forks_of(code: CodeType) -> dict[int, Fork]:
     """The forks of a function, by each line of their heads."""
+    return _forks_at(code.co_filename, code)
+
+
+@functools.cache
+def _forks_at(file: str, code: CodeType) -> dict[int, Fork]:
+    """With the file, for code that is equal in two files."""
     lines = {line for *_, line in code.co_lines() if line is not None}
-    return {line: fork for line, fork in _forks_in(code.co_filename).items() if line in lines}
+    return {line: fork for line, fork in _forks_in(file).items() if line in lines}
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.backends.base import Backend, Crashed, KernelCall, Outcome
+from difftest.harness.reference import bytes_of
 from difftest.harness.verdict import Mismatch
 
 Array = NDArray[Any]
@@ -46,27 +47,15 @@ def overwritten(
     rule = "A kernel reads its inputs; what it writes in place is named under outputs="
     for name, before, now in zip(names, given, after, strict=True):
         width = before.dtype.itemsize
-        changed = (_bytes(before) != _bytes(now)).reshape(-1, width).any(axis=1)
-        if changed.any():
+        changed = (bytes_of(before) != bytes_of(now)).reshape(-1, width).any(axis=1)
+        count, message = int(changed.sum()), ""
+        if count:
             first = [int(one) for one in np.argwhere(changed.reshape(before.shape))[0]]
-            return Mismatch(
-                kind="inputs",
-                output=None,
-                message=f"the kernel overwrites its input {name}: {int(changed.sum())} of "
-                f"{changed.size} elements, the first at {first}. {rule}",
-                elements=changed.size,
-                wrong=int(changed.sum()),
-            )
-        if any(one is now for one in written):
-            return Mismatch(
-                kind="inputs",
-                output=None,
-                message=f"the kernel writes to its input {name}, and what it writes is what was "
-                f"there in this case. {rule}",
-                elements=changed.size,
-            )
+            message = f"the kernel overwrites its input {name}: {count} of {changed.size} elements"
+            message += f", the first at {first}. {rule}"
+        elif any(one is now for one in written):
+            message = f"the kernel writes to its input {name}, and what it writes is what was "
+            message += f"there in this case. {rule}"
+        if message:
+            return Mismatch("inputs", None, message, elements=changed.size, wrong=count)
     return None
-
-
-def _bytes(array: Array) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -11,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
-from difftest.harness.compare import Expected, Within, all_match, check_form, check_values, first_of
+from difftest.harness.compare import (
+    Expected,
+    Within,
+    all_match,
+    check_count,
+    check_form,
+    check_values,
+    first_of,
+)
 from difftest.harness.expectation import bounded
 from difftest.harness.reference import (
     ReferenceDefect,
@@ -51,6 +59,7 @@ EXCUSE = 2.0**-6
 EXCUSED_UNITS = 2.0**5
 """How much of the median element a bound may excuse, relative to it, and in units of the output's
 dtype: a float32 sum of 8,192 terms of both signs, and attention in bfloat16, stay below both."""
+Answer: TypeAlias = Match | Mismatch | Inconclusive
 ALGORITHM = "algorithm"
 ARITHMETIC = "arithmetic"
 
@@ -130,42 +139,30 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     return Reference(spec, case, arrays, outputs)
 
 
-def answer(reference: Reference, ran: Ran) -> Match | Mismatch | Inconclusive:
+def answer(reference: Reference, ran: Ran) -> Answer:
     """The verdict on all outputs of a run that has an exact run beside it."""
     exact = ran.exact
     assert exact is not None
-    if len(ran.outputs) != len(reference.outputs):
-        return Mismatch(
-            kind="outputs",
-            output=None,
-            message=f"the kernel returned {len(ran.outputs)} outputs, "
-            f"the reference {len(reference.outputs)}",
-        )
+    if miscounted := check_count(reference.outputs, ran.outputs):
+        return miscounted
     masks = tuple(ran.unwritten) or (None,) * len(ran.outputs)
-    verdicts: list[Match | Mismatch | Inconclusive | None] = [
+    verdicts: list[Answer | None] = [
         check_form(index, value, reference.dtype_of(index), got, mask)
         for index, (value, got, mask) in enumerate(
             zip(reference.values, ran.outputs, masks, strict=True)
         )
     ]
-    wrong = first_of(verdicts)
-    if wrong is None:
+    if first_of(verdicts) is None:
         verdicts = _ask(reference, ran.outputs, exact)
-        wrong = first_of(verdicts)
-    return wrong if wrong is not None else all_match(verdicts)
+    return first_of(verdicts) or all_match(verdicts)
 
 
-def _ask(
-    reference: Reference, outputs: tuple[Array, ...], exact: ExactRun
-) -> list[Match | Mismatch | Inconclusive | None]:
+def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> list[Answer | None]:
     """Both questions of each output; one of integers, and where a rounded value has decided."""
     dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
     joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
     values = _most_precise(reference)
-    verdicts: list[Match | Mismatch | Inconclusive | None] = []
-    if not all(joined):
-        verdicts = _algorithm(reference, joined, exact)
-    wrong = first_of(verdicts)
+    wrong = None if all(joined) else first_of(_algorithm(reference, joined, exact))
     if wrong is not None:
         return [wrong]
     return [
@@ -188,7 +185,7 @@ def _is_float64(array: Array) -> bool:
 
 def _algorithm(
     reference: Reference, joined: Sequence[bool], exact: ExactRun
-) -> list[Match | Mismatch | Inconclusive | None]:
+) -> list[Answer | None]:
     """The exact run against the reference; once more against a reference in float64."""
     first = _most_precise(reference)
     verdicts = _compare_algorithms(reference, first, joined, exact)
@@ -201,8 +198,8 @@ def _algorithm(
 
 def _compare_algorithms(
     reference: Reference, values: tuple[Array, ...], joined: Sequence[bool], exact: ExactRun
-) -> list[Match | Mismatch | Inconclusive | None]:
-    verdicts: list[Match | Mismatch | Inconclusive | None] = []
+) -> list[Answer | None]:
+    verdicts: list[Answer | None] = []
     for index, (raw, output) in enumerate(zip(values, exact.outputs, strict=True)):
         if joined[index]:
             continue
@@ -246,9 +243,7 @@ def _finite_around(value: Float64, error: Float64) -> Float64:
     return np.where(np.isfinite(value), known, 0.0)
 
 
-def _arithmetic(
-    index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput
-) -> Match | Mismatch | Inconclusive:
+def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
     """The machine's values against the exact ones, within the bound of their errors."""
     error = _bound(output)
     within = Within(
@@ -263,8 +258,8 @@ def _arithmetic(
 
 
 def _unless_excused(
-    verdict: Match | Mismatch | Inconclusive, index: int, dtype: np.dtype[Any], output: ExactOutput
-) -> Match | Mismatch | Inconclusive:
+    verdict: Answer, index: int, dtype: np.dtype[Any], output: ExactOutput
+) -> Answer:
     """The verdict; inconclusive if it is a match that a bound without digits gives away."""
     if not isinstance(verdict, Match) or output.error is None or not is_float(dtype):
         return verdict
@@ -300,7 +295,7 @@ def _bound(output: ExactOutput) -> Float64:
 
 def _as_a_whole(
     index: int, raw: Array, dtype: np.dtype[Any], got: Array, output: ExactOutput
-) -> Match | Mismatch | Inconclusive:
+) -> Answer:
     """The machine's values against the reference's.
 
     So they are compared where a rounded value has decided something, and where they are integers.

@@ -180,10 +180,10 @@ def _runs_on_writeable(
 
 def _differs(given: Any, received: Any) -> bool:
     pairs = zip(_arrays(given), _arrays(received), strict=False)
-    return not all(np.array_equal(_bytes(one), _bytes(other)) for one, other in pairs)
+    return not all(np.array_equal(bytes_of(one), bytes_of(other)) for one, other in pairs)
 
 
-def _bytes(array: Array) -> Array:
+def bytes_of(array: Array) -> Array:
     """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import subprocess
@@ -86,7 +87,7 @@ def failure_text(
     most. ``fresh`` is what came of the case in a process of its own, where that was not the same.
 
     >>> from difftest.harness.compare import compare
-    >>> from difftest.harness.expectation import expect
+    >>> from difftest.harness.questions import reference_of
     >>> from difftest.harness.recipes import Ones, Zeros
     >>> import numpy as np
     >>> def add(a, b): ...
@@ -97,7 +98,8 @@ def failure_text(
     ...     inputs={"a": "n", "b": "n"},
     ... )
     >>> case = Case({"n": 2}, "float32", {"a": Zeros(), "b": Ones()})
-    >>> verdict = compare(expect(spec, case, spec.inputs_of(case)), [np.float32([1, 0])])
+    >>> bounds = reference_of(spec, case, spec.inputs_of(case)).bounds
+    >>> verdict = compare(bounds, [np.float32([1, 0])])
     >>> again = Reproduction("test_add.py::test_add", ("--simulate",))
     >>> print(failure_text(spec, case, {"embedded": verdict}, again))  # doctest: +ELLIPSIS
     add disagrees with its reference
@@ -114,19 +116,10 @@ def failure_text(
     for backend, verdict in verdicts.items():
         rows += _verdict_rows(backend, verdict, verbose)
     rows += [("beside" if line is others[0] else "", line) for line in others]
-    if again is not None:
-        rows.append(("run again", again.command(case)))
-    if fresh:
-        rows.append(("fresh run", fresh))
+    rows += _again_rows(case, again, fresh)
     wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
     where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
-    return "\n".join(
-        [
-            f"{spec.name} disagrees with its reference{where}",
-            *map(_row, rows),
-            *map(finding_text, findings),
-        ]
-    )
+    return _text(f"{spec.name} disagrees with its reference{where}", rows, findings)
 
 
 def defect_text(
@@ -139,10 +132,10 @@ def defect_text(
         ("received", textwrap.indent(defect.received, " " * (_LABEL + 2)).lstrip()),
         ("where", defect.where),
         ("remedy", defect.remedy),
-        ("run again", again.command(case) if again else ""),
+        *_again_rows(case, again),
     ]
-    title = f"{spec.name} cannot be judged: {defect.happened}"
-    return "\n".join([title, *(_row(row) for row in rows if row[1])])
+    rows = [row for row in rows if row[1]]
+    return _text(f"{spec.name} cannot be judged: {defect.happened}", rows)
 
 
 def hazard_text(
@@ -153,13 +146,18 @@ def hazard_text(
     fresh: str = "",
 ) -> str:
     """The report of a case that is right here and can be wrong on a device."""
-    rows = _case_rows(spec, case)
-    if again is not None:
-        rows.append(("run again", again.command(case)))
-    if fresh:
-        rows.append(("fresh run", fresh))
+    rows = [*_case_rows(spec, case), *_again_rows(case, again, fresh)]
     title = f"{spec.name} agrees with its reference here, and can be wrong on a device"
+    return _text(title, rows, findings)
+
+
+def _text(title: str, rows: Iterable[tuple[str, str]], findings: Iterable[Finding] = ()) -> str:
     return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
+
+
+def _again_rows(case: Case, again: Reproduction | None, fresh: str = "") -> list[tuple[str, str]]:
+    rows = [("run again", again.command(case))] if again else []
+    return [*rows, ("fresh run", fresh)] if fresh else rows
 
 
 def _case_rows(spec: KernelSpec, case: Case) -> list[tuple[str, str]]:
@@ -187,7 +185,7 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
         ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
         (backend, happened),
     ]
-    return "\n".join([f"{spec.name} must refuse this case", *map(_row, rows)])
+    return _text(f"{spec.name} must refuse this case", rows)
 
 
 def edge_text(spec: KernelSpec, edge: Edge, backend: str, verdict: Verdict) -> str:
@@ -199,7 +197,7 @@ def edge_text(spec: KernelSpec, edge: Edge, backend: str, verdict: Verdict) -> s
         remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
         rows.append(("remedy", remedy))
     what = "accept this call, and be correct" if edge.inside else "refuse this call, or be correct"
-    return "\n".join([f"{spec.name} must {what}", *map(_row, rows)])
+    return _text(f"{spec.name} must {what}", rows)
 
 
 def _row(row: tuple[str, str]) -> str:
@@ -242,9 +240,7 @@ def describe_box(mismatch: Mismatch) -> str:
     if mismatch.wrong == mismatch.elements:
         return "which is all of them"
     slices = ", ".join(f"{start}:{stop}" for start, stop in mismatch.box)
-    volume = 1
-    for start, stop in mismatch.box:
-        volume *= stop - start
+    volume = math.prod(stop - start for start, stop in mismatch.box)
     text = f"{'filling' if volume == mismatch.wrong else 'all in'} [{slices}]"
     tails = [
         str(axis)

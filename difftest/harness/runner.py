@@ -24,7 +24,7 @@ from difftest.backends.base import (
 )
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
-from difftest.harness.explanation import doubts_of, explained, of_data
+from difftest.harness.explanation import doubts_of, excuses, explained, of_data
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -32,15 +32,11 @@ from difftest.harness.failures import (
     HazardWarning,
     NotRejectedError,
 )
-from difftest.harness.hazards import wanted
 from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
-from difftest.harness.report import (
-    Reproduction,
-    rejection_text,
-)
+from difftest.harness.report import Reproduction, rejection_text
 from difftest.harness.signature import home_of
 from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, Rejection
@@ -168,16 +164,15 @@ class Runner:
             )
             ran = self.run(spec, backend, call)
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
+            verdict = self.judged(spec, case, reference, outcome)
             if isinstance(outcome, Ran):
                 findings += outcome.findings
-            if isinstance(outcome, Ran) and outcome.trace is not None:
-                self.traces[backend.name] = outcome.trace
-            if isinstance(outcome, Ran):
                 self.outputs[backend.name] = outcome.outputs
-            verdict = self.judged(spec, case, reference, outcome)
-            if isinstance(outcome, Ran) and not is_failure(verdict):
-                names = tuple(spec.inputs)
-                verdict = overwritten(names, inputs, call.inputs, outcome.written) or verdict
+                if outcome.trace is not None:
+                    self.traces[backend.name] = outcome.trace
+                if not is_failure(verdict):
+                    names = tuple(spec.inputs)
+                    verdict = overwritten(names, inputs, call.inputs, outcome.written) or verdict
             data = of_data(verdict, reference)
             if data and isinstance(verdict, Inconclusive):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
@@ -210,7 +205,7 @@ class Runner:
         """Keep what the test's end is to say, each of it once."""
         for one in findings:
             key = one.id, one.locations
-            if one.severity is Severity.NOTE or wanted(one, reference):
+            if one.severity is Severity.NOTE or excuses(reference, one):
                 continue
             if key not in self.known:
                 self.known.add(key)

@@ -26,12 +26,7 @@ class SpecError(ValueError):
 
 
 def check_kinds(arguments: Mapping[str, Any]) -> None:
-    """Each argument of a spec is of a kind that can be asked further.
-
-    Raises
-    ------
-    SpecError : one is not.
-    """
+    """Each argument of a spec is of a kind that can be asked further."""
     for name, accepted in _MAPPINGS.items():
         if not isinstance(arguments[name], Mapping):
             raise refused(name, arguments[name], accepted)
@@ -53,24 +48,14 @@ def check_kinds(arguments: Mapping[str, Any]) -> None:
 
 
 def listed(argument: str, given: Any) -> tuple[Any, ...]:
-    """A sequence of anything but letters, as a tuple.
-
-    Raises
-    ------
-    SpecError : it is none.
-    """
+    """A sequence of anything but letters, as a tuple."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise refused(argument, given, _SEQUENCES[argument])
     return tuple(given)
 
 
 def counted(argument: str, given: Any) -> int:
-    """A number of roundings.
-
-    Raises
-    ------
-    SpecError : it is no integer, or below 0.
-    """
+    """A number of roundings."""
     if not _is_integer(given) or given < 0:
         raise refused(
             argument,
@@ -82,24 +67,14 @@ def counted(argument: str, given: Any) -> int:
 
 
 def sized(argument: str, name: str, given: Any) -> int:
-    """A value of the domain that stands for a dimension.
-
-    Raises
-    ------
-    SpecError : it is no integer, or below 0.
-    """
+    """A value of the domain that stands for a dimension."""
     if not _is_integer(given) or given < 0:
         raise refused(f"{argument}: dimension {name}", given, "an integer, at least 0")
     return int(given)
 
 
 def gridded(argument: str, given: Any) -> tuple[int, ...]:
-    """An SPMD grid.
-
-    Raises
-    ------
-    SpecError : it is no tuple of positive integers.
-    """
+    """An SPMD grid."""
     is_sequence = isinstance(given, (tuple, list))
     if not is_sequence or not all(_is_integer(size) and size > 0 for size in given):
         raise refused(
@@ -109,24 +84,14 @@ def gridded(argument: str, given: Any) -> tuple[int, ...]:
 
 
 def check_integers(function: str, **arguments: Any) -> None:
-    """The arguments of a function that makes a source of sizes are integers.
-
-    Raises
-    ------
-    SpecError : one is not.
-    """
+    """The arguments of a function that makes a source of sizes are integers."""
     for name, given in arguments.items():
         if not _is_integer(given):
             raise refused(f"{function}: {name}", given, "an integer")
 
 
 def matched(argument: str, pattern: Any) -> None:
-    """A piece of an error's text, as a regular expression.
-
-    Raises
-    ------
-    SpecError : it is no text, empty, or no regular expression.
-    """
+    """A piece of an error's text, as a regular expression."""
     if not isinstance(pattern, str) or not pattern:
         raise SpecError(
             f"{argument}: received match={pattern!r}; accepted: a part of the "

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
@@ -38,6 +38,8 @@ from difftest.harness.spec import (
 from difftest.harness.spec_arguments import SpecError, check_integers, refused
 from difftest.harness.structured import Given, Uniform
 from difftest.simulator.machine import TRN2
+
+Drawn = TypeVar("Drawn")
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 """Sizes at which tiles end: where kernels go wrong."""
@@ -304,27 +306,32 @@ def _samples(spec: KernelSpec) -> list[Case]:
     ------
     SpecError : the spec is wrong; so it is said before a case is tried.
     """
-    samples: list[Case] = []
+    try:
+        return examples(_cases(spec, Nature()), _SAMPLES)
+    except SpecError:
+        raise
+    except (ValueError, ArithmeticError, HypothesisException):
+        return []  # what goes wrong here does so where cases are drawn to be run, and is said there
+
+
+def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
+    """So many examples of a strategy, the same each time."""
+    drawn: list[Drawn] = []
 
     @settings(
-        max_examples=_SAMPLES,
+        max_examples=count,
         phases=[Phase.generate],
         database=None,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
-    @given(_cases(spec, Nature()))
-    def collect(case: Case) -> None:
-        samples.append(case)
+    @given(strategy)
+    def collect(one: Drawn) -> None:
+        drawn.append(one)
 
-    try:
-        collect()
-    except SpecError:
-        raise
-    except (ValueError, ArithmeticError, HypothesisException):
-        pass  # what goes wrong here does so where cases are drawn to be run, and is said there
-    return samples
+    collect()
+    return drawn
 
 
 @st.composite

@@ -28,6 +28,8 @@ _PATIENCE = 10
 """Cases in a row that bring nothing new, after which ``sys.settrace`` is given up for a test."""
 _FREE_TOOLS = (4, 5)
 """Ids of ``sys.monitoring``: one that has no name, and that of optimizers. Hypothesis takes 3."""
+_Codes = dict[int, CodeType]
+"""By ``id``: functions of the same text at the same line of two files have equal code."""
 
 
 @dataclass
@@ -52,16 +54,16 @@ class WatchedCall:
     def __init__(self) -> None:
         self.forks: dict[Place, bool] = {}
         self.done: set[tuple[Place, int]] = set()
-        self.codes: set[CodeType] = set()
+        self.codes: _Codes = {}
         self._states: dict[int, _State] = {}
 
     def start(self, frame: FrameType) -> None:
         """A function begins."""
         code = frame.f_code
         self._states[id(frame)] = _State()
-        if code in self.codes:
+        if id(code) in self.codes:
             return
-        self.codes.add(code)
+        self.codes[id(code)] = code
         for fork in forks_of(code).values():
             self.forks[code.co_filename, fork.line] = fork.loops
 
@@ -117,9 +119,9 @@ class Watch:
         self.unknown = ""
         self._total = Coverage()
         self._homes: tuple[str, ...] = ()
-        self._over: set[CodeType] = set()
-        self._watched: set[CodeType] = set()
-        self._codes: dict[Callable[..., Any], set[CodeType]] = {}
+        self._over: _Codes = {}
+        self._watched: _Codes = {}
+        self._codes: dict[Callable[..., Any], _Codes] = {}
         self._idle = 0
         self._seen: WatchedCall | None = None
         self._tool: int | None = None
@@ -138,21 +140,20 @@ class Watch:
 
     def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
         """What a case did counts: functions that have nothing more to show are left alone."""
-        self._codes.setdefault(kernel, set()).update(seen.codes)
+        self._codes.setdefault(kernel, {}).update(seen.codes)
         is_news = any(what not in self._total.done.get(place, ()) for place, what in seen.done)
         self._idle = 0 if is_news else self._idle + 1
         seen.tell("", self._total)
-        for code in tuple(self._watched):
+        for code in tuple(self._watched.values()):
             if self._has_shown_all(code):
-                self._over.add(code)
-                self._watched.discard(code)
+                self._over[id(code)] = self._watched.pop(id(code))
                 if self._tool is not None:
                     self._monitor.set_local_events(self._tool, code, 0)
 
     def close(self) -> None:
         """Watch no more."""
         if self._tool is not None:
-            for code in self._watched:
+            for code in self._watched.values():
                 self._monitor.set_local_events(self._tool, code, 0)
             self._monitor.set_events(self._tool, 0)
             self._monitor.free_tool_id(self._tool)
@@ -209,11 +210,11 @@ class Watch:
         return True
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
-        if code in self._over or not self._is_own(code):
+        if id(code) in self._over or not self._is_own(code):
             return self._monitor.DISABLE
         if self._seen is not None and self._tool is not None:
-            if code not in self._watched:
-                self._watched.add(code)
+            if id(code) not in self._watched:
+                self._watched[id(code)] = code
                 events = self._monitor.events
                 self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
             self._seen.start(sys._getframe(1))
@@ -230,7 +231,7 @@ class Watch:
     @contextlib.contextmanager
     def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
         """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
-        if kernel in self._codes and not self._codes[kernel] & self._watched:
+        if kernel in self._codes and not self._codes[kernel].keys() & self._watched.keys():
             yield
             return
         if self._idle >= _PATIENCE:
@@ -253,13 +254,13 @@ class Watch:
 
         def start(frame: FrameType, event: str, _: object) -> Any:
             code = frame.f_code
-            if code in self._over:
+            if id(code) in self._over:
                 return None
-            if code not in self._watched:
+            if id(code) not in self._watched:
                 if not self._is_own(code):
-                    self._over.add(code)
+                    self._over[id(code)] = code
                     return None
-                self._watched.add(code)
+                self._watched[id(code)] = code
             seen.start(frame)
             return local
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import hypothesis
 import numpy as np
-from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.case import Case
-from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import cases, recipes
+from difftest.harness.spec import KernelSpec, call_of_case
+from difftest.harness.strategies import cases, examples, recipes
 from difftest.simulator.dtypes import as_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True)
@@ -69,43 +66,15 @@ def calls_of_shapes(
 
         return ProofCall(dtype, own, arrays, keywords, grid)
 
-    return [one for dtype in dtypes for one in _drawn(call(dtype), count)]
+    return [one for dtype in dtypes for one in examples(call(dtype), count)]
 
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ProofCall]:
     """Calls with ``count`` cases of a kernel test's domain, arrays to write to among them."""
-    return [_call_of(spec, case) for case in _drawn(cases(spec), count)]
+    return [_call_of(spec, case) for case in examples(cases(spec), count)]
 
 
 def _call_of(spec: KernelSpec, case: Case) -> ProofCall:
-    places = [
-        (spec.shape(name, case.values), spec.output_dtype_of(case, index))
-        for index, name in enumerate(spec.outputs)
-    ]
-    shapes = [*(spec.shape(name, case.values) for name in spec.inputs), *(s for s, _ in places)]
-
-    def arrays() -> list[Array]:
-        return [*spec.inputs_of(case), *(np.zeros(shape, dtype) for shape, dtype in places)]
-
-    keywords = dict(spec.parameters_of(case.values))
-    return ProofCall(case.dtype, tuple(shapes), arrays, keywords, spec.grid_of(case.values))
-
-
-def _drawn(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
-    """``count`` examples, the same each time."""
-    found: list[Drawn] = []
-
-    @hypothesis.settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @hypothesis.given(strategy)
-    def collect(one: Drawn) -> None:
-        found.append(one)
-
-    collect()
-    return found
+    shapes = tuple(spec.shape(name, case.values) for name in (*spec.inputs, *spec.outputs))
+    keywords, grid = dict(spec.parameters_of(case.values)), spec.grid_of(case.values)
+    return ProofCall(case.dtype, shapes, lambda: call_of_case(spec, case)[0], keywords, grid)

@@ -30,23 +30,22 @@ class Definitions:
 
     def _needed(self, function: Any) -> list[cst.SimpleStatementLine]:
         """The definitions whose names other lines still use."""
-        rest = function.visit(_Settling(self.lines, []))
-        used = {name.value for name in nodes(rest, m.Name())}
+        used = _names(function.visit(_Settling(self.lines, [])))
         kept: list[cst.SimpleStatementLine] = []
-        while True:
-            new = [one for one in self.lines if one not in kept and _targets(one) & used]
-            if not new:
-                return kept
+        while new := [one for one in self.lines if one not in kept and _targets(one) & used]:
             kept += new
-            for one in new:
-                used |= {name.value for name in nodes(one, m.Name())}
+            used |= set().union(*map(_names, new))
+        return kept
+
+
+def _names(node: Any) -> set[str]:
+    return {name.value for name in nodes(node, m.Name())}
 
 
 def _targets(line: cst.SimpleStatementLine) -> set[str]:
     [assignment] = line.body
     assert isinstance(assignment, cst.Assign)
-    names = nodes(assignment.targets[0], m.Name())
-    return {name.value for name in names}
+    return _names(assignment.targets[0])
 
 
 class _Settling(cst.CSTTransformer):
@@ -69,9 +68,8 @@ class _Settling(cst.CSTTransformer):
     ) -> Any:
         body: list[Any] = []
         comments: list[Any] = []
-        pairs = zip(original_node.body, updated_node.body, strict=True)
-        for old, statement in pairs:
-            new: Any = statement
+        new: Any
+        for old, new in zip(original_node.body, updated_node.body, strict=True):
             if id(old) in self.gone:
                 comments += new.leading_lines
                 continue

@@ -54,12 +54,7 @@ class ExpressionWriter(FunctionWriter):
         return ast.Subscript(base, items[0], node.ctx)
 
     def _expanded(self, base: str, items: list[ast.expr]) -> str:
-        """``t[:, 0:1, None]`` as ``t[:, 0:1].expand_dim(2)``.
-
-        Raises
-        ------
-        NotMechanicalError : which dimensions the other items leave is not to be seen.
-        """
+        """``t[:, 0:1, None]`` as ``t[:, 0:1].expand_dim(2)``."""
         kept: list[str] = []
         places: list[int] = []
         for item in items:

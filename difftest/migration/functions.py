@@ -25,12 +25,7 @@ class FunctionWriter(InstructionWriter):
     """Calls of functions that compute."""
 
     def computed(self, call: ast.Call, dst: str | None = None, wish: str | None = None) -> str:
-        """A call of what computes, in today's words; the result's expression.
-
-        Raises
-        ------
-        NotMechanicalError : no rule rewrites it.
-        """
+        """A call of what computes, in today's words; the result's expression."""
         name, wanted = self.names.meant(call.func) or "", Wanted(call, dst, wish)
         if name == "nisa.tensor_tensor":
             return self._two_tiles(call, wanted)
@@ -131,12 +126,7 @@ class FunctionWriter(InstructionWriter):
         return self.issued("nisa.tensor_reduce", operands | others, target, wanted)
 
     def binary(self, name: str, left: NewOperand, right: NewOperand, wanted: Wanted) -> str:
-        """``left <op> right``, where one is a tile: the smaller one is spread over the other.
-
-        Raises
-        ------
-        NotMechanicalError : neither has the shape of the result, or it is not to be seen.
-        """
+        """``left <op> right``, where one is a tile: the smaller one is spread over the other."""
         wanted = wanted._replace(dtype=wanted.dtype or self._wider(left, right))
         if left.tile is None or right.tile is None:
             return self._with_number(name, left, right, wanted)
@@ -203,12 +193,7 @@ def _size(operand: NewOperand) -> object:
 
 
 def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
-    """The shape that two shapes broadcast to; None if nothing is seen to be spread.
-
-    Raises
-    ------
-    NotMechanicalError : they have different numbers of dimensions.
-    """
+    """The shape that two shapes broadcast to; None if nothing is seen to be spread."""
     if left is None or right is None:
         return None
     if len(left) != len(right):

@@ -152,12 +152,13 @@ class Names:
 
 def _imported(one: Any) -> list[tuple[str, str]]:
     """What an import names: the module or its name, dotted, and what it is called here."""
-    is_from = isinstance(one, cst.ImportFrom)
     if not isinstance(one, (cst.Import, cst.ImportFrom)) or isinstance(one.names, cst.ImportStar):
         return []
-    if is_from and one.module is None:
-        return []
-    prefix = f"{get_full_name_for_node(one.module)}." if is_from else ""
+    prefix = ""
+    if isinstance(one, cst.ImportFrom):
+        if one.module is None:
+            return []
+        prefix = f"{get_full_name_for_node(one.module)}."
     return [
         (f"{prefix}{alias.evaluated_name}", alias.evaluated_alias or str(alias.evaluated_name))
         for alias in one.names
@@ -183,16 +184,14 @@ class _Renaming(cst.CSTTransformer):
         super().__init__()
         self.today, self.noted = today, noted
 
-    def leave_ImportFrom(
-        self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
-    ) -> cst.ImportFrom:
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
         if updated_node.relative or updated_node.module is None:
             return updated_node
         return self._renamed(updated_node, "module")
 
     def leave_ImportAlias(
         self, original_node: cst.ImportAlias, updated_node: cst.ImportAlias
-    ) -> cst.ImportAlias:
+    ) -> Any:
         return self._renamed(updated_node, "name")
 
     def _renamed(self, node: Any, part: str) -> Any:

@@ -58,15 +58,11 @@ class GridIndex:
 
     def at(self, items: list[ast.expr]) -> GridIndex:
         """With new dimensions: ``index[:, None]``."""
-        if len([one for one in items if isinstance(one, ast.Slice)]) != self.ndim or self.ndim > 1:
+        slices = [n - len(items) for n, one in enumerate(items) if isinstance(one, ast.Slice)]
+        new = [one for one in items if isinstance(one, ast.Constant) and one.value is None]
+        if len(slices) != self.ndim or self.ndim > 1 or len(slices) + len(new) != len(items):
             raise NotMechanicalError(*GONE["nl.arange"])
-        axes = {}
-        for number, item in enumerate(items):
-            if isinstance(item, ast.Slice):
-                axes[number - len(items)] = self.axes[-1]
-            elif not (isinstance(item, ast.Constant) and item.value is None):
-                raise NotMechanicalError(*GONE["nl.arange"])
-        return GridIndex(self.offset, axes, len(items))
+        return GridIndex(self.offset, dict.fromkeys(slices, self.axes[-1]), len(items))
 
 
 Grid = GridIndex | tuple[GridIndex, ...]
@@ -131,12 +127,7 @@ class Grids:
         return isinstance(node, ast.Attribute) and self.is_index(node.value)
 
     def defined(self, node: ast.expr) -> Grid | None:
-        """What an expression makes: one index, or all of a grid; None if it is no index.
-
-        Raises
-        ------
-        NotMechanicalError : it is one that no slice says.
-        """
+        """What an expression makes: one index, or all of a grid; None if it is no index."""
         if isinstance(node, ast.Subscript) and self.names.meant(node.value) == "nl.mgrid":
             return _mgrid(node)
         if isinstance(node, ast.Name) and isinstance(self.known.get(node.id), tuple):
@@ -145,12 +136,7 @@ class Grids:
         return index if index.axes or self.uses(node) else None
 
     def parse(self, node: ast.expr) -> GridIndex:
-        """The index that an expression is; one without axes for a number.
-
-        Raises
-        ------
-        NotMechanicalError : it is one that no slice says.
-        """
+        """The index that an expression is; one without axes for a number."""
         if not self.uses(node):
             return GridIndex.scalar(node)
         if isinstance(node, ast.Name):
@@ -178,10 +164,9 @@ class Grids:
         if isinstance(node.op, ast.Sub) and not right.axes:
             return left.plus(right.times(Term.number(-1)))
         if isinstance(node.op, ast.Mult):
-            if not right.axes and not right.ndim:
-                return left.times(right.offset)
-            if not left.axes and not left.ndim:
-                return right.times(left.offset)
+            for index, number in ((left, right), (right, left)):
+                if not number.axes and not number.ndim:
+                    return index.times(number.offset)
         raise NotMechanicalError(*NOT_AFFINE)
 
 

@@ -83,15 +83,10 @@ class InstructionWriter(OperandWriter):
         return target
 
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
-        """The arguments of a call by name.
-
-        Raises
-        ------
-        NotMechanicalError : one has no name.
-        """
+        """The arguments of a call by name."""
         parameters = positional(self.names.meant(call.func) or "")
-        starred = [one for one in call.args if isinstance(one, ast.Starred)]
-        starred += [one for one in call.keywords if one.arg is None]
+        starred = any(isinstance(one, ast.Starred) for one in call.args)
+        starred = starred or any(one.arg is None for one in call.keywords)
         if len(call.args) > len(parameters) or starred:
             raise NotMechanicalError(*UNKNOWN_CALL)
         given = dict(zip(parameters, call.args, strict=False))
@@ -155,12 +150,7 @@ class InstructionWriter(OperandWriter):
         self.allocate(name, sizes, dtype, buffer)
 
     def _buffer(self, calling: Calling, operands: dict[str, NewOperand]) -> str:
-        """Where a result lies: the Tensor Engine writes to PSUM, the Vector Engine to SBUF.
-
-        Raises
-        ------
-        NotMechanicalError : which of them runs it is not to be seen.
-        """
+        """Where a result lies: the Tensor Engine writes to PSUM, the Vector Engine to SBUF."""
         if "engine" not in operands or calling.buffer == "sbuf":
             return calling.buffer
         engine = operands["engine"].text.rpartition(".")[2].removesuffix("_engine")
@@ -187,12 +177,7 @@ class InstructionWriter(OperandWriter):
         return f"({', '.join(sizes)})"
 
     def reduced_shape(self, data: NewOperand, axis: ast.expr, keeps: bool) -> str:
-        """The shape of a reduction along the last axes.
-
-        Raises
-        ------
-        NotMechanicalError : it is not to be seen.
-        """
+        """The shape of a reduction along the last axes."""
         shape = reduced(data.shape, axis, keeps)
         if shape is not None:
             return written(shape)

@@ -40,12 +40,7 @@ class MaskBox:
         return least([self.sizes[place], *self.uppers.get(place, ())])
 
     def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
-        """Start and stop of the slice that is left of ``first``, ``first + step``, ...
-
-        Raises
-        ------
-        NotMechanicalError : it begins later, by a step.
-        """
+        """Start and stop of the slice that is left of ``first``, ``first + step``, ..."""
         end = self.end(place) if place in self.uppers else size
         lowers = self.lowers.get(place, ())
         if step == ONE:
@@ -82,12 +77,7 @@ def _both(
 
 
 def box(mask: ast.expr, grids: Grids) -> MaskBox:
-    """The box that a mask is.
-
-    Raises
-    ------
-    NotMechanicalError : it is none.
-    """
+    """The box that a mask is."""
     if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
         return box(mask.left, grids) & box(mask.right, grids)
     if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
@@ -117,6 +107,7 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids
     if axis.step != ONE:
         raise NotMechanicalError(*MASK)
     end = bound.offset - index.offset
-    ends = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
-    uppers, lowers = (ends, {}) if kind in (ast.Lt, ast.LtE) else ({}, ends)
-    return MaskBox(index.ndim, {place: axis.size}, uppers, lowers)
+    ends: dict[int, tuple[Term, ...]] = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
+    if kind in (ast.Lt, ast.LtE):
+        return MaskBox(index.ndim, {place: axis.size}, ends, {})
+    return MaskBox(index.ndim, {place: axis.size}, {}, ends)

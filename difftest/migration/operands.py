@@ -75,12 +75,7 @@ class OperandWriter(Writer):
         return [ast.Attribute(item, name, ast.Load()) for name in list(AXES)[: len(grid)]]
 
     def operand(self, node: ast.expr, limits: MaskBox = EVERYTHING) -> NewOperand:
-        """An argument in today's words, masked.
-
-        Raises
-        ------
-        NotMechanicalError : how the mask lies on it is not to be seen.
-        """
+        """An argument in today's words, masked."""
         grids = self.scope.grids
         if isinstance(node, ast.Subscript) and not grids.uses(node.value):
             items = self.items(node)

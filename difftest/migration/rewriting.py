@@ -20,7 +20,6 @@ from difftest.migration.definitions import Definitions
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids
 from difftest.migration.leftovers import COMMENT, Leftovers, commented, nodes
-from difftest.migration.lines import OneStatementALine
 from difftest.migration.rules import NotMechanicalError, Rule
 from difftest.migration.scope import KnownTile, Scope, bound_names
 from difftest.migration.statements import StatementWriter
@@ -195,7 +194,8 @@ class _Rewriting:
         changes: dict[str, Any] = {}
         if isinstance(statement, cst.For):
             changes["iter"] = self._iterated(statement.iter)
-            if _is_counted(changes["iter"]) and isinstance(statement.target, cst.Name):
+            is_counted = m.matches(changes["iter"], m.Call(func=m.Name("range")))
+            if is_counted and isinstance(statement.target, cst.Name):
                 scope.integers.add(statement.target.value)
         if isinstance(statement.body, cst.IndentedBlock):
             inner = self.block(statement.body.body, scope)
@@ -212,10 +212,9 @@ class _Rewriting:
     def _function(self, function: cst.FunctionDef) -> Any:
         """A function, in a scope of its own; its index grids go where nothing uses them."""
         if any(self.names.of(one) for one in nodes(function, m.Attribute())):
-            for transformer in (OneStatementALine(), _Itemsize()):
-                visited = function.visit(transformer)
-                assert isinstance(visited, cst.FunctionDef)
-                function = visited
+            visited = function.visit(_Preparing())
+            assert isinstance(visited, cst.FunctionDef)
+            function = visited
         scope = self.new_scope(set(self.taken))
         scope.function = function.name.value
         scope.blocks = blocks_of(ast.parse(textwrap.dedent(_code(function))), self.names)
@@ -278,19 +277,15 @@ class _Rewriting:
             return [self._commented(line, [(rule, remedy)])]
         if new is None:
             for one in parsed:
-                self._learn(one, scope)
+                scope.learn(one)
+                self._note_return(one, scope)
             return [self._commented(line, self.leftovers.rules(line, scope))]
-        if isinstance(parsed[0], ast.Return):
-            self._note_return(ast.parse(new[-1].strip()).body[0], scope)
+        self._note_return(ast.parse(new[-1].strip()).body[0], scope)
         lines: list[Any] = [cst.parse_statement(text) for text in new]
         rules = [rule for one in lines for rule in self.leftovers.rules(one, scope)]
         lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
         lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
         return [self._commented(lines[0], rules), *lines[1:]]
-
-    def _learn(self, statement: ast.stmt, scope: Scope) -> None:
-        scope.learn(statement)
-        self._note_return(statement, scope)
 
     def _note_return(self, statement: ast.stmt, scope: Scope) -> None:
         """What a function returns, as far as it does not depend on its own names."""
@@ -312,32 +307,46 @@ def _code(node: cst.CSTNode) -> str:
 def _bound(statement: cst.CSTNode) -> tuple[set[str], set[str]]:
     """The names that a statement binds anywhere in it, and those that it updates."""
     targets = nodes(statement, m.AssignTarget() | m.AnnAssign() | m.For())
-    updates = nodes(statement, m.AugAssign())
-    assigned, updated = (
-        {
-            name.value
-            for one in group
-            if not isinstance(one.target, cst.Subscript)
-            for name in nodes(one.target, m.Name())
-        }
-        for group in (targets, updates)
-    )
-    return assigned, updated
+    return _target_names(targets), _target_names(nodes(statement, m.AugAssign()))
 
 
-def _is_counted(iterated: cst.BaseExpression) -> bool:
-    """Whether a loop is over a ``range``."""
-    return m.matches(iterated, m.Call(func=m.Name("range")))
+def _target_names(several: list[Any]) -> set[str]:
+    whole = [one.target for one in several if not isinstance(one.target, cst.Subscript)]
+    return {name.value for target in whole for name in nodes(target, m.Name())}
 
 
-class _Itemsize(cst.CSTTransformer):
-    """Puts a call for ``tensor.itemsize``."""
+class _Preparing(cst.CSTTransformer):
+    """Gives each statement a line of its own, and puts a call for ``tensor.itemsize``.
+
+    ``a = 1; b = 2`` and ``for i in r: a = i`` are split, so that lines can go before each.
+    """
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> Any:
+        if len(updated_node.body) == 1:
+            return updated_node
+        lines = _lines(updated_node)
+        lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
+        return cst.FlattenSentinel(lines)
+
+    def leave_SimpleStatementSuite(
+        self, original_node: cst.SimpleStatementSuite, updated_node: cst.SimpleStatementSuite
+    ) -> Any:
+        return cst.IndentedBlock(_lines(updated_node))
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> Any:
         if updated_node.attr.value != "itemsize":
             return updated_node
         dtype = updated_node.with_changes(attr=cst.Name("dtype"))
         return cst.Call(cst.Name(ITEMSIZE), [cst.Arg(dtype)])
+
+
+def _lines(several: Any) -> list[cst.SimpleStatementLine]:
+    bare = cst.MaybeSentinel.DEFAULT
+    lines = [cst.SimpleStatementLine([one.with_changes(semicolon=bare)]) for one in several.body]
+    lines[-1] = lines[-1].with_changes(trailing_whitespace=several.trailing_whitespace)
+    return lines
 
 
 def _header(statement: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
 from difftest.migration.imports import Names
@@ -83,7 +83,7 @@ class Scope:
             if name in changed:
                 del self.tiles[name]
             elif tile.names() & changed:
-                self.tiles[name] = KnownTile(None, tile.dtype, tile.buffer, tile.is_zero)
+                self.tiles[name] = replace(tile, shape=None)
 
     def loosen(self, assigned: set[str], updated: set[str]) -> None:
         """Names may have been bound anew, or updated: tiles stay tiles, whatever their shapes."""
@@ -137,14 +137,13 @@ class Scope:
     def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
         """``rows, columns = a.shape`` names the sizes of a tensor."""
         sizes = [one.id for one in target.elts if isinstance(one, ast.Name) and one.id != "_"]
-        if len(sizes) != len(target.elts) or not isinstance(value, ast.Attribute):
+        if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
             return
-        if value.attr == "shape":
-            self.integers |= set(sizes)
-        if value.attr == "shape" and isinstance(value.value, ast.Name):
+        assert isinstance(value, ast.Attribute)
+        self.integers |= set(sizes)
+        if isinstance(value.value, ast.Name):
             old = self.tiles.get(value.value.id, KnownTile(buffer="hbm"))
-            shape = tuple(Term.parse(size) for size in sizes)
-            self.tiles[value.value.id] = KnownTile(shape, old.dtype, old.buffer, old.is_zero)
+            self.tiles[value.value.id] = replace(old, shape=tuple(map(Term.parse, sizes)))
 
     def tile(self, node: ast.expr) -> KnownTile | None:
         """What is known of an expression of today's dialect; None if it is not seen to be one."""
@@ -226,7 +225,7 @@ class Scope:
     def _product(self, call: ast.Call) -> Shape | None:
         """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
         given = {one.arg: one.value for one in call.keywords}
-        sides = [*call.args[:2], *(given[name] for name in ("x", "y") if name in given)]
+        sides = [*call.args, *(given[name] for name in ("x", "y") if name in given)]
         known = [self.tile(side) for side in sides[:2]]
         if len(known) != 2 or any(one is None or len(one.shape or ()) != 2 for one in known):
             return None
@@ -239,17 +238,15 @@ class Scope:
         arguments = dict(zip(positional(name), call.args, strict=False)) | given
         buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
         dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
-        shape = _sizes(arguments["shape"]) if "shape" in arguments else None
-        if shape is None and "shape" in arguments:
-            shape = self._shape_of(arguments["shape"])
+        shape = self._shape(arguments.get("shape"))
         return KnownTile(shape, dtype, buffer.rpartition(".")[2], name == "nl.zeros")
 
-    def _shape_of(self, node: ast.expr) -> Shape | None:
-        """``t.shape`` of a tile."""
+    def _shape(self, node: ast.expr | None) -> Shape | None:
+        """A written shape, or ``t.shape`` of a tile."""
         if isinstance(node, ast.Attribute) and node.attr == "shape":
             known = self.tile(node.value)
             return None if known is None else known.shape
-        return None
+        return _sizes(node)
 
 
 def _selected(item: ast.expr, size: Term | None = None) -> Term | None:
@@ -276,13 +273,12 @@ def sizes_of_slices(items: list[ast.expr]) -> Shape | None:
     return tuple(sizes) if len(sizes) == len(items) > 1 else None
 
 
-def _sizes(node: ast.expr) -> Shape | None:
+def _sizes(node: ast.expr | None) -> Shape | None:
     """The sizes of a written shape."""
     if not isinstance(node, (ast.Tuple, ast.List)):
         return None
-    if any(isinstance(one, ast.Starred) for one in node.elts):
-        return None
-    return tuple(Term.of(one) for one in node.elts)
+    starred = any(isinstance(one, ast.Starred) for one in node.elts)
+    return None if starred else tuple(map(Term.of, node.elts))
 
 
 def axes_of(node: ast.expr | None) -> list[int] | None:

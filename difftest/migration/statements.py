@@ -25,12 +25,7 @@ class StatementWriter(ExpressionWriter):
     """One statement; its new lines are in ``lines``."""
 
     def statement(self, node: ast.stmt) -> list[str] | None:
-        """The lines that a statement becomes; None if it stays as it is.
-
-        Raises
-        ------
-        NotMechanicalError : no rule rewrites it.
-        """
+        """The lines that a statement becomes; None if it stays as it is."""
         if isinstance(node, ast.AnnAssign) and node.value is not None and self._is_typing(node):
             node = ast.Assign([node.target], node.value, lineno=1)
             return self.statement(node) or [ast.unparse(node)]
@@ -45,12 +40,7 @@ class StatementWriter(ExpressionWriter):
         return None
 
     def defines_grid(self, node: ast.stmt) -> bool:
-        """Note the index or the mask that a statement gives a name; False if it is no such.
-
-        Raises
-        ------
-        NotMechanicalError : no slice says the same.
-        """
+        """Note the index or the mask that a statement gives a name; False if it is no such."""
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             return False
         [target], grids = node.targets, self.scope.grids

@@ -33,12 +33,7 @@ class _Key:
 def view(
     base: str, items: Sequence[ast.expr], grids: Grids, box: MaskBox
 ) -> tuple[str, list[Term]]:
-    """``base[items]`` in today's words, masked; and the shape that it has without the mask.
-
-    Raises
-    ------
-    NotMechanicalError : no slice and view say the same.
-    """
+    """``base[items]`` in today's words, masked; and the shape that it has without the mask."""
     if any(_is_no_index(item) for item in items):
         raise NotMechanicalError(*GONE["nl.mgrid"])
     indices = [grids.parse(item) for item in items]
@@ -72,9 +67,8 @@ def whole(base: str, shape: Sequence[Term] | None, box: MaskBox) -> str:
 
 def _is_no_index(item: ast.expr) -> bool:
     """Whether an item is a slice, which counts otherwise beside grids, or a new dimension."""
-    return isinstance(item, (ast.Slice, ast.Constant)) and not (
-        isinstance(item, ast.Constant) and type(item.value) is int
-    )
+    is_other = isinstance(item, ast.Constant) and type(item.value) is not int
+    return is_other or isinstance(item, ast.Slice)
 
 
 def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
@@ -86,37 +80,29 @@ def _cut(index: GridIndex, key: _Key, box: MaskBox) -> None:
         raise NotMechanicalError(*NOT_AFFINE)
     if len(axes) == 1:
         start, stop = box.range(outer, index.offset, first.step, first.size)
-        step = "" if first.step == ONE else f":{first.step.text()}"
-        key.items.append(f"{start.text()}:{stop.text()}{step}")
     else:
         count_from, count_to = box.range(outer, ZERO, ONE, first.size)
         start = index.offset + count_from * first.step
         stop = index.offset + count_to * first.step
-        step = "" if last.step == ONE else f":{last.step.text()}"
-        key.items.append(f"{start.text()}:{stop.text()}{step}")
         others = [axis.size for _, axis in axes[1:]]
         key.splits[key.dims] = [count_to - count_from, *others]
+    step = "" if last.step == ONE else f":{last.step.text()}"
+    key.items.append(f"{start.text()}:{stop.text()}{step}")
     key.places += [place for place, _ in axes]
     key.dims += 1
 
 
 def _nested(index: GridIndex) -> list[tuple[int, GridAxis]]:
-    """The axes of an index from the outermost, each as long as a step of the one before.
-
-    Raises
-    ------
-    NotMechanicalError : they overlap, or leave something out.
-    """
+    """The axes of an index from the outermost, each as long as a step of the one before."""
     rest = dict(index.axes)
-    ordered: list[tuple[int, GridAxis]] = []
     if len(rest) == 1:
         return list(rest.items())
+    ordered: list[tuple[int, GridAxis]] = []
     step = ONE
     while rest:
-        fitting = [place for place, axis in rest.items() if axis.step == step]
-        if not fitting:
+        place = next((place for place, axis in rest.items() if axis.step == step), None)
+        if place is None:
             raise NotMechanicalError(*NOT_AFFINE)
-        place = fitting[0]
         axis = rest.pop(place)
         ordered.insert(0, (place, axis))
         step = axis.step * axis.size

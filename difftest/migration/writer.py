@@ -26,10 +26,6 @@ class Writer(ABC):
         """An expression in today's words; what it is made of comes on lines before it.
 
         ``wish`` names a new tile, where the whole expression is one.
-
-        Raises
-        ------
-        NotMechanicalError : no rule rewrites it.
         """
 
     def emit(self, text: str) -> None:

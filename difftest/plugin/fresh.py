@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from difftest.harness.failures import DifferentialFailure, HazardFailure
+from difftest.harness.failures import CaseFailure
 from difftest.plugin.session import SESSION
 
 _START = """
@@ -25,7 +25,7 @@ _PATIENCE = 600.0
 """Seconds after which nobody waits any longer."""
 
 
-def fresh_run(config: pytest.Config, failure: DifferentialFailure | HazardFailure) -> str:
+def fresh_run(config: pytest.Config, failure: CaseFailure) -> str:
     """What came of the case alone where that is not the same failure; else empty.
 
     Empty, too, where another test of the session has had its run.

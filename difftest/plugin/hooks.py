@@ -28,6 +28,14 @@ import pytest
 
 if TYPE_CHECKING:
     from difftest.harness.runner import Runner
+    from difftest.plugin.session import Session
+
+
+def _session(config: pytest.Config) -> Session:
+    """What the plugin keeps of this session."""
+    from difftest.plugin.session import SESSION
+
+    return config.stash[SESSION]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,9 +86,8 @@ def pytest_load_initial_conftests(
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the backends, and our options that others have taken."""
     from difftest.plugin.options import taken_line
-    from difftest.plugin.session import SESSION
 
-    session = config.stash[SESSION]
+    session = _session(config)
     backends = session.runner.backends if session.runner else ()
     lines = [f"difftest: {backend.description}" for backend in backends]
     return lines + ([taken_line(session.request.taken)] if session.request.taken else [])
@@ -89,9 +96,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.fixture(scope="session")
 def difftest_runner(request: pytest.FixtureRequest) -> Runner:
     """The runner of the session's backends."""
-    from difftest.plugin.session import SESSION
-
-    runner = request.config.stash[SESSION].runner
+    runner = _session(request.config).runner
     if runner is None:
         pytest.fail("kernel tests need a backend: --simulate or --device", pytrace=False)
     return runner
@@ -102,10 +107,8 @@ def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[Any], list[Any]]:
     """Leave modules of kernel tests out, unimported, if no backend was asked for."""
-    from difftest.plugin.session import SESSION
-
     collectors = yield
-    session = parent.config.stash[SESSION]
+    session = _session(parent.config)
     if session.request.wants_backends or not any(collectors):
         return collectors
     from difftest.plugin.collection import (
@@ -133,10 +136,8 @@ def pytest_pycollect_makeitem(
 
     Without a backend leave the kernel tests of a module out that has others too.
     """
-    from difftest.plugin.session import SESSION
-
     items = yield
-    session = collector.config.stash[SESSION]
+    session = _session(collector.config)
     request = session.request
     is_left_out = not request.wants_backends and collector.nodeid in session.uncollected
     if not items or request.case is not None or not (request.wants_backends or is_left_out):
@@ -164,12 +165,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A backend that was asked for, and whose option is another's, is a usage error.
     """
-    from difftest.plugin.session import SESSION, misdirected, select_case
+    from difftest.plugin.session import misdirected, select_case
 
     wrong = misdirected(config)
     if wrong and not hasattr(config, "workerinput"):  # a worker tells the controller
         raise pytest.UsageError(wrong)
-    text = config.stash[SESSION].request.case
+    text = _session(config).request.case
     if text is not None:
         select_case(config, items, text)
 
@@ -180,19 +181,21 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     Its reference has one BLAS thread as its kernel has: more of them take as long, and all cores.
     """
-    from difftest.plugin.session import PROPERTY, SESSION, is_drawn, reproduction_of
+    from difftest.plugin.session import PROPERTY, is_drawn, reproduction_of
 
-    session = item.config.stash[SESSION]
+    session = _session(item.config)
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
     from difftest.harness.failures import (
         BrokenReferenceError,
+        CaseFailure,
         DifferentialFailure,
         HazardFailure,
         NotRejectedError,
     )
     from difftest.harness.spec_arguments import SpecError
+    from difftest.plugin.fresh import fresh_run
     from difftest.plugin.run_report import CASE
     from difftest.simulator.threads import one_thread
 
@@ -203,26 +206,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
         finished = True
         runner.check_hazards()
-    except HazardFailure as failure:
-        if is_drawn(item, session.request):
-            from difftest.plugin.fresh import fresh_run
-
+    except (NotRejectedError, SpecError) as error:
+        name = "" if isinstance(error, NotRejectedError) else f"{type(error).__name__}: "
+        raise pytest.fail.Exception(f"{name}{error}", pytrace=False) from None
+    except CaseFailure as failure:
+        if not isinstance(failure, BrokenReferenceError) and is_drawn(item, session.request):
             failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
-        raise pytest.fail.Exception(str(failure), pytrace=False) from None
-    except NotRejectedError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
-    except SpecError as error:
-        text = f"{type(error).__name__}: {error}"
-        raise pytest.fail.Exception(text, pytrace=False) from None
-    except (BrokenReferenceError, DifferentialFailure) as failure:
-        if isinstance(failure, DifferentialFailure) and is_drawn(item, session.request):
-            from difftest.plugin.fresh import fresh_run
-
-            failure.fresh = fresh_run(item.config, failure)
+        if isinstance(failure, HazardFailure):
+            raise pytest.fail.Exception(str(failure), pytrace=False) from None
         if isinstance(failure, DifferentialFailure):
             failure.end_in_kernel()
-        item.user_properties.append((CASE, failure.case.to_json()))
         raise
     finally:
         if not (finished and is_drawn(item, session.request)):
@@ -235,10 +229,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Name the backends in a JUnit report; say how far kernel tests are where there are dots."""
-    from difftest.plugin.session import SESSION
-
     config = session.config
-    runner = config.stash[SESSION].runner
+    runner = _session(config).runner
     if runner is not None:
         if config.get_verbosity() == 0 and not hasattr(config, "workerinput"):
             from difftest.plugin.progress import Progress
@@ -251,11 +243,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """From a pytest-xdist worker, tell the controller what was not collected, which judges it."""
-    from difftest.plugin.session import SESSION, misdirected
+    from difftest.plugin.session import misdirected
 
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["difftest_uncollected"] = sorted(session.config.stash[SESSION].uncollected)
+        output["difftest_uncollected"] = sorted(_session(session.config).uncollected)
     elif misdirected(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
@@ -263,20 +255,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """In a pytest-xdist controller, hear what a worker did not collect."""
-    from difftest.plugin.session import SESSION
-
     output = getattr(node, "workeroutput", {})
-    node.config.stash[SESSION].uncollected.update(output.get("difftest_uncollected", ()))
+    _session(node.config).uncollected.update(output.get("difftest_uncollected", ()))
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
     """Say what was compared, and what did not run and why; to a file too, if asked."""
-    from difftest.plugin.session import SESSION, misdirected, tally_of
+    from difftest.plugin.session import misdirected, tally_of
     from difftest.plugin.summary import summary_lines
 
-    session = config.stash[SESSION]
+    session = _session(config)
     reports = [report for several in terminalreporter.stats.values() for report in several]
     ran = [backend.name for backend in session.runner.backends] if session.runner else []
     tally = tally_of(reports)

@@ -18,12 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
-"""Must equal those of ``difftest.simulator``, which is not imported here to keep this light."""
-STRICTNESSES = ("documented", "seen", "relaxed")
-"""Must equal those of ``difftest.simulator``, too."""
-CHOICES = ("auto", "embedded", "plain", "sdk")
-"""Must equal ``backends.SIMULATORS``, which is not imported here to keep this light."""
+from difftest.choices import LEVELS, SIMULATORS, STRICTNESSES
 
 
 class SimulateAction(argparse.Action):
@@ -44,120 +39,103 @@ class SimulateAction(argparse.Action):
     ) -> None:
         """Store what follows the equals sign, or "auto"."""
         _, _, choice = (option_string or "").partition("=")
-        setattr(namespace, self.dest, choice or CHOICES[0])
+        setattr(namespace, self.dest, choice or SIMULATORS[0])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Option:
     """A command line option, and the ini key that takes its place.
 
     Attributes
     ----------
-    names : as it is written on the command line; the first is the one to speak of.
+    name : as it is written on the command line.
     key : the ini key, and the name under which its value is kept.
+    help : of the option.
     accepted : values of the key; empty for any.
-    meaning : of the key, for ``pytest --help``.
-    declaration : what argparse is told beside that.
+    declaration : what argparse is told beside the help.
+    meaning : of the key, for ``pytest --help``, where it is not what it accepts.
+    forms : how the option is written too.
     """
 
-    names: tuple[str, ...]
+    name: str
     key: str
+    help: str
     accepted: tuple[str, ...] = ()
-    meaning: str
-    declaration: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The option without a value."""
-        return self.names[0]
+    declaration: Mapping[str, Any] = field(default_factory=dict)
+    meaning: str = ""
+    forms: tuple[str, ...] = ()
 
     def declare(self, group: Any) -> None:
         """Add it to pytest's group of options, or to a parser of our own."""
         add = getattr(group, "addoption", None) or group.add_argument
-        add(*self.names, dest=self.key, **self.declaration)
+        add(self.name, *self.forms, dest=self.key, help=self.help, **self.declaration)
+
+    @property
+    def values(self) -> str:
+        """What the key takes, for ``pytest --help``."""
+        if self.meaning:
+            return self.meaning
+        *first, last = self.accepted
+        return f"{', '.join(first)} or {last}"
 
 
+_YES = ("yes", "no")
+_FLAG = {"action": "store_true"}
 SIMULATE = Option(
-    names=("--simulate", *(f"--simulate={choice}" for choice in CHOICES)),
-    key="difftest_simulate",
-    accepted=(*CHOICES, "no"),
-    meaning=f"{', '.join(CHOICES)} or no",
-    declaration={
-        "action": SimulateAction,
-        "help": "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the "
-        "embedded one; or the one named",
-    },
+    "--simulate",
+    "difftest_simulate",
+    "run kernel tests on a simulator: the Neuron SDK's where it is installed, else the embedded "
+    "one; or the one named",
+    (*SIMULATORS, "no"),
+    {"action": SimulateAction},
+    forms=tuple(f"--simulate={choice}" for choice in SIMULATORS),
 )
-DEVICE = Option(
-    names=("--device",),
-    key="difftest_device",
-    accepted=("yes", "no"),
-    meaning="yes or no",
-    declaration={"action": "store_true", "help": "run kernel tests on a NeuronCore"},
-)
+DEVICE = Option("--device", "difftest_device", "run kernel tests on a NeuronCore", _YES, _FLAG)
 CASE = Option(
-    names=("--case",),
-    key="difftest_case",
+    "--case",
+    "difftest_case",
+    "run one kernel test on exactly this case, without Hypothesis; a failure prints the line to "
+    "use",
+    declaration={"metavar": "JSON"},
     meaning="a case as JSON",
-    declaration={
-        "metavar": "JSON",
-        "help": "run one kernel test on exactly this case, without Hypothesis; a failure prints "
-        "the line to use",
-    },
 )
 LEVEL = Option(
-    names=("--nki-level",),
-    key="difftest_nki_level",
-    accepted=LEVELS,
-    meaning=", ".join(LEVELS),
-    declaration={
-        "choices": LEVELS,
-        "help": "the level of NKI for kernels of `import nki` on the embedded simulator: what it "
-        "lacks raises",
-    },
+    "--nki-level",
+    "difftest_nki_level",
+    "the level of NKI for kernels of `import nki` on the embedded simulator: what it lacks raises",
+    LEVELS,
+    {"choices": LEVELS},
 )
 STRICTNESS = Option(
-    names=("--nki-strictness",),
-    key="difftest_nki_strictness",
-    accepted=STRICTNESSES,
-    meaning=", ".join(STRICTNESSES),
-    declaration={
-        "choices": STRICTNESSES,
-        "help": "which broken rules are warnings and not errors on the embedded simulator",
-    },
+    "--nki-strictness",
+    "difftest_nki_strictness",
+    "which broken rules are warnings and not errors on the embedded simulator",
+    STRICTNESSES,
+    {"choices": STRICTNESSES},
 )
 NO_EXACT = Option(
-    names=("--no-exact",),
-    key="difftest_exact",
-    accepted=("yes", "no"),
-    meaning="no, else yes",
-    declaration={
-        "action": "store_const",
-        "const": "no",
-        "help": "leave out the run without rounding that tells a wrong algorithm from rounding: "
-        "cases take less time, and the bound that follows from reduction= of the spec is all there "
-        "is",
-    },
+    "--no-exact",
+    "difftest_exact",
+    "leave out the run without rounding that tells a wrong algorithm from rounding: cases take "
+    "less time, and the bound that follows from reduction= of the spec is all there is",
+    _YES,
+    {"action": "store_const", "const": "no"},
+    "no, else yes",
 )
 REPORT = Option(
-    names=("--difftest-report",),
-    key="difftest_report",
+    "--difftest-report",
+    "difftest_report",
+    "write what ran and what came of it as JSON, for CI",
+    declaration={"metavar": "FILE"},
     meaning="a file",
-    declaration={
-        "metavar": "FILE",
-        "help": "write what ran and what came of it as JSON, for CI",
-    },
 )
 HAZARDS = Option(
-    names=("--difftest-strict",),
-    key="difftest_strict",
-    accepted=("yes", "no"),
-    meaning="yes or no",
-    declaration={
-        "action": "store_true",
-        "help": "hazards that may be wrong on some device fail a kernel test too, and do not only "
-        "warn (docs/how-to/find-hazards.md)",
-    },
+    "--difftest-strict",
+    "difftest_strict",
+    "hazards that may be wrong on some device fail a kernel test too, and do not only warn "
+    "(docs/how-to/find-hazards.md)",
+    _YES,
+    _FLAG,
 )
 OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, CASE, REPORT)
 
@@ -168,7 +146,7 @@ class Request:
 
     Attributes
     ----------
-    simulate : one of :data:`CHOICES`, or None.
+    simulate : one of :data:`SIMULATORS`, or None.
     device : whether the device was asked for.
     case : the JSON of ``--case``, or None.
     options : the options that chose the backends, to run a case again.
@@ -211,7 +189,7 @@ ASKED = "difftest_request"
 def add_keys(parser: pytest.Parser) -> None:
     """Declare the ini keys."""
     for option in OPTIONS:
-        parser.addini(option.key, f"instead of {option.name}: {option.meaning}", default="")
+        parser.addini(option.key, f"instead of {option.name}: {option.values}", default="")
 
 
 def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str]) -> None:
@@ -268,12 +246,7 @@ def read_request(
 
 
 def check_case(request: Request) -> None:
-    """A case needs something to run it.
-
-    Raises
-    ------
-    pytest.UsageError : no backend was asked for.
-    """
+    """A case needs something to run it: without a backend it is a usage error."""
     if request.case is not None and not request.wants_backends:
         raise pytest.UsageError(
             f"{CASE.name} needs a backend: add {SIMULATE.name} or {DEVICE.name}"
@@ -281,12 +254,7 @@ def check_case(request: Request) -> None:
 
 
 def check_report(request: Request) -> None:
-    """The file of the report can be written; its folder is made where it is missing.
-
-    Raises
-    ------
-    pytest.UsageError : it cannot.
-    """
+    """The file of the report can be written, or a usage error says why; its folder is made."""
     if request.report is None:
         return
     from difftest.host.output import check_output
@@ -380,7 +348,7 @@ def _words(given: Mapping[str, Any]) -> list[str]:
     """The options that chose the backends, as they are written."""
     words = []
     if choice := given.get(SIMULATE.key):
-        words.append(SIMULATE.name if choice == CHOICES[0] else f"{SIMULATE.name}={choice}")
+        words.append(SIMULATE.name if choice == SIMULATORS[0] else f"{SIMULATE.name}={choice}")
     if given.get(DEVICE.key):
         words.append(DEVICE.name)
     for option in (LEVEL, STRICTNESS):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from difftest.choices import SIMULATORS
 from difftest.plugin.options import (
     CASE,
-    CHOICES,
     DEVICE,
     SIMULATE,
     Request,
@@ -109,8 +109,8 @@ def misdirected(config: pytest.Config) -> str:
     session = config.stash[SESSION]
     for option in (SIMULATE, DEVICE):
         given = config.getoption(option.name, None)
-        if option in session.request.taken and session.uncollected and given in (True, *CHOICES):
-            accepted = "yes" if option is DEVICE else CHOICES[0]
+        if option in session.request.taken and session.uncollected and given in (True, *SIMULATORS):
+            accepted = "yes" if option is DEVICE else SIMULATORS[0]
             return (
                 f"{option.name} was given, and a conftest or another plugin that declares it takes "
                 f"it: none of the kernel tests in {', '.join(sorted(session.uncollected))} would "

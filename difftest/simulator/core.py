@@ -48,8 +48,6 @@ from difftest.simulator.trace import (
 
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
-    from difftest.simulator.exact.shadow import Shadow
-    from difftest.simulator.oracle.judge import Oracle
     from difftest.simulator.tile import Tile
 
 RUNNING: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
@@ -128,8 +126,8 @@ class Core:
         self.undefined_registers: Origin | None = None
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
-        self.oracle: Oracle | None = None
-        """What judges each instruction, in plain mode."""
+        self.oracle: Any = None
+        """What judges each instruction, in plain mode; None without."""
         self.baton: Baton | None = None
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
@@ -142,7 +140,7 @@ class Core:
         """Whether the kernel is inside ``nl.no_reorder``."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
-        self.shadow: Shadow | None = None
+        self.shadow: Any = None
         """The exact run beside this one; None without one."""
         self.sights: list[Sight] = []
         """What stands out in the values of the instruction that is being issued."""
@@ -200,7 +198,7 @@ class Core:
         core.program = program
         return core
 
-    def kind(self, kind: type[Any]) -> type[Any]:
+    def kind(self, kind: type[Any]) -> Any:
         """A class of tensors as this launch has it: followed, if there is an oracle."""
         return kind if self.oracle is None else self.oracle.followed(kind)
 

@@ -6,16 +6,46 @@ and a mask may still cut it back. What else a dialect takes as an index is in it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
 from difftest.simulator.index import as_integer, is_integer
-from difftest.simulator.pattern import Pattern
-from difftest.simulator.walk import Axis, leaves, span
+from difftest.simulator.memory import Storage
+from difftest.simulator.pattern import Pattern, Shape
 
-if TYPE_CHECKING:
-    from difftest.simulator.tile import Tile
+
+class Axis(NamedTuple):
+    """How one dimension of the indexed tile is walked: a start, a step for each result axis."""
+
+    size: int
+    start: int
+    steps: Shape
+
+
+def span(axis: Axis, shape: Shape) -> tuple[int, int]:
+    """The lowest and the highest index that the walk of one dimension reaches."""
+    reach = [step * (n - 1) for step, n in zip(axis.steps, shape, strict=True)]
+    return axis.start + sum(min(0, r) for r in reach), axis.start + sum(max(0, r) for r in reach)
+
+
+def leaves(axis: Axis, shape: Shape) -> bool:
+    """Whether the walk of one dimension goes below 0 or beyond its size."""
+    low, high = span(axis, shape)
+    return low < 0 or high >= axis.size
+
+
+class Patterned(Protocol):
+    """A tile, as far as its pattern goes."""
+
+    axes: tuple[Axis, ...] | NkiError | None
+    pattern: Pattern
+    partition_axis: int | None
+    shape: Shape
+    storage: Storage
+
+    @property
+    def itemsize(self) -> int: ...
 
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each access
@@ -72,83 +102,76 @@ def names_two(items: tuple[Any, ...]) -> bool:
     return sum(1 for item in items if item is not None and item is not Ellipsis) == 2
 
 
-class _Walks(NamedTuple):
-    """What a basic index makes of a tile: the pattern, and how it walks each of its dimensions."""
-
-    pattern: Pattern
-    partition: int | None
-    ndim: int
-    each: list[tuple[int, int, int | None, int]]
-    """Of each dimension of the tile its size, the first index, the result's axis and its step."""
-    overrun: bool
-
-
-def basic(tile: Tile, items: tuple[Any, ...]) -> Named:
-    """Integers, slices, None and Ellipsis, in bounds or not."""
-    walks = _walks(tile, items)
-    axes = None
-    if walks.overrun:
-        axes = tuple(
-            Axis(size, start, tuple(step if k == where else 0 for k in range(walks.ndim)))
-            for size, start, where, step in walks.each
-        )
-    return walks.pattern, walks.partition, axes
-
-
-def back_inside(tile: Tile, outer: tuple[Axis, ...], items: tuple[Any, ...]) -> Named:
-    """A basic index of a tile that leaves its tensor, and of which a part may lie inside.
+def basic(tile: Patterned, items: tuple[Any, ...]) -> Named:
+    """Integers, slices, None and Ellipsis, in bounds or not.
 
     Raises
     ------
-    OutOfBoundsError : the index leaves this tile too.
+    OutOfBoundsError : see :func:`walked`.
     """
-    walks = _walks(tile, items)
-    if walks.overrun:
-        raise out_of_bounds(tile, outer)
-    axes = []
-    for axis in outer:
-        steps = [0] * walks.ndim
-        begin = axis.start
-        for step, (_, start, where, own) in zip(axis.steps, walks.each, strict=True):
-            begin += step * start
-            if where is not None:
-                steps[where] = step * own
-        axes.append(Axis(axis.size, begin, tuple(steps)))
-    over = any(leaves(axis, walks.pattern.shape) for axis in axes)
-    return walks.pattern, walks.partition, tuple(axes) if over else None
-
-
-def _walks(tile: Tile, items: tuple[Any, ...]) -> _Walks:
-    items = expand_ellipsis(items, tile.ndim, tile)
-    pattern, partition_axis = tile.pattern, tile.partition_axis
     partition: int | None = None
-    overrun = False
-    walks: list[tuple[int, int, int | None, int]] = []
-    at = 0  # the axis of the result that comes next
-    for item in items:
-        if item is None:
-            pattern = pattern.expand(at)
-            at += 1
-            continue
+    walks: list[tuple[int, int | None, int]] = []
+    shape: list[int] = []
+    for item in expand_ellipsis(items, len(tile.shape), tile):
         axis = len(walks)
-        size = pattern.shape[at]
-        if is_integer(item):
-            start = as_integer(item, "index")
-            walks.append((size, start, None, 0))
-            overrun = overrun or not 0 <= start < size
-            pattern = pattern.select(at, start)
-            continue
-        start, count, step = _slice(item, size, axis, tile)
-        overrun = overrun or start < 0 or start + (count - 1) * step >= size
-        if axis == partition_axis:
-            partition = at
-        walks.append((size, start, at, step))
-        pattern = pattern.slice(at, start, count, step)
-        at += 1
-    return _Walks(pattern, partition, at, walks, overrun)
+        if item is None:
+            shape.append(1)
+        elif is_integer(item):
+            walks.append((as_integer(item, "index"), None, 0))
+        else:
+            start, count, step = _slice(item, tile.shape[axis], axis, tile)
+            if axis == tile.partition_axis:
+                partition = len(shape)
+            walks.append((start, len(shape), step))
+            shape.append(count)
+    along = range(len(shape))
+    steps = [(start, tuple([step * (k == at) for k in along])) for start, at, step in walks]
+    return walked(tile, steps, tuple(shape), partition)
 
 
-def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
+def walked(
+    tile: Patterned, walks: list[tuple[int, Shape]], shape: Shape, partition: int | None
+) -> Named:
+    """What a walk of each dimension names: a start, and a step for each axis of the result.
+
+    Of a tile that leaves its tensor a part may lie inside.
+
+    Raises
+    ------
+    OutOfBoundsError : the tile leaves its tensor, and the walks leave the tile.
+    """
+    offset, sizes, strides = tile.pattern
+    for stride, (start, _) in zip(strides, walks, strict=True):
+        offset += start * stride
+    axes = [Axis(size, start, steps) for size, (start, steps) in zip(sizes, walks, strict=True)]
+    over = any(leaves(axis, shape) for axis in axes)
+    if isinstance(tile.axes, tuple):
+        if over:
+            raise out_of_bounds(tile, tile.axes)
+        axes = [
+            Axis(
+                outer.size,
+                outer.start
+                + sum(s * start for s, (start, _) in zip(outer.steps, walks, strict=True)),
+                _along(outer.steps, walks, shape),
+            )
+            for outer in tile.axes
+        ]
+        over = any(leaves(axis, shape) for axis in axes)
+    pattern = Pattern(offset, shape, _along(strides, walks, shape))
+    return pattern, partition, tuple(axes) if over else None
+
+
+def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shape:
+    """The steps along the axes of a result of what has these strides along the walks."""
+    totals = [0] * len(shape)
+    for stride, (_, steps) in zip(strides, walks, strict=True):
+        for k, step in enumerate(steps):
+            totals[k] += stride * step
+    return tuple(totals)
+
+
+def _slice(item: Any, size: int, axis: int, tile: Patterned) -> tuple[int, int, int]:
     """Start, count and step of a slice."""
     if not isinstance(item, slice):
         raise KernelError(
@@ -167,7 +190,7 @@ def _slice(item: Any, size: int, axis: int, tile: Tile) -> tuple[int, int, int]:
     return start, count, step
 
 
-def out_of_bounds(tile: Tile, axes: tuple[Axis, ...]) -> OutOfBoundsError:
+def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:
     """The error for a tile whose walks leave their dimensions."""
     number = next(k for k, axis in enumerate(axes) if leaves(axis, tile.shape))
     axis = axes[number]

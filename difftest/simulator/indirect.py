@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import OutOfBoundsError, UnwrittenError
+from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -31,11 +32,15 @@ class IndirectTile:
         base.check_bounds()
         self.base = base
         self.located: tuple[tuple[Array, ...], Array] | None = None
-        """What an instruction found when it resolved the indices."""
+        """What an instruction got when it resolved the indices."""
         self.shape = shape
 
     def __repr__(self) -> str:
         return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
+
+    @property
+    def storage(self) -> Storage:
+        return self.base.storage
 
     @property
     def space(self) -> Space:
@@ -92,16 +97,52 @@ class IndirectTile:
         arrays, inside = self.locate(kept)
         outside = ~inside if kept is None else ~inside & kept
         if not skip and outside.any():
-            at = tuple(int(i) for i in np.argwhere(outside)[0])
-            index = [int(array[at]) for array in arrays]
-            raise OutOfBoundsError(
-                "an index held in a tile stays inside its tensor",
-                happened=f"an index held in a tile left its tensor: {index}",
-                received=f"index {index} into {self.base!r}, at element {list(at)}",
-                limit=f"{[size - 1 for size in self.base.shape]}",
-                remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
-            )
-        return arrays, inside if kept is None else inside & kept
+            raise self._left(arrays, tuple(int(i) for i in np.argwhere(outside)[0]))
+        self.located = arrays, inside if kept is None else inside & kept
+        return self.located
+
+    def _left(self, arrays: tuple[Array, ...], at: Shape) -> OutOfBoundsError:
+        """The error for the element ``at``, whose index is out of bounds."""
+        index = [int(array[at]) for array in arrays]
+        return OutOfBoundsError(
+            "an index held in a tile stays inside its tensor",
+            happened=f"an index held in a tile left its tensor: {index}",
+            received=f"index {index} into {self.base!r}, at element {list(at)}",
+            limit=f"{[size - 1 for size in self.base.shape]}",
+            remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
+        )
+
+    def take(self, region: Array) -> Array:
+        """Of what the base names what the indices name; 0 where they lead out of it."""
+        arrays, inside = self._located()
+        if inside.all():
+            return region[arrays]
+        taken = np.zeros(self.shape, region.dtype)
+        taken[inside] = region[tuple(array[inside] for array in arrays)]
+        return taken
+
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+        arrays, inside = self._located()
+        chosen = inside if where is None else inside & where
+        place = tuple(array[chosen] for array in arrays)
+        region[place] = np.broadcast_to(values, self.shape)[chosen]
+
+    def _located(self) -> tuple[tuple[Array, ...], Array]:
+        assert self.located is not None, "an instruction resolves the indices first"
+        return self.located
+
+    def gather(self, plane: Array) -> Array:
+        """As :meth:`Tile.gather`."""
+        return self.take(self.base.gather(plane))
+
+    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
+        """As :meth:`Tile.scatter`."""
+        self.give(self.base.gather(plane), values, where)
+
+    def elements(self) -> Array:
+        """The elements that the indices name, as they are held."""
+        return self.take(self.base.elements())
 
     def numbers(self) -> Array | None:
         """The elements of the tensor that an instruction touched by the indices, by number."""
@@ -115,24 +156,21 @@ class IndirectTile:
         numbers = np.broadcast_to(total, inside.shape)
         return numbers.reshape(-1) if inside.all() else numbers[inside]
 
-    def check_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
+    def check_written(self) -> None:
         """Raise :class:`UnwrittenError` if an element to be read was never written."""
         base = self.base
         missing = base.unwritten()
-        if missing is not None and missing[tuple(a[inside] for a in arrays)].any():
+        if missing is not None and self.take(missing).any():
+            origin = base.storage.origin
             raise UnwrittenError(
                 "an instruction reads only what was written before",
                 happened="an instruction read through a tile of indices what nothing had written",
-                received=f"an element of {base!r}, through a tile of indices",
+                received=f"an element of {base!r}, through a tile of indices"
+                + ("" if origin is None else f"; it came from {origin}"),
             )
 
-    def mark_written(self, arrays: tuple[Array, ...], inside: Array) -> None:
+    def mark_written(self, where: Array | None = None) -> None:
         """Record a scatter's writes."""
-        base = self.base
-        where = np.zeros(base.shape, dtype=np.bool_)
-        where[tuple(a[inside] for a in arrays)] = True
-        base.mark_written(where)
-
-    def elements(self) -> Array:
-        """The whole indexed tensor's elements, to be fancy-indexed."""
-        return self.base.elements()
+        there = np.zeros(self.base.shape, BOOL)
+        self.give(there, True, where)
+        self.base.mark_written(there)

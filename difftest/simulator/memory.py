@@ -28,7 +28,7 @@ from difftest.simulator.pattern import Shape as Shape
 from difftest.simulator.trace import Allocation, Origin, Space
 
 if TYPE_CHECKING:
-    from difftest.simulator.exact.shadow import Held
+    from difftest.simulator.exact.bounded import Held
 
 
 def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
@@ -163,8 +163,7 @@ class Storage:
         self.programs = 1
         """How many programs of a grid see it."""
         self.products: Array | None = None
-        """Where in PSUM the last write was a matmul's, if anyone keeps count; see
-        :meth:`forget_products`."""
+        """Where in PSUM the last write was a matmul's, if anyone keeps count."""
 
     def __del__(self) -> None:
         if self.occupancy is not None:
@@ -299,19 +298,6 @@ class Storage:
         self.unwritten = self.units() - int(np.count_nonzero(self.written))
         if self.unwritten == self.units():
             self.written = None
-
-    def forget_products(self, pattern: Pattern, where: Array | None = None) -> None:
-        """Note that something else than a matmul writes these elements."""
-        if self.products is None:
-            return
-        region = pattern_view(self.products, pattern, BOOL)
-        region[() if where is None else np.broadcast_to(where, pattern.shape)] = False
-
-    def note_product(self, pattern: Pattern) -> None:
-        """Note that a matmul writes these elements."""
-        if self.products is None:
-            self.products = np.zeros(self.size, dtype=np.bool_)
-        pattern_view(self.products, pattern, BOOL)[...] = True
 
     def unwritten_in(
         self,

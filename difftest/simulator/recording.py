@@ -31,9 +31,9 @@ def region_of(tile: Tile, role: str) -> Region:
             pattern[2],
             tile.partition_axis,
             role,
-            True,
+            tile.strided,
             None if dtype is storage.dtype else dtype,
-            None,
+            None if tile.strided else Places(_numbers(tile)),
         ),
     )
 
@@ -57,5 +57,10 @@ def _places(tile: Tile, chosen: Array | None) -> Places | None:
     if chosen is None or (chosen.dtype == np.bool_ and chosen.size != tile.size):
         return None
     if chosen.dtype == np.bool_:
-        chosen = tile.pattern.elements().reshape(-1)[chosen.reshape(-1)]
+        chosen = _numbers(tile)[chosen.reshape(-1)]
     return Places(chosen)
+
+
+def _numbers(tile: Tile) -> Array:
+    """A tile's elements by number, flat."""
+    return tile.take(tile.pattern.elements()).reshape(-1)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from difftest.simulator import indexing, views
 from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
@@ -24,11 +23,12 @@ from difftest.simulator.errors import (
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
 from difftest.simulator.memory import Storage, pattern_view, poison
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
-from difftest.simulator.walk import Axis
+from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")
 
@@ -163,16 +163,39 @@ class Tile:
 
     # -- data --------------------------------------------------------------------------------
 
+    strided: ClassVar[bool] = True
+    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
+    chooses some of that."""
+
+    def take(self, region: Array) -> Array:
+        """Of what the pattern names what the tile names: of data, or of anything kept of them."""
+        return region
+
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+        if where is None:
+            region[...] = values
+        else:
+            np.copyto(region, values, where=where, casting="unsafe")
+
+    def gather(self, plane: Array) -> Array:
+        """The tile's part of a flat plane that has something for each element of the tensor."""
+        return self.take(pattern_view(plane, self.pattern, plane.dtype))
+
+    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
+        """:meth:`give` to the tile's part of a plane."""
+        self.give(pattern_view(plane, self.pattern, plane.dtype), values, where)
+
     def elements(self) -> Array:
         """The elements in memory, as they are held there."""
-        return self.storage.elements(self.pattern, self.dtype, self.partition_axis)
+        return self.take(self.storage.elements(self.pattern, self.dtype, self.partition_axis))
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
         if isinstance(self.axes, NkiError):
             raise self.axes
         if self.axes is not None:
-            raise indexing.out_of_bounds(self, self.axes)
+            raise out_of_bounds(self, self.axes)
 
     def unwritten(self) -> Array | None:
         """Which of its elements (bool, of its shape) were never written; None if all were."""
@@ -225,7 +248,7 @@ class Tile:
         missing = self.unwritten()
         if missing is None:
             return None
-        found = missing & pattern_view(storage.lost, self.pattern, BOOL)
+        found = missing & self.gather(storage.lost)
         return found if found.any() else None
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
@@ -246,6 +269,8 @@ class Tile:
                 storage.poison()
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
+        if not self.strided:
+            array = self.take(array)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
@@ -349,27 +374,22 @@ class Tile:
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        within = indexing.within(self.pattern, self.partition_axis, items)
-        named = within if self.axes is None else None
+        named = None
+        if self.axes is None:
+            named = within(self.pattern, self.partition_axis, items)
         if named is None:
-            if indexing.names_two(items) and len(self.shape) == 1 and not self.in_hbm:
+            if names_two(items) and len(self.shape) == 1 and not self.in_hbm:
                 self = self.as_tile()  # a column or a row of a tile has two dimensions
             return self.indexed(items)
-        if self.axes is not None:
-            self.check_bounds()
-        pattern, partition, axes = named
-        return type(self)(self.storage, pattern, partition, self.dtype, axes)
+        pattern, partition, _ = named
+        return type(self)(self.storage, pattern, partition, self.dtype)
 
     def indexed(self: T, items: tuple[Any, ...]) -> T:
         """The part that less common indices name: steps, None, '...', or what a dialect has."""
-        if isinstance(self.axes, tuple):
-            named = indexing.back_inside(self, self.axes, items)
-            return type(self)(self.storage, named[0], named[1], self.dtype, named[2])
-        return self.part(indexing.basic(self, items))
-
-    def part(self: T, named: indexing.Named) -> T:
-        """The tile of a pattern that indices name of this one."""
-        return self.derive(named[0], named[1], axes=named[2])
+        if isinstance(self.axes, NkiError):
+            raise self.axes
+        pattern, partition, axes = basic(self, items)
+        return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
         """The same elements in another shape: a view.
@@ -380,13 +400,13 @@ class Tile:
         """
         wanted = as_integers(shape, "reshape to")
         self.check_bounds()
-        return self.derive(views.reshaped(self, wanted), self.partition_axis)
+        return self.derive(reshaped(self, wanted), self.partition_axis)
 
     def broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = as_integers(shape, "broadcast_to")
         whole = self.as_tile()
-        return whole.derive(views.broadcast(whole, wanted), whole.partition_axis)
+        return whole.derive(broadcast(whole, wanted), whole.partition_axis)
 
     def expand_dims(self: T, axis: int) -> T:
         """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
@@ -410,7 +430,7 @@ class Tile:
         ShapeError : see :func:`difftest.simulator.views.reinterpreted`.
         """
         self.check_bounds()
-        pattern = views.reinterpreted(self, dtype)
+        pattern = reinterpreted(self, dtype)
         return self.derive(pattern, self.partition_axis, self._held_as(dtype))
 
     def with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
@@ -425,7 +445,7 @@ class Tile:
         """
         storage = self.storage
         wanted = storage.dtype if dtype is None else dtype
-        named = views.by_hand(self, pattern, wanted)
+        named = by_hand(self, pattern, wanted)
         return type(self)(storage, named, 0, self._held_as(wanted))
 
     def _held_as(self, dtype: DType) -> DType:

@@ -6,38 +6,40 @@ None of them copies. What no pattern can name is an error that says why.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from difftest.simulator.dtypes import DType, name_of
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.indexing import Patterned
 from difftest.simulator.pattern import Pattern, Shape
 
-if TYPE_CHECKING:
-    from difftest.simulator.tile import Tile
 
-
-def reshaped(tile: Tile, shape: Shape) -> Pattern:
+def reshaped(tile: Patterned, shape: Shape) -> Pattern:
     """The tile's elements in another shape of as many; one size may be -1.
 
     Raises
     ------
     ShapeError : the sizes differ, or no pattern has that shape (the elements are not adjacent).
     """
-    if -1 in shape:
-        rest = math.prod(size for size in shape if size != -1)
-        shape = tuple(tile.size // max(rest, 1) if size == -1 else size for size in shape)
-    if math.prod(shape) != tile.size or min(shape, default=1) < 1:
+    size = tile.pattern.size
+    shape = completed(shape, size)
+    if math.prod(shape) != size or min(shape, default=1) < 1:
         raise ShapeError(
             "reshape keeps the number of elements",
-            happened=f"reshape was to make {tile.size} elements {math.prod(shape)}",
-            received=f"{tile!r} to {list(shape)}: {tile.size} to {math.prod(shape)} elements",
+            happened=f"reshape was to make {size} elements {math.prod(shape)}",
+            received=f"{tile!r} to {list(shape)}: {size} to {math.prod(shape)} elements",
         )
-    if not tile.in_hbm and tile.partition_axis is not None:
+    if not tile.storage.in_hbm and tile.partition_axis is not None:
         _check_partitions_stay(tile, tile.partition_axis, shape)
     return adjacent(tile, shape)
 
 
-def adjacent(tile: Tile, shape: Shape) -> Pattern:
+def completed(shape: Shape, total: int) -> Shape:
+    """A shape of ``total`` elements, with what -1 stands for."""
+    rest = math.prod(size for size in shape if size != -1)
+    return tuple([total // max(rest, 1) if size == -1 else size for size in shape])
+
+
+def adjacent(tile: Patterned, shape: Shape) -> Pattern:
     """The tile's elements in another shape of as many, wherever its partitions come to lie.
 
     Raises
@@ -49,13 +51,13 @@ def adjacent(tile: Tile, shape: Shape) -> Pattern:
         raise ShapeError(
             "reshape of a slice is a view, so its elements must be adjacent in memory",
             happened="reshape met elements that are not adjacent in memory",
-            received=f"{tile!r} with strides {tile.strides} to {list(shape)}",
+            received=f"{tile!r} with strides {tile.pattern.strides} to {list(shape)}",
             remedy="reshape the whole tensor before slicing it, or copy the slice first",
         )
     return pattern
 
 
-def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
+def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
     """The partition dimension keeps its place and size, and the blocks before it their number."""
     blocks = math.prod(tile.shape[:axis])
     stays = len(shape) > axis and shape[axis] == tile.shape[axis]
@@ -69,14 +71,14 @@ def _check_partitions_stay(tile: Tile, axis: int, shape: Shape) -> None:
         )
 
 
-def broadcast(tile: Tile, shape: Shape) -> Pattern:
+def broadcast(tile: Patterned, shape: Shape) -> Pattern:
     """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does.
 
     Raises
     ------
     ShapeError : a dimension of another size differs, or partitions would move.
     """
-    moved = len(shape) > tile.ndim and not tile.in_hbm and tile.shape[0] != 1
+    moved = len(shape) > len(tile.shape) and not tile.storage.in_hbm and tile.shape[0] != 1
     moved = moved or min(shape, default=1) < 1
     pattern = None if moved else tile.pattern.broadcast_to(shape)
     if pattern is None:
@@ -88,7 +90,7 @@ def broadcast(tile: Tile, shape: Shape) -> Pattern:
     return pattern
 
 
-def reinterpreted(tile: Tile, dtype: DType) -> Pattern:
+def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
     """The tile's bytes as elements of ``dtype``: the last dimension is scaled.
 
     Raises
@@ -99,12 +101,13 @@ def reinterpreted(tile: Tile, dtype: DType) -> Pattern:
     old, new = tile.itemsize, dtype.itemsize
     if old == new:
         return tile.pattern
-    last = tile.ndim - 1
-    free = last >= 0 and (tile.in_hbm or tile.partition_axis != last)
+    offset, _, strides = tile.pattern
+    last = len(tile.shape) - 1
+    free = last >= 0 and (tile.storage.in_hbm or tile.partition_axis != last)
     pattern: Pattern | None = None
     if free and new > old:
         pattern = tile.pattern.coarser(new // old)
-    elif free and (tile.shape[-1] == 1 or tile.strides[-1] == 1):
+    elif free and (tile.shape[-1] == 1 or strides[-1] == 1):
         parts = tile.pattern.finer(old // new)
         scaled = (*parts.shape[:last], parts.shape[last] * parts.shape[-1])
         pattern = Pattern(parts.offset, scaled, (*parts.strides[:last], 1))
@@ -113,15 +116,15 @@ def reinterpreted(tile: Tile, dtype: DType) -> Pattern:
             "a view of another element size scales the last dimension, a free one of adjacent "
             "elements",
             happened=f"a view takes {old} bytes an element for {name_of(dtype)}, of {new}",
-            received=f"{tile!r} with offset {tile.offset} and strides {tile.strides} as "
-            f"{name_of(dtype)}: {old} to {new} bytes an element",
+            received=f"{tile!r} with offset {offset} and strides {strides} as {name_of(dtype)}: "
+            f"{old} to {new} bytes an element",
             limit=f"a last dimension, an offset and strides of whole {name_of(dtype)} elements",
             remedy="slice with a step, or move the dimension, after the view instead of before it",
         )
     return pattern
 
 
-def by_hand(tile: Tile, pattern: Pattern, dtype: DType) -> Pattern:
+def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     """``pattern``, in elements of ``dtype`` on the storage of the tile, once it is checked.
 
     Strides of 0 repeat. On chip the first axis walks the partitions, one after the other, and the
@@ -170,7 +173,7 @@ def by_hand(tile: Tile, pattern: Pattern, dtype: DType) -> Pattern:
     return pattern
 
 
-def _leaves(tile: Tile, pattern: Pattern, reached: str, limit: str) -> OutOfBoundsError:
+def _leaves(tile: Patterned, pattern: Pattern, reached: str, limit: str) -> OutOfBoundsError:
     pairs = [list(pair) for pair in zip(pattern.strides, pattern.shape, strict=True)]
     return OutOfBoundsError(
         "an access pattern stays inside its tensor",

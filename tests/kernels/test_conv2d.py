@@ -1,10 +1,8 @@
-from hypothesis import settings
-
-from difftest import Case, Rejection, kernel_test
-from difftest.harness.recipes import Random
+from difftest import Rejection, kernel_test
 from kernels.classic.conv2d import fused_conv2d_maxpool
 from kernels.nki import conv2d as todays
 from reference.conv2d_maxpool import conv2d_maxpool
+from tests.kernels.budget import IN_CI, NIGHTLY, large_cases
 from tests.kernels.layers import (
     DTYPES,
     INPUTS,
@@ -20,25 +18,18 @@ from tests.kernels.layers import (
 )
 
 LARGE_IMAGE = layer(c_in=256, c_out=256, width=224, height=224, pool_size=2)
-WITH_RANDOM_DATA = {"X": Random(1), "W": Random(2), "bias": Random(3)}
 
-# The course's large cases take minutes in every dtype, most of them in the float64 reference: the
-# nightly profile runs them, the others one image of one, and the quick one none of what takes long.
-PROFILE = settings.get_current_profile_name()
-LARGE_IMAGES = (
-    [{**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)]
-    if PROFILE == "nightly"
-    else [Case(LARGE_IMAGE, "float32", WITH_RANDOM_DATA)]
-)
+# The course's large cases take minutes in every dtype, most of them in the float64 reference.
+LARGE_IMAGES = [{**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)]
 LONG = [
-    *SMALL_IMAGES,
-    *LARGE_IMAGES,
+    *(SMALL_IMAGES + LARGE_IMAGES if NIGHTLY else SMALL_IMAGES[:: len(SMALL_IMAGES) - 1]),
     layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
     layer(filter_size=1, width=512, height=37),  # several blocks of rows, the last of them short
     layer(width=200, height=52, pool_size=2),
 ]
 
 
+@large_cases
 @kernel_test(
     kernels=(fused_conv2d_maxpool, todays.fused_conv2d_maxpool),
     reference=conv2d_maxpool,
@@ -59,7 +50,7 @@ LONG = [
         ),
     ],
     examples=[
-        *(LONG if PROFILE != "quick" else SMALL_IMAGES[-1:]),
+        *(LONG if IN_CI else SMALL_IMAGES[-1:]),
         TWO_PARTIAL_SUMS,
         THREE_BLOCKS_OF_CHANNELS,
         layer(filter_size=14, width=14, height=15),  # the largest filter whose float32 weights fit
@@ -71,12 +62,14 @@ def test_fused_conv2d_maxpool(case):
     case.check()
 
 
+@large_cases
 @kernel_test(
     kernels=(fused_conv2d_maxpool, todays.fused_conv2d_maxpool),
     reference=conv2d_maxpool,
     domain={"BLOCK_BYTES": (1024, 512), **layers(most_products=2**27, block_bytes=1024)},
     inputs=INPUTS,
     parameters=(*PARAMETERS, "BLOCK_BYTES"),
+    edges=NIGHTLY,  # the memory that the test above fills
     dtypes=DTYPES,
     reduction=roundings,
 )
@@ -88,12 +81,14 @@ def test_fused_conv2d_maxpool_in_several_blocks(case):
 SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
 
 
+@large_cases
 @kernel_test(
     kernels=(fused_conv2d_maxpool, todays.fused_conv2d_maxpool),
     reference=conv2d_maxpool,
     domain={"BLOCK_BYTES": (128, 1, 600), "TILE_WINDOWS": (6, 1, 4, 9), **small_layers()},
     inputs=INPUTS,
     parameters=(*PARAMETERS, *SMALL_TILES),
+    edges=NIGHTLY,  # the memory that the test above fills
     dtypes=DTYPES,
     reduction=roundings,  # stricter than the exact run, which lets a few sums round into float16
     examples=[

@@ -2,6 +2,7 @@ from difftest import kernel_test
 from kernels.classic import conv2d_ladder as classic
 from kernels.nki import conv2d_ladder as todays
 from reference.conv2d_maxpool import conv2d_maxpool
+from tests.kernels.budget import NIGHTLY, large_cases
 from tests.kernels.layers import (
     DTYPES,
     INPUTS,
@@ -27,43 +28,58 @@ LAYERS = {
         THREE_BLOCKS_OF_CHANNELS,
     ],
 }
+"""Rungs between two that fill the same memory fill it every night alone."""
 
 
+@large_cases
 @kernel_test(kernels=(classic.conv2d_whole_plane, todays.conv2d_whole_plane), **LAYERS)
 def test_conv2d_whole_plane(case):
     case.check()
 
 
+@large_cases
 @kernel_test(kernels=(classic.conv2d_baseline, todays.conv2d_baseline), **LAYERS)
 def test_conv2d_baseline(case):
     case.check()
 
 
+@large_cases
 @kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), **LAYERS)
 def test_conv2d_halo_tiles(case):
     case.check()
 
 
+@large_cases
 @kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **LAYERS)
 def test_conv2d_cached_weights(case):
     case.check()
 
 
-@kernel_test(kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **LAYERS)
+@large_cases
+@kernel_test(
+    kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), edges=NIGHTLY, **LAYERS
+)
 def test_conv2d_flat_weights(case):
     case.check()
 
 
-@kernel_test(kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **LAYERS)
+@large_cases
+@kernel_test(
+    kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), edges=NIGHTLY, **LAYERS
+)
 def test_conv2d_without_copies(case):
     case.check()
 
 
-@kernel_test(kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **LAYERS)
+@large_cases
+@kernel_test(
+    kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), edges=NIGHTLY, **LAYERS
+)
 def test_conv2d_broadcast_bias(case):
     case.check()
 
 
+@large_cases
 @kernel_test(kernels=(classic.conv2d_row_tiles, todays.conv2d_row_tiles), **LAYERS)
 def test_conv2d_row_tiles(case):
     case.check()

@@ -2,12 +2,14 @@ from difftest import Rejection, kernel_test, multiples, sizes
 from kernels.classic import matmul as classic
 from kernels.nki import matmul as todays
 from reference.matmul import matmul
+from tests.kernels.budget import large_cases
 
 DTYPES = ("float32", "float16", "bfloat16")
 OPERANDS = {"lhsT": "K M", "rhs": "K N"}
 TILES = ("TILE_M", "TILE_K", "TILE_N")
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
@@ -43,6 +45,7 @@ def tiles(of, at_most):
     return multiples(of, at_most=min(at_most, 3 * of))
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,
@@ -77,6 +80,7 @@ def test_nki_matmul_tiled_with_other_tiles(case):
     case.check()
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.nki_matmul_tiled_, todays.nki_matmul_tiled_),
     reference=matmul,

@@ -2,6 +2,7 @@ from difftest import Rejection, kernel_test, multiples
 from kernels.classic import transpose as classic
 from kernels.nki import transpose as todays
 from reference.transpose import transpose
+from tests.kernels.budget import large_cases
 
 SIZES = {"M": multiples(128, at_most=1152), "N": multiples(128, at_most=640)}
 MATRIX = {
@@ -15,6 +16,7 @@ REJECTIONS = [
 ]
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.matrix_transpose, todays.matrix_transpose),
     domain=SIZES,
@@ -26,6 +28,7 @@ def test_matrix_transpose(case):
     case.check()
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.matrix_transpose, todays.matrix_transpose),
     domain={"PANEL_BYTES": (4096, 512, 100, 1024), "STORE_TILES": (4, 1, 2, 3), **SIZES},
@@ -36,6 +39,7 @@ def test_matrix_transpose_in_several_panels(case):
     case.check()
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.transpose_by_tiles, todays.transpose_by_tiles),
     domain=SIZES,

@@ -2,11 +2,13 @@ from difftest import Rejection, kernel_test, multiples
 from kernels.classic import tutorial_matmul as classic
 from kernels.nki import tutorial_matmul as todays
 from reference.matmul import matmul
+from tests.kernels.budget import large_cases
 
 DTYPES = ("float32", "float16", "bfloat16")
 OPERANDS = {"lhsT": "K M", "rhs": "K N"}
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.matmul_hoisted, todays.matmul_hoisted),
     reference=matmul,
@@ -27,6 +29,7 @@ def test_matmul_hoisted(case):
     case.check()
 
 
+@large_cases
 @kernel_test(
     kernels=(classic.matmul_blocked, todays.matmul_blocked),
     reference=matmul,

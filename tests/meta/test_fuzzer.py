@@ -49,7 +49,7 @@ def has_as_many(tile: Tile) -> bool:
 
 def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
     monkeypatch.setattr(Tile, "is_whole", has_as_many)
-    failure = smallest_failure("^value ")
+    failure = smallest_failure("^value ", seed=2)
     assert kernel_lines(failure.program) <= 8
     assert "elements differ" in str(failure)
 
@@ -153,12 +153,12 @@ def test_a_refused_launch_leaves_its_arguments_alone(monkeypatch):
 def test_mutable_arguments_are_drawn():
     drawn = []
 
-    @settings(max_examples=600, database=None, phases=[Phase.generate])
+    @settings(max_examples=200, database=None, phases=[Phase.generate])
     @hypothesis.seed(0)
     @hypothesis.given(programs())
     def draw(program):
         drawn.append(program)
 
     draw()
-    assert sum(bool(program.mutated) for program in drawn) > 10
-    assert sum(bool(program.grid) for program in drawn) > 20
+    assert sum(bool(program.mutated) for program in drawn) > 3
+    assert sum(bool(program.grid) for program in drawn) > 6

@@ -1,13 +1,34 @@
 # pytester takes out of sys.modules what a run in this process imports, but neither NumPy nor the
-# simulator's instruction table can be imported twice: all that such a run needs is imported here.
+# simulator's instruction table can be imported twice: all that such a run needs is imported here,
+# with what each run would spend its time on to import (libcst, of Hypothesis's patches).
+import importlib
+
+import hypothesis.extra._patching  # noqa: F401
 import ml_dtypes  # noqa: F401
 import numpy as np  # noqa: F401
+import numpy.random  # noqa: F401
 import pytest
+import rich.console
 import rich.table  # noqa: F401
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 import difftest.backends.sdk  # noqa: F401
+from difftest.plugin import fresh
+
+for _name in (
+    "backends.device.embedding",
+    "harness.decorator",
+    "harness.edge_checks",
+    "harness.explicit",
+    "harness.watching",
+    "host.installation",
+    "plugin.profiles",
+    "plugin.progress",
+    "plugin.run_report",
+    "plugin.summary",
+):
+    importlib.import_module(f"difftest.{_name}")
 
 KERNEL = '''
 import neuronxcc.nki as nki
@@ -95,7 +116,12 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester, monkeypatch):
+def fresh_runs():
+    """For a test in whose runs a failing case runs once more, in a process of its own: a second."""
+
+
+@pytest.fixture
+def project(request, pytester, monkeypatch):
     """Runs are in this process: what they leave in Hypothesis is put back.
 
     Their failures are remembered in pytester's folder. Hypothesis knows a test by its name and its
@@ -103,6 +129,8 @@ def project(pytester, monkeypatch):
     """
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    if "fresh_runs" not in request.fixturenames:
+        monkeypatch.setattr(fresh, "fresh_run", lambda config, failure: "")
     default = settings.get_profile("default")
     settings.register_profile("of this session", settings.default)
     database = DirectoryBasedExampleDatabase(pytester.path / ".hypothesis" / "examples")

@@ -21,7 +21,7 @@ def scale_of(m):
 
 
 @classic.jit
-def twice_classic(a):
+def NAME_classic(a):
     rows, columns = a.shape
     result = classic_nl.ndarray(a.shape, dtype=a.dtype, buffer=classic_nl.shared_hbm)
     for start in classic_nl.affine_range(columns // 4):
@@ -32,7 +32,7 @@ def twice_classic(a):
 
 
 @nki.jit
-def twice(a):
+def NAME(a):
     rows, columns = a.shape
     result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     for start in nl.affine_range(columns // 4):
@@ -48,7 +48,7 @@ def twice(a):
 
 TEST = """
 from difftest import kernel_test, sizes
-from kernels_of_mine import twice, twice_classic
+from {name}_kernels import {name}, {name}_classic
 
 
 @kernel_test(
@@ -57,85 +57,84 @@ from kernels_of_mine import twice, twice_classic
     domain={{"m": sizes(1, {most}), "n": {columns}}},
     inputs={{"a": "m n"}},
 )
-def test_twice(case):
+def test_{name}(case):
     case.check()
 """
+
+CLASSIC, TODAYS = "kernel={0}_classic", "kernel={0}"
+BOTH = "kernels=({0}_classic, {0})"
+DOMAINS = {
+    "narrow": (TODAYS, 4, "(4, 8)"),
+    "wide": (TODAYS, 128, "(4, 8, 12)"),
+    "single": (CLASSIC, 128, "(4,)"),
+    "both": (BOTH, 4, "(4,)"),
+    "wrong": (TODAYS, 128, "(4, 8)"),
+}
+"""Each name has kernels of its own, and those of `wrong` fail: their cases end with the failure."""
+NARROW = [
+    "narrow_kernels.py:10: never true (narrow)",
+    "narrow_kernels.py:30: never a third turn (narrow)",
+    "narrow_kernels.py:33: never true (narrow)",
+]
+SINGLE = ["single_kernels.py:19: never a second turn (single_classic)"]
 
 
 @pytest.fixture
 def run(project):
-    """The lines of the summary about branches and loops, for a domain."""
+    """The lines of the summary about branches and loops, for the domains named."""
 
-    def run(kernel, most, columns, *options, large="2.0"):
-        project.pytester.makepyfile(
-            kernels_of_mine=KERNELS.replace("{large}", large),
-            test_twice=TEST.format(kernel=kernel, most=most, columns=columns),
-        )
+    def run(names, *options):
+        for name in names:
+            kernel, most, columns = DOMAINS[name]
+            large = "3.0" if name == "wrong" else "2.0"
+            given = {"kernel": kernel.format(name), "most": most, "columns": columns}
+            test = TEST.format(name=name, **given)
+            kernels = KERNELS.replace("{large}", large).replace("NAME", name)
+            project.pytester.makepyfile(**{f"{name}_kernels": kernels, f"test_{name}": test})
         arguments = ("--simulate", "-p", "no:cacheprovider", "--hypothesis-seed=1", *options)
         # Hypothesis warns where its own place in sys.monitoring is taken.
         arguments += ("-W", "error::hypothesis.errors.HypothesisWarning")
         result = project.run_apart(*arguments)
+        result.assert_outcomes(
+            failed=int("wrong" in names), passed=2 * len(names) - int("wrong" in names)
+        )
         return re.findall("^no case: (.*)", result.stdout.str(), re.MULTILINE)
 
     return run
 
 
-CLASSIC, TODAYS = "kernel=twice_classic", "kernel=twice"
-BOTH = "kernels=(twice_classic, twice)"
-
-
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_a_narrow_domain_leaves_branches_and_turns(run, workers):
-    assert run(TODAYS, 4, "(4, 8)", *workers) == [
-        "kernels_of_mine.py:10: never true (twice)",
-        "kernels_of_mine.py:30: never a third turn (twice)",
-        "kernels_of_mine.py:33: never true (twice)",
+def test_what_no_case_took_is_said(run, project):
+    """Nothing of a wide domain, and nothing of a kernel that fails; a shared function once."""
+    assert run(DOMAINS, "-v", "--difftest-report=out.json") == [
+        "both_kernels.py:10: never true (both, both_classic)",
+        "both_kernels.py:19: never a second turn (both_classic)",
+        "both_kernels.py:30: never a second turn (both)",
+        "both_kernels.py:33: never true (both)",
+        *NARROW,
+        *SINGLE,
     ]
-
-
-def test_a_wide_domain_leaves_nothing(run):
-    assert run(TODAYS, 128, "(4, 8, 12)") == []
-
-
-def test_classic_kernels(run):
-    assert run(CLASSIC, 128, "(4,)") == [
-        "kernels_of_mine.py:19: never a second turn (twice_classic)"
-    ]
-
-
-def test_kernels_of_one_contract(run):
-    """The function that both call is named once."""
-    assert run(BOTH, 4, "(4,)", "-v") == [
-        "kernels_of_mine.py:10: never true (twice, twice_classic)",
-        "kernels_of_mine.py:19: never a second turn (twice_classic)",
-        "kernels_of_mine.py:30: never a second turn (twice)",
-        "kernels_of_mine.py:33: never true (twice)",
-    ]
-
-
-def test_of_several_kernels_the_first_is_named(run):
-    assert run(BOTH, 4, "(4,)")[0] == "kernels_of_mine.py:10: never true (twice and 1 more)"
-
-
-def test_nothing_is_said_of_a_kernel_that_fails(run):
-    """Its cases end with the failure."""
-    assert run(TODAYS, 128, "(4, 8)", large="3.0") == []
-
-
-def test_nothing_is_said_of_a_single_case(run, project):
-    run(TODAYS, 4, "(4,)")
-    case = {"values": {"m": 1, "n": 4}, "dtype": "float32", "data": {"a": ["Zeros", {}]}}
-    for options in (["--case", json.dumps(case)], ["-k", "edges"]):
-        assert "no case" not in project.run("--simulate", *options).stdout.str()
-
-
-def test_the_report_for_machines_has_them(run, project):
-    run(CLASSIC, 128, "(4,)", "--difftest-report=out.json")
-    (found,) = json.loads((project.pytester.path / "out.json").read_text())["not_reached"]
-    assert found == {
-        "file": "kernels_of_mine.py",
+    said = json.loads((project.pytester.path / "out.json").read_text())["not_reached"]
+    (loop,) = (one for one in said if one["file"] == "single_kernels.py")
+    assert loop == {
+        "file": "single_kernels.py",
         "line": 19,
-        "kernels": ["twice_classic"],
+        "kernels": ["single_classic"],
         "what": "never a second turn",
         "source": "for start in classic_nl.affine_range(columns // 4):",
     }
+
+
+def test_workers_say_it_together_and_of_several_kernels_the_first_is_named(run):
+    assert run(["both"], "-n", "2") == [
+        "both_kernels.py:10: never true (both and 1 more)",
+        "both_kernels.py:19: never a second turn (both_classic)",
+        "both_kernels.py:30: never a second turn (both)",
+        "both_kernels.py:33: never true (both)",
+    ]
+
+
+def test_nothing_is_said_of_a_single_case(run, project):
+    assert run(["single"]) == SINGLE
+    case = {"values": {"m": 1, "n": 4}, "dtype": "float32", "data": {"a": ["Zeros", {}]}}
+    for options in (["--case", json.dumps(case)], ["-k", "edges"]):
+        assert "no case" not in project.run("--simulate", *options).stdout.str()

@@ -101,7 +101,7 @@ def add(a, b):
 @pytest.mark.parametrize(
     ("turns", "told"), [("2 if len(calls) > 3 else 1", True), ("2", False)], ids=["kept", "same"]
 )
-def test_a_hazard_that_needs_the_calls_before_it_is_told(project, turns, told):
+def test_a_hazard_that_needs_the_calls_before_it_is_told(project, fresh_runs, turns, told):
     project.pytester.makepyfile(kernel=KEPT.format(turns=turns))
     project.add_test()
     result = project.run("--simulate")

@@ -336,7 +336,7 @@ def test_add(case):
 )
 
 
-def test_state_that_is_kept_across_calls_is_told(project):
+def test_state_that_is_kept_across_calls_is_told(project, fresh_runs):
     project.pytester.makepyfile(test_body=KEEPING)
     result = project.run("--simulate")
     result.assert_outcomes(failed=1)
@@ -365,7 +365,7 @@ def test_add(case):
 """
 
 
-def test_a_case_too_long_for_a_command_is_told_as_such(project):
+def test_a_case_too_long_for_a_command_is_told_as_such(project, fresh_runs):
     """Data that are drawn as arrays travel in the case, and a line has its limits."""
     project.pytester.makepyfile(test_body=LARGE)
     result = project.run("--simulate", "-W", "default")
@@ -378,7 +378,9 @@ def test_a_case_too_long_for_a_command_is_told_as_such(project):
     )
 
 
-def test_a_failure_that_is_the_same_alone_says_no_more_and_costs_one_process(project, monkeypatch):
+def test_a_failure_that_is_the_same_alone_says_no_more_and_costs_one_process(
+    project, fresh_runs, monkeypatch
+):
     started = []
     run = subprocess.run
     monkeypatch.setattr(

@@ -8,8 +8,15 @@ from difftest.plugin.options import in_even_shares
 from tests.plugin.conftest import REFERENCE
 from tests.plugin.test_running import MORE, counts
 
+SHOWN = """
+def pytest_report_header(config):
+    return f"shares: {config.option.dist}"
+"""
+
 
 def test_workers_give_the_verdicts_and_counts_of_one_process(project):
+    """They take work from each other, and say how far they are."""
+    project.pytester.makeconftest(SHOWN)
     project.add_test(more=MORE)
     project.add_test("subtract", name="test_wrong")
     arguments = ("--simulate", "--hypothesis-seed=3", "-o", "addopts=", "-p", "no:cacheprovider")
@@ -20,6 +27,8 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project):
     assert counts(spread) == counts(alone)
     assert list(counts(spread)) == ["add", "subtract"]
     spread.stdout.fnmatch_lines(["*run again:   pytest --simulate test_wrong.py::test_add --case*"])
+    spread.stdout.fnmatch_lines(["shares: worksteal"])
+    spread.stdout.re_match_lines([r"\.*test_add.py::test_add: \d+ cases, 1 refusals +\[ *\d+%\]"])
 
 
 def test_modules_that_workers_do_not_collect_are_counted_once(project):
@@ -35,21 +44,6 @@ def test_a_usage_error_comes_before_any_worker_starts(project):
     result = project.run("--device", "-n", "2")
     result.stderr.fnmatch_lines(["ERROR: a Neuron device cannot be used here."])
     assert "gw0" not in result.stdout.str()
-
-
-SHOWN = """
-def pytest_report_header(config):
-    return f"shares: {config.option.dist}"
-"""
-
-
-def test_workers_take_from_each_other_and_say_how_far_they_are(project):
-    project.add_test(more=MORE)
-    project.pytester.makeconftest(SHOWN)
-    result = project.run_apart("--simulate", "-n", "2")
-    result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["shares: worksteal"])
-    result.stdout.re_match_lines([r"\.*test_add.py::test_add: \d+ cases, 1 refusals +\[ *\d+%\]"])
 
 
 COUNTING = REFERENCE.replace(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -31,6 +31,7 @@ from difftest.simulator.dtypes import (
     DType,
     round_to,
 )
+from difftest.simulator.errors import Location
 
 Float64 = NDArray[Any]
 """Arrays of float64; NumPy's own annotations know of few functions that they return them."""
@@ -113,6 +114,21 @@ class Bounded:
     def part(self, index: Any) -> Bounded:
         """Some of the numbers."""
         return self.shaped(lambda array: array[index])
+
+
+class Held(NamedTuple):
+    """The exact values of a tensor and the bounds of their errors, of its data's shape."""
+
+    value: Float64
+    error: Float64
+    sums: Array | None
+    """For each element the roundings of the sum that it holds; None where there are none."""
+    line: Location | None = None
+    """The kernel's line that rounded that sum last."""
+    product: Location | None = None
+    """The kernel's line that last rounded a product of tiles that it holds."""
+    partial: bool = False
+    """As :attr:`Bounded.partial`, of what was written last."""
 
 
 def number(value: Any) -> Bounded:

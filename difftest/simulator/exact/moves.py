@@ -72,20 +72,22 @@ def _source(
         held = run.stored(src)
         return held, np.ones(held.value.shape, dtype=np.bool_)
     run.places(src)
-    arrays, inside = src.resolve(skip=skip, where=where)
-    places = tuple(np.where(inside, array, 0) for array in arrays)
-    return run.stored(src.base).part(places), inside
+    _, inside = src.resolve(skip=skip, where=where)
+    return run.stored(src.base).shaped(src.take), inside
 
 
 @move("dma_gather")
 def dma_gather(
     run: Shadow, call: Call, dst: Tile, src: IndirectTile, *, where: Any
 ) -> Settle | None:
-    """The numbers that indices name."""
-    if _is_plain(src, dst):
+    """The numbers that indices name, or their sum with those of ``dst``."""
+    adds = call["dst_rmw_op"] is not None
+    if not adds and _is_plain(src, dst):
         return None
     picked, inside = _source(run, src, skip=call["oob_mode"] == "skip", where=where)
     made = picked.shaped(lambda array: array.reshape(dst.shape))
+    if adds:
+        made = bounded.add(run.stored(dst), made)
     chosen = inside.reshape(dst.shape)
     return lambda: run.put(dst, made, None if chosen.all() else chosen)
 

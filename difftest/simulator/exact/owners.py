@@ -65,12 +65,11 @@ class Owners:
         number = self._number(storage) if rounded else _MACHINE
         if number is None:
             return False
-        owners = self._bytes(storage, tile)
-        if where is None:
-            owners[...] = number
-        else:
+        chosen = None
+        if where is not None:
             chosen = where.reshape(tile.shape) if where.size == tile.size else where
-            owners[np.broadcast_to(chosen, tile.shape)] = number
+            chosen = np.broadcast_to(chosen, tile.shape)[..., None]
+        tile.give(self._bytes(storage, tile), number, chosen)
         return True
 
     def own(self, tile: Tile) -> Array | str | None:
@@ -88,7 +87,7 @@ class Owners:
             return "tensors share the bytes of an address"
         if not storage.shared:
             return None
-        owners = self._bytes(storage, tile)
+        owners = tile.take(self._bytes(storage, tile))
         held = storage.exact is not None
         before = owners == _BEFORE
         number = self._numbers.get(storage, _GONE)

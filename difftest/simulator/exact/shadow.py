@@ -9,7 +9,7 @@ instruction has rounded something in it: then the machine's own values are exact
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from difftest.simulator.exact.bounded import (
     UNIT,
     Bounded,
     Float64,
+    Held,
     add,
     as_bounded,
     ends,
@@ -54,21 +55,6 @@ COPIES = ("all_gather", "all_to_all", "permute")
 """Events of no instruction that round nothing."""
 
 _FLOAT64 = np.dtype(np.float64)
-
-
-class Held(NamedTuple):
-    """The exact values of a tensor and the bounds of their errors, of its data's shape."""
-
-    value: Float64
-    error: Float64
-    sums: Array | None
-    """For each element the roundings of the sum that it holds; None where there are none."""
-    line: Location | None = None
-    """The kernel's line that rounded that sum last."""
-    product: Location | None = None
-    """The kernel's line that last rounded a product of tiles that it holds."""
-    partial: bool = False
-    """As :attr:`Bounded.partial`, of what was written last."""
 
 
 Settle = Callable[[], None]
@@ -273,11 +259,11 @@ class Shadow:
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
-        value = pattern_view(exact.value, tile.pattern, _FLOAT64)
-        error: Any = pattern_view(exact.error, tile.pattern, _FLOAT64)
+        value = tile.gather(exact.value)
+        error: Any = tile.gather(exact.error)
         sums = 0
         if exact.sums is not None:
-            sums = int(pattern_view(exact.sums, tile.pattern, exact.sums.dtype).max())
+            sums = int(tile.gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
         if not error.any():
@@ -354,15 +340,13 @@ class Shadow:
         if sums and exact.sums is None:
             counts = np.zeros(exact.value.shape, np.uint8)
             exact = storage.exact = exact._replace(sums=counts)
-        chosen: Any = True
-        if where is not None:
-            chosen = where.reshape(tile.shape) if where.size == tile.size else where
-        pattern = tile.pattern
-        np.copyto(pattern_view(exact.value, pattern, _FLOAT64), value, where=chosen)
-        np.copyto(pattern_view(exact.error, pattern, _FLOAT64), error, where=chosen)
+        chosen = where
+        if where is not None and where.size == tile.size:
+            chosen = where.reshape(tile.shape)
+        tile.scatter(exact.value, value, chosen)
+        tile.scatter(exact.error, error, chosen)
         if exact.sums is not None:
-            counts = pattern_view(exact.sums, pattern, exact.sums.dtype)
-            np.copyto(counts, np.uint8(sums), where=chosen)
+            tile.scatter(exact.sums, sums, chosen)
 
     def put_at(self, base: Tile, places: tuple[Any, ...], made: Bounded | None) -> None:
         """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""

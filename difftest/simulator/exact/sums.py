@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, FLOAT32
+from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64
 from difftest.simulator.exact.elementwise import (
@@ -25,7 +25,6 @@ from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
@@ -288,7 +287,7 @@ def _double_rows(side: Bounded) -> Bounded:
 def _partly(run: Shadow, dst: Tile, made: Bounded) -> Bounded:
     """Added where a matmul was the last to write, and put elsewhere."""
     products = dst.storage.products
-    started = None if products is None else pattern_view(products, dst.pattern, BOOL)
+    started = None if products is None else dst.gather(products)
     if started is None or not started.any():
         return made
     return run.sum_of(dst, made, np.logical_not(started))

@@ -14,6 +14,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError
+from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 
 VECTOR_ONLY = (Engine.VECTOR,)
@@ -169,3 +170,14 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
             limit=", ".join(sorted(ops)),
         )
     return found
+
+
+def check_generation(op: AluOp, where: str, machine: Machine) -> None:
+    """Raise :class:`KernelError` if the machine does not have the operator."""
+    if machine.nc_version < op.nc_version:
+        raise KernelError(
+            f"the operator {op.name} needs NeuronCore-v{op.nc_version}",
+            happened=f"{where} got the operator {op.name} on {machine.name}",
+            received=f"op={op.name} on {machine.name} (NeuronCore-v{machine.nc_version})",
+            remedy="launch with machine=TRN3, or compute it of the operators that the machine has",
+        )

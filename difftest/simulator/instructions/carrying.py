@@ -21,7 +21,6 @@ import numpy as np
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.instructions.record import Call
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile, unwritten_error
@@ -246,7 +245,7 @@ def _with_what_was_there(call: Call, dst: Tile, carried: Carried | None) -> Carr
     if call.options.get("accumulate") is None:  # it adds where a matmul wrote alone
         if storage.products is None:
             return carried
-        old = old & pattern_view(storage.products, dst.pattern, BOOL)
+        old = old & dst.gather(storage.products)
     old = old.reshape(call.result.shape)
     if carried is not None:
         return carried._replace(elements=carried.elements | old)

@@ -14,6 +14,7 @@ from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import AluOp, check_generation
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
     Call,
@@ -67,10 +68,13 @@ def check(
         dtype,
     )
     call.into_existing = dst is not None and named
+    call.dialect = core.trace.dialect
     _check_vectors(call)
     call.engine = instruction.engine(call, engine)
-    call.dialect = core.trace.dialect
-    for rule in (*instruction.rules, *instruction.only.get(call.dialect, ())):
+    for option in call.options.values():
+        if isinstance(option, AluOp):
+            check_generation(option, instruction.name, core.machine)
+    for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
     call.result = instruction.result(call)
     _check_result(call)

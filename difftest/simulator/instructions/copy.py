@@ -65,10 +65,21 @@ def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:
     return as_float(values)
 
 
+def _no_scalar_engine_of_v2(call: Call) -> None:
+    if call.engine is Engine.SCALAR and call.machine.nc_version == 2:
+        raise KernelError(
+            "tensor_copy does not support engine.scalar on NeuronCore-v2 (Trn1/Inf2). Use "
+            "nisa.activation with op=nl.copy instead.",
+            happened="tensor_copy was to run on the Scalar Engine of NeuronCore-v2",
+            received=f"engine.scalar on {call.machine.name}",
+        )
+
+
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src"),),
     rules=(no_gpsimd_in_psum,),
+    only={"nki": (_no_scalar_engine_of_v2,)},
     result=like("src"),
     carries=carrying.in_place,
     fit=Fit.ELEMENTS,
@@ -89,9 +100,9 @@ def tensor_copy_dynamic_src(
     call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the source's offset held in a tile."""
-    arrays, inside = resolved(src, skip=False, where=where)
-    src.check_written(arrays, inside)
-    picked = src.elements()[tuple(np.where(inside, array, 0) for array in arrays)]
+    resolved(src, skip=False, where=where)
+    src.check_written()
+    picked = src.elements()
     values = from_bits(picked, src.dtype) if src.holds_bits else picked
     write(dst, through_engine(call, values, src.dtype), where)
 
@@ -124,8 +135,8 @@ def tensor_copy_dynamic_dst(
     values = through_engine(call, src.engine_values(inside), src.dtype)
     rounded = round_to(values[inside], dst.dtype)
     place = tuple(array[inside] for array in arrays)
-    dst.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
-    dst.mark_written(arrays, inside)
+    dst.base.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
+    dst.mark_written()
 
 
 # -- where a predicate holds -----------------------------------------------------------------------

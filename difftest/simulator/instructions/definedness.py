@@ -36,7 +36,7 @@ from difftest.simulator.instructions.undefined_moves import (
     undefined_through,
     under_mask,
 )
-from difftest.simulator.memory import pattern_view, poison
+from difftest.simulator.memory import poison
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
@@ -196,13 +196,10 @@ def _mark(dst: Tile, found: Array, where: Array | None) -> None:
         if not found.any():
             return
         storage.undefined = np.zeros(storage.size, BOOL)
-    region = pattern_view(storage.undefined, dst.pattern, BOOL)
-    if where is None:
-        region[...] = found
-    elif where.size == dst.size:
-        np.copyto(region, found, where=where.reshape(dst.shape))
+    if where is not None and where.size != dst.size:
+        dst.scatter(storage.undefined, True, np.broadcast_to(found, dst.shape))
     else:
-        region |= found
+        dst.scatter(storage.undefined, found, None if where is None else where.reshape(dst.shape))
     if not storage.undefined.any():
         storage.undefined = None
 

@@ -21,10 +21,18 @@ from difftest.simulator.dtypes import (
     WIDE_INTEGERS,
     Array,
     from_bits,
+    name_of,
     round_to,
     to_bits,
 )
-from difftest.simulator.errors import KernelError, LimitError, NotModelledError, ShapeError
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NotModelledError,
+    ShapeError,
+)
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
@@ -43,7 +51,7 @@ from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Seen
+from difftest.simulator.trace import Engine, Seen, Space
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -103,6 +111,18 @@ def _hardware_descriptors(call: Call) -> None:
         )
 
 
+def _hardware_casts_nothing(call: Call) -> None:
+    """Hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
+    src, dst = call["src"], call.destinations["dst"]
+    if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
+        raise DtypeError(
+            f"{call.name} with dge_mode.hwdge does not cast",
+            happened=f"{call.name} with dge_mode.hwdge got two dtypes",
+            received=f"src {src!r}, dst {dst!r}",
+            remedy="give both one dtype, or leave dge_mode out",
+        )
+
+
 def _adds(call: Call) -> None:
     """A DMA that computes on the way adds."""
     rmw = call["dst_rmw_op"]
@@ -131,6 +151,7 @@ def _dge(call: Call) -> dict[str, Any]:
     options=("dst_rmw_op", "dge_mode"),
     destinations=(DST,),
     rules=(_same_size, _adds, _hardware_descriptors),
+    only={"nki": (_hardware_casts_nothing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
@@ -140,16 +161,22 @@ def _dge(call: Call) -> dict[str, Any]:
 )
 def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
     """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    values = src.read(where, unwritten=True)
-    rmw = call.options["dst_rmw_op"]
-    if rmw is None:
+    _put(call, dst, src, src.read(where, unwritten=True), where)
+
+
+def _put(
+    call: Call, dst: Tile, src: Tile | IndirectTile, values: Array, where: Array | None
+) -> None:
+    """Store elements of ``src`` in ``dst``, or add them to what is there."""
+    values = values.reshape(dst.shape)
+    if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
     else:
-        new = _plain(values, src).reshape(dst.shape)
-        total = round_to(added((_plain(dst.read(where), dst), new), dst.dtype), dst.dtype)
+        held = _plain(dst.read(where), dst)
+        total = round_to(added((held, _plain(values, src)), dst.dtype), dst.dtype)
         moved = to_bits(total, dst.dtype) if dst.holds_bits else total
     check_destination(dst)
-    store(dst, moved if moved.shape == dst.shape else moved.reshape(dst.shape), where)
+    store(dst, moved, where)
 
 
 @instruction(
@@ -167,23 +194,9 @@ def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
 )
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
-    check_destination(dst)
-    arrays, inside = resolved(src, skip=_skips(call), where=where)
-    src.check_written(arrays, inside)
+    values, inside = _gathered(call, src, where)
     shaped = inside.reshape(dst.shape)
-    found = src.elements()[tuple(a[inside] for a in arrays)]
-    if call["dst_rmw_op"] is None:
-        picked = _cast(found, src, dst)
-    else:
-        terms = _plain(dst.read(), dst)[shaped], _plain(found, src)
-        total = round_to(added(terms, dst.dtype), dst.dtype)
-        picked = to_bits(total, dst.dtype) if dst.holds_bits else total
-    if shaped.all():
-        store(dst, picked.reshape(dst.shape))
-        return
-    moved = np.empty(dst.shape, picked.dtype)
-    moved[shaped] = picked
-    store(dst, moved, shaped)
+    _put(call, dst, src, values, None if shaped.all() else shaped)
 
 
 def _skips(call: Call) -> bool:
@@ -199,14 +212,11 @@ def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
     return outside if outside.any() else None
 
 
-def _gathered(src: IndirectTile, *, skip: bool, where: Array | None = None) -> tuple[Array, Array]:
+def _gathered(call: Call, src: IndirectTile, where: Array | None) -> tuple[Array, Array]:
     """The elements that indices name, as memory stores them, and which of them are there."""
-    arrays, inside = resolved(src, skip=skip, where=where)
-    src.check_written(arrays, inside)
-    held = src.elements()
-    values = np.zeros(src.shape, held.dtype)
-    values[inside] = held[tuple(a[inside] for a in arrays)]
-    return values, inside
+    _, inside = resolved(src, skip=_skips(call), where=where)
+    src.check_written()
+    return src.elements(), inside
 
 
 @instruction(
@@ -229,27 +239,26 @@ def dma_scatter(
 
     The source's rows may be named by others; an element that either side skips is not moved.
     """
-    base = dst.base
-    check_destination(base)
+    check_destination(dst.base)
     arrays, inside = resolved(dst, skip=_skips(call), where=where)
     if isinstance(src, IndirectTile):
-        gathered, there = _gathered(src, skip=_skips(call), where=where)
+        values, there = _gathered(call, src, where)
         inside = inside & there.reshape(dst.shape)
-        values = gathered.reshape(dst.shape)[inside]
+        dst.located = arrays, inside
     else:
-        values = src.read(inside).reshape(dst.shape)[inside]
-    place = tuple(a[inside] for a in arrays)
-    view = dst.elements()
-    adds = call["dst_rmw_op"] is not None
+        values = src.read(inside)
+    values = values.reshape(dst.shape)[inside]
+    place = tuple(array[inside] for array in arrays)
+    view = dst.base.elements()
     skipped = _skipped(call, inside, where)
     if skipped is not None:
         see(current(), Seen.INDEX_SKIPPED, "dst", skipped)
-    if not adds:
+    if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
         view[place] = moved
         see_lost(current(), dst, view[place], moved)
     else:
-        dst.check_written(arrays, inside)
+        dst.check_written()
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(_plain(values, src)))
         if dst.dtype in WIDE_INTEGERS:
@@ -258,7 +267,7 @@ def dma_scatter(
             rounded_sum(whole[place], exact[place])
         total = round_to(whole[place], dst.dtype)
         view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
-    dst.mark_written(arrays, inside)
+    dst.mark_written()
 
 
 # -- dma_transpose ---------------------------------------------------------------------------------
@@ -294,6 +303,52 @@ def _permutation(call: Call) -> None:
         )
 
 
+def _hardware_transposes(call: Call) -> None:
+    """What the hardware DGE transposes (stub of dma_transpose, v2.32.0)."""
+    if call["dge_mode"] != "hwdge":
+        return
+    src: Descriptor = call["src"]
+    shape, rank = src.shape, len(src.shape)
+    most, few = call.machine.partitions, call.machine.dge_rows
+    halves = [few >> k for k in range(few.bit_length())]
+    wrong = None
+    if src.dtype.itemsize != 2:
+        wrong = "src's dtype has 2 bytes"
+    elif shape[-1] > most:
+        wrong = f"src.shape[-1] is at most {most}"
+    elif rank == 2 and shape[0] != few:
+        wrong = f"src.shape[0] is {few} for two dimensions"
+    elif rank > 2 and (shape[0] not in halves or shape[0] * shape[-2] % few):
+        wrong = (
+            f"src.shape[0] is one of {', '.join(map(str, reversed(halves)))}, and "
+            f"src.shape[0] * src.shape[-2] a multiple of {few}"
+        )
+    if wrong:
+        raise KernelError(
+            f"dma_transpose with dge_mode.hwdge: {wrong}",
+            happened="dma_transpose with dge_mode.hwdge got a src that it does not take",
+            received=f"src = {src!r}",
+            remedy="leave dge_mode out",
+        )
+
+
+def _into_sbuf_as_it_is(call: Call) -> None:
+    src, dst = call["src"], call.destinations["dst"]
+    if dst.space is not Space.SBUF:
+        raise BufferError(
+            "dma_transpose writes dst in sbuf",
+            happened=f"dma_transpose got dst in {dst.space.value}",
+            received=f"dst = {dst!r}",
+            limit="sbuf",
+        )
+    if src.dtype != dst.dtype:
+        raise DtypeError(
+            "dma_transpose does not cast",
+            happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
+            received=f"src {src!r}, dst {dst!r}",
+        )
+
+
 def _of_the_source(call: Call) -> Walk:
     """A mask ranges over the source."""
     shape: Shape = call["src"].shape
@@ -318,6 +373,7 @@ def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> A
     options=("axes", "dge_mode", "oob_mode"),
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
+    only={"nki": (_into_sbuf_as_it_is, _hardware_transposes)},
     result=_turned,
     facts=_dge,
     in_place=True,
@@ -334,7 +390,7 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
     if isinstance(src, IndirectTile):
-        values, inside = _gathered(src, skip=_skips(call))
+        values, inside = _gathered(call, src, None)
         if _skips(call):
             see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
         there = inside.reshape(shape).transpose(axes)

@@ -29,17 +29,19 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.rules import (
+    arithmetic_in_float32,
     need_integers,
     need_vector_ops,
     no_gpsimd_in_psum,
     not_both_in_psum,
+    one_size,
     same_kind,
     same_partitions,
     same_rank,
     same_shape,
 )
 from difftest.simulator.instructions.values import as_float, column
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Space
 
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
 _EXACT_OF_TODAY = (
@@ -75,6 +77,10 @@ def _is_exact(call: Call) -> bool:
 
 
 def _tensor_tensor_engine(call: Call, wanted: Engine) -> Engine:
+    if call.dialect == "nki" and wanted is Engine.UNKNOWN and Engine.VECTOR in call["op"].engines:
+        tiles = (*call.tiles.values(), *call.destinations.values())
+        if any(tile.space is Space.PSUM for tile in tiles):
+            return Engine.VECTOR  # the GpSimd Engine, exact for integers, cannot access PSUM
     if call["op"].engines == (Engine.GPSIMD,) or (_is_exact(call) and wanted is not Engine.VECTOR):
         return choose_engine(call, wanted, (Engine.GPSIMD,))
     return choose_engine(call, wanted)
@@ -137,6 +143,7 @@ def _op(call: Call) -> dict[str, Any]:
         no_gpsimd_in_psum,
         _bitvec_integers,
     ),
+    only={"nki": (one_size("data1", "data2"),)},
     engine=_tensor_tensor_engine,
     result=tensor_tensor_result,
     facts=_op,
@@ -173,6 +180,14 @@ def _steps(call: Call) -> list[AluOp]:
 
 def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
     """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
+    names = [op.name for op in _steps(call)]
+    if call.dialect == "nki" and wanted is Engine.GPSIMD and names != ["rsqrt"]:
+        raise KernelError(
+            "tensor_scalar runs on the GpSimd Engine for rsqrt only",
+            happened=f"tensor_scalar was to run {names[0]} on the GpSimd Engine",
+            received=f"engine=nisa.engine.gpsimd with op0={names[0]}",
+            remedy="leave engine out",
+        )
     if any(op.bitvec for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
@@ -223,6 +238,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(_second_step, _one_kind, _scalar_engine_pairs, no_gpsimd_in_psum),
+    only={"nki": (arithmetic_in_float32(op0="operand0", op1="operand1"),)},
     engine=_tensor_scalar_engine,
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
@@ -277,6 +293,17 @@ def _one_shape(call: Call) -> None:
         same_shape("data", "operand1")(call)
 
 
+def _arithmetic(call: Call) -> None:
+    """Bitvec operators are not today's; operand0 may have any dtype, as in its stub."""
+    for op in _steps(call):
+        if op.bitvec:
+            raise KernelError(
+                "scalar_tensor_tensor takes arithmetic operators",
+                happened=f"scalar_tensor_tensor got the bitvec operator {op.name}",
+                received=f"op={op.name}",
+            )
+
+
 def _both_vector_ops(call: Call) -> None:
     same_kind(call, call["op0"], call["op1"])
     need_vector_ops(call, call["op0"], call["op1"])
@@ -294,6 +321,7 @@ def _both_vector_ops(call: Call) -> None:
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(_one_shape, not_both_in_psum("data", "operand1"), _both_vector_ops),
+    only={"nki": (one_size("data", "operand1"), _arithmetic)},
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     carries=carrying.in_place,

@@ -19,6 +19,7 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
+from difftest.simulator.indexing import Axis, leaves
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import Call, DType, Instruction, Reach, Unboxed, Walk
@@ -28,7 +29,6 @@ from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile, padded
 from difftest.simulator.trace import Engine
 from difftest.simulator.views import adjacent
-from difftest.simulator.walk import Axis, leaves
 
 T = TypeVar("T", bound=Tile)
 Box = tuple[slice, ...]

@@ -9,7 +9,6 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
-    BOOL,
     FLOAT8_E4M3,
     FLOAT8_E4M3FN,
     FLOAT8_E5M2,
@@ -36,7 +35,6 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import write
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -163,6 +161,25 @@ def _pe_tile(call: Call) -> None:
         )
 
 
+def _pe_tile_of_today(call: Call) -> None:
+    """Tiles of the PE array as v2.32.0 has them.
+
+    The stub contradicts itself on columns: its text has column tiles, its parameters none. They
+    change no value, and are taken.
+    """
+    position, size = call["tile_position"], call["tile_size"]
+    if len(position) != len(size) or not size:
+        return
+    sizes = call.machine.pe_tile_sizes
+    if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
+        raise KernelError(
+            "a tile of the PE array starts at a multiple of its size",
+            happened=f"nc_matmul got the PE tile {position} of the size {size}",
+            received=f"tile_position={position}, tile_size={size} on {call.machine.name}",
+            limit=f"sizes of {', '.join(map(str, sizes))}",
+        )
+
+
 def one_bank(call: Call) -> None:
     """A matmul's destination lies in one PSUM bank, before NeuronCore-v4."""
     dst = call.destinations.get("dst")
@@ -228,6 +245,7 @@ def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
     rules=(_one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
+    only={"nki": (_pe_tile_of_today,)},
     result=_product,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
     reads_dst=lambda call: call["accumulate"] is not False,
@@ -258,7 +276,7 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
     storage = dst.storage
     assert storage.products is not None
-    started = pattern_view(storage.products, dst.pattern, BOOL)
+    started = dst.gather(storage.products)
     product = product.reshape(dst.shape)
     held = dst.elements()  # of which only what a matmul wrote is taken
     if dst.holds_bits:
@@ -271,7 +289,7 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     held = dst.values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and not dst.pattern.repeats():
+    if where is None and dst.dtype == FLOAT32 and dst.strided and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)

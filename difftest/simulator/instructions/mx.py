@@ -86,11 +86,10 @@ def scale_places(partitions: int) -> Array:
 
 def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
     """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
-    of_rows = (
-        tile.with_pattern(tile.pattern.slice(0, int(place), 1), tile.dtype)
-        for place in scale_places(partitions)
-    )
-    found = np.concatenate([_codes_of(row) for row in of_rows])
+    codes, missing = rows(tile.engine_values(unwritten=True)).view(np.uint8), tile.unwritten()
+    if missing is not None:  # 2**0 where nothing was written
+        codes = np.where(rows(missing), np.uint8(BIAS), codes)
+    found = codes[scale_places(partitions)]
     if (found == NOT_A_NUMBER).any():
         raise KernelError(
             "a scale of an MX group is a power of two",
@@ -99,13 +98,6 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
         )
     exponents: Array = found.astype(np.int32) - BIAS
     return exponents
-
-
-def _codes_of(row: Tile) -> Array:
-    """A row of scales as they are stored; 2**0 where nothing was written."""
-    codes = rows(row.engine_values(unwritten=True)).view(np.uint8)
-    missing = row.unwritten()
-    return codes if missing is None else np.where(rows(missing), np.uint8(BIAS), codes)
 
 
 def spread_over_groups(of_groups: Array) -> Array:

@@ -251,7 +251,7 @@ class Instruction:
     operands, options : what it takes, in order.
     destinations : where it writes, ``dst`` first.
     rules : what must hold of a call, in the order in which it is checked.
-    only : rules of one dialect alone, by its name ("classic", "nki"); checked after the others.
+    only : rules of one dialect alone, by its name ("classic", "nki"); checked before the others.
     engine : chooses among the engines by the operands, where that is a rule of its own.
     result : what it makes of a call that keeps the rules.
     meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the

@@ -37,6 +37,7 @@ from difftest.simulator.instructions.registers import (
     loads,
 )
 from difftest.simulator.instructions.rules import (
+    arithmetic_in_float32,
     need_integers,
     need_vector_ops,
     reducing,
@@ -229,6 +230,18 @@ def tensor_partition_reduce(call: Call, data: Array) -> Array:
 # -- tensor_scalar_reduce --------------------------------------------------------------------------
 
 
+def _todays_reductions(call: Call) -> None:
+    """Today's registers do not subtract."""
+    name = call["reduce_op"].name
+    if name == "subtract" or name not in _WITH_TENSOR_SCALAR:
+        raise KernelError(
+            "tensor_scalar_reduce takes few reductions",
+            happened=f"tensor_scalar_reduce was to reduce by {name}",
+            received=f"reduce_op={name}",
+            limit=", ".join(one for one in _WITH_TENSOR_SCALAR if one != "subtract"),
+        )
+
+
 def _with_tensor_scalar(call: Call) -> None:
     op0, reduce_op = call["op0"], call["reduce_op"]
     if op0.bitvec:
@@ -268,6 +281,7 @@ def _with_tensor_scalar(call: Call) -> None:
         commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
         loads("reduce_init"),
     ),
+    only={"nki": (_todays_reductions, arithmetic_in_float32(op0="operand0"))},
     result=like("data"),
     carries=carrying.in_place,
     reach=Reach.ROW,

@@ -6,15 +6,18 @@ take roles are made: ``same_partitions("data1", "data2")``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
+from typing import Any
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import is_integer, name_of
+from difftest.simulator.dtypes import FLOAT32, is_integer, name_of
 from difftest.simulator.errors import BufferError, DtypeError, KernelError, NkiError, ShapeError
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.trace import Engine, Space
+
+_MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16", "int8": "i8"}
 
 
 def _tiles(call: Call, roles: tuple[str, ...]) -> dict[str, Descriptor]:
@@ -104,6 +107,52 @@ def same_elements(*roles: str) -> Rule:
         elements(call)
 
     return named(rule, "same_elements", roles)
+
+
+def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
+    """The error for tiles that do not broadcast (stub of ``nisa.tensor_tensor``, v2.32.0)."""
+    return ShapeError(
+        f"{where} takes tiles of the same partitions and elements in each",
+        happened=f"{where} got tiles of different sizes",
+        received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
+        remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
+        "nisa.tensor_scalar for one value in each partition",
+    )
+
+
+def one_size(*roles: str) -> Rule:
+    """The tiles have the same partitions, and as many elements in each: they do not broadcast."""
+
+    def rule(call: Call) -> None:
+        tiles = _tiles(call, roles)
+        if len({(tile.partitions, tile.size) for tile in tiles.values()}) > 1:
+            raise other_sizes(call.name, tiles)
+
+    return named(rule, "one_size", roles)
+
+
+def arithmetic_in_float32(**operands: str) -> Rule:
+    """An arithmetic operator's tile into an existing dst is float32, which AWS's compiler asks for.
+
+    Its simulator does not. ``operands`` are by the option that has the operator.
+    """
+
+    def rule(call: Call) -> None:
+        for option, name in operands.items():
+            op, operand = call[option], call[name]
+            if not isinstance(operand, Descriptor) or op.bitvec or operand.dtype == FLOAT32:
+                continue
+            if "dst" in call.destinations:
+                spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
+                raise DtypeError(
+                    f"'nisa.{call.name}_arith' op '{name}' must be float32, got '{spelled}'",
+                    happened=f"{call.name}({op.name}) got {name} of {name_of(operand.dtype)}",
+                    received=f"{name} = {operand!r} with op={op.name}",
+                    limit="float32",
+                    remedy="copy it into a float32 tile first (nisa.tensor_copy)",
+                )
+
+    return named(rule, "arithmetic_in_float32", tuple(operands.values()))
 
 
 def same_rank(*roles: str) -> Rule:

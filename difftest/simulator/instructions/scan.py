@@ -184,6 +184,16 @@ def _keeps_integers(call: Call) -> None:
         )
 
 
+def _keeps_its_dtype(call: Call) -> None:
+    data, dst = call["data"], call.destinations.get("dst")
+    if dst is not None and dst.dtype != data.dtype:
+        raise DtypeError(
+            "dropout's dst has the dtype of its data",
+            happened=f"dropout got {name_of(data.dtype)} for a dst of {name_of(dst.dtype)}",
+            received=f"dst {dst!r}, data {data!r}",
+        )
+
+
 def _probability_of_integers(call: Call) -> None:
     data, prob = call["data"], call["prob"]
     if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
@@ -203,6 +213,7 @@ def _probability_of_integers(call: Call) -> None:
         Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS),
     ),
     rules=(_keeps_integers, _probability_of_integers),
+    only={"nki": (_keeps_its_dtype,)},
     result=like("data"),
     carries=carrying.in_place,
 )

@@ -38,6 +38,7 @@ from difftest.simulator.instructions.registers import (
 from difftest.simulator.instructions.rules import (
     needs_generation,
     not_both_in_psum,
+    one_size,
     same_elements,
     same_rank,
 )
@@ -99,6 +100,7 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
     options=("cmp_op",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
     rules=(_predicate_repeats, _compares),
+    only={"nki": (one_size("dst", "on_true_tile"),)},
     result=like("on_true_tile"),
     carries=lambda call, missing, name, values: missing & _compared(call, values[1], missing),
 )

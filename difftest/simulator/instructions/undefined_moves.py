@@ -27,7 +27,7 @@ def undefined_in(tile: Tile) -> Array | None:
     storage = tile.storage
     missing = tile.unwritten() if storage.masked else None
     if storage.undefined is not None and tile.dtype is storage.dtype:
-        own = pattern_view(storage.undefined, tile.pattern, BOOL)
+        own = tile.gather(storage.undefined)
         if own.any():
             missing = own if missing is None else own | missing
     return missing
@@ -74,8 +74,7 @@ def resolved(
     OutOfBoundsError : an index is out of bounds, and those are not skipped.
     """
     try:
-        access.located = access.resolve(skip=skip, where=where)
-        return access.located
+        return access.resolve(skip=skip, where=where)
     except OutOfBoundsError as error:
         unwritten = undefined_places(access)
         if unwritten is None:

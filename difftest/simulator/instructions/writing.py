@@ -66,18 +66,15 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         storage.mark_whole()
         return
     if where is not None:
-        where = _spread(where, view.shape)
-    repeated = pattern.repeats()
+        where = _spread(where, dst.shape)
+    repeated = dst.strided and pattern.repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
-    if where is None:
-        view[...] = values
-    else:
-        np.copyto(view, values, where=where, casting="unsafe")
+    dst.give(view, values, where)
     if storage.products is not None:
-        storage.forget_products(pattern, where)
+        dst.scatter(storage.products, False, where)
     if storage.unwritten:
-        storage.mark_written(pattern, where, dtype=dst.dtype, partition_axis=dst.partition_axis)
+        dst.mark_written(where)
     if repeated:
         _settle_repeated(dst, values, where)
 

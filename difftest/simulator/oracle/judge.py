@@ -213,7 +213,8 @@ class Oracle:
         results = MEANINGS[record.name](use)
         results = results if type(results) is tuple else (results,)
         roles = [role.name for role in record.destinations]
-        complete = all(_is_written(one) for one in (*operands, targets[0] if call.reads_dst else 0))
+        read = (*operands, targets[0] if call.reads_dst else None)
+        complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
         for role, tile, literal, made in zip(roles, targets, literals, results, strict=False):
             if literal is None or made is None:
                 continue

@@ -16,12 +16,11 @@ from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import Index, broadcast_shapes, is_integer
-from difftest.simulator.indexing import Named
+from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.walk import Axis, leaves
 
 
 class DynamicIndex:
@@ -155,7 +154,7 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
         items = _completed(tile, items)
     if any(isinstance(item, (Tile, DynamicIndex)) for item in items):
         return IndexedTile(tile, items)
-    return _walked(tile, items)
+    return _by_expressions(tile, items)
 
 
 def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -226,7 +225,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(named)
 
 
-def _walked(tile: Tile, items: tuple[Any, ...]) -> Named:
+def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
     """One index expression or integer for each dimension."""
     shape: Shape = ()
     for item in items:
@@ -234,36 +233,28 @@ def _walked(tile: Tile, items: tuple[Any, ...]) -> Named:
             shape = broadcast_shapes(shape, item.shape, "index expressions")
     if len(shape) < 2 and not tile.in_hbm:
         raise _one_dimensional(tile)
-    offset, sizes, strides = tile.pattern
-    totals = [0] * len(shape)
-    axes = []
-    for size, stride, item in zip(sizes, strides, items, strict=True):
-        if isinstance(item, Index):
-            start, steps = item.start, item.spread(shape).steps
-        else:
-            start, steps = int(item), (0,) * len(shape)
-        axes.append(Axis(size, start, steps))
-        offset += start * stride
-        for k, step in enumerate(steps):
-            totals[k] += step * stride
+    still = (0,) * len(shape)
+    walks = [
+        (item.start, item.spread(shape).steps) if isinstance(item, Index) else (int(item), still)
+        for item in items
+    ]
     if not tile.in_hbm:
-        _check_partition_walk(tile, axes, shape)
-    over = any(leaves(axis, shape) for axis in axes)
-    return Pattern(offset, shape, tuple(totals)), 0, tuple(axes) if over else None
+        _check_partition_walk(tile, walks, shape)
+    return walked(tile, walks, shape, 0)
 
 
-def _check_partition_walk(tile: Tile, axes: list[Axis], shape: Shape) -> None:
+def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Shape) -> None:
     """On chip, axis 0 of the result walks the partitions and nothing else does."""
     partition = tile.partition_axis
-    for number, axis in enumerate(axes):
-        steps = axis.steps if number != partition else (0, *axis.steps[1:])
+    for number, (_, walk) in enumerate(walks):
+        steps = walk if number != partition else (0, *walk[1:])
         wrong = any(steps[1:]) if number == partition else steps[0] != 0
         if wrong and shape[0] > 1:
             raise KernelError(
                 "the first axis of an on-chip access walks the partitions, the others do not",
                 happened=f"the index of axis {number} changes along "
                 f"{'a free axis' if number == partition else 'the partitions'}",
-                received=f"axis {number} of {tile!r} walked with steps {axis.steps}",
+                received=f"axis {number} of {tile!r} walked with steps {walk}",
                 remedy="give the partition index shape [:, None] and the free ones [None, :]",
             )
 

@@ -53,7 +53,8 @@ class Tensor(Tile, AnyTensor):
             return super().indexed(indexing.basic(self, items))
         if isinstance(named, (IndirectTile, indexing.MaskedOperand)):
             return named
-        return self.part(named)
+        pattern, partition, axes = named
+        return self.derive(pattern, partition, axes=axes)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]

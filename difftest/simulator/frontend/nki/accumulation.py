@@ -14,8 +14,6 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location, warn
-from difftest.simulator.frontend.nki.tensor import IndirectTensor
-from difftest.simulator.memory import pattern_view
 from difftest.simulator.tile import Tile
 
 
@@ -46,7 +44,7 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
         if accumulate:
             _check_start(dst)
         return bool(accumulate)
-    started = pattern_view(products, dst.pattern, BOOL)
+    started = dst.gather(products)
     if started.all():
         return True
     if accumulate:
@@ -83,7 +81,7 @@ def mark(dst: Tile, accumulate: bool | None) -> None:
     if accumulate is None:
         core = current()
         core.amend(core.instructions - 1, inferred=True)
-    if isinstance(dst, IndirectTensor):
-        dst.note_product()
-    else:
-        dst.storage.note_product(dst.pattern)
+    storage = dst.storage
+    if storage.products is None:
+        storage.products = np.zeros(storage.size, BOOL)
+    dst.scatter(storage.products, True)

@@ -1,24 +1,27 @@
-"""Calls of the API: arguments that do not fit its signature get an error with the kernel's line.
+"""The functions of the API, as kernels call them.
 
-Each public function has the signature of AWS's stub (v2.32.0), and Python binds the arguments;
-:func:`public` is the one place that turns Python's refusal into an error of ours, and that asks
-the table of levels whether the launch's level has the function and its arguments.
+Each has the signature of AWS's stub (v2.32.0), and Python binds the arguments. :func:`public` is
+the one wrapper: it tells the launch which frame called, asks the table of levels, and turns
+Python's refusal of arguments into an error of ours.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from difftest.simulator.entering import entering
+from difftest.simulator.core import RUNNING
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+API: dict[str, dict[str, Any]] = {"nl": {}, "nisa": {}, "ncc": {}}
+"""The functions of each module of the API, by what kernels call the module."""
 _ENDED = {
     "mask": "slice the operands: masks ended with NKI 0.2",
     "dtype": "give dst the dtype that you want: instructions write into an existing dst since "
@@ -37,54 +40,59 @@ _PREFIXES = {
 class what they call the class."""
 _CLASSES = {"Views": "NkiTensor"}
 _PACKAGE = __name__.rpartition(".")[0]
+_running, _frame = RUNNING.get, sys._getframe
 
 
-def public(function: Function) -> Function:
-    """``function`` with a :class:`SignatureError` for arguments that do not fit it.
+def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
+    """``function`` as kernels call it; ``runs`` is called instead, if its signature is all it has.
 
-    Where the table of levels has rows of it, each call asks for them.
+    Raises
+    ------
+    SignatureError : when it is called with arguments that do not fit it.
     """
     name = _api_name(function)
+    module, _, own = name.partition(".")
+    of_module = module in API and "." not in own
+    signature = inspect.signature(function)
+    run = function if runs is None else runs
+    rows = _rows(name, list(signature.parameters))
 
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        core = _running(None)
+        if core is not None:
+            outer, core.caller = core.caller, _frame(1)
         try:
-            return function(*args, **kwargs)
+            for argument, place, row in rows:
+                if len(args) > place or argument in kwargs:
+                    check_level(row)
+            return run(*args, **kwargs)
         except TypeError as error:
-            trace = error.__traceback__
-            if trace is None or trace.tb_next is not None:
-                raise  # from inside the function
-            translated = todays(name, args, kwargs)
-            if translated is not None:
-                return call(*args, **translated)
-            raise _misfit(function, error, kwargs) from None
+            if type(error) is not TypeError or _fits(signature, args, kwargs):
+                raise
+            given = todays(name, args, kwargs)
+            if given is None:
+                raise _misfit(function.__name__, signature, error, kwargs) from None
+            return call(*args, **given)
+        finally:
+            if core is not None:
+                core.caller = outer
 
-    call: Callable[..., Any] = functools.wraps(function)(entering(checked))
-    return cast(Function, _leveled(function, name, call))
+    made = functools.wraps(function)(call)
+    if of_module:
+        API[module][own] = made
+    return cast(Function, made)
 
 
-def _leveled(
-    function: Callable[..., Any], name: str, call: Callable[..., Any]
-) -> Callable[..., Any]:
-    """``call``, after a look at the rows of the function and of the arguments that it gets."""
-    parameters = list(inspect.signature(function).parameters)
-    rows = {
-        argument: (parameters.index(argument), row)
-        for argument, row in arguments_of(name).items()
-        if argument in parameters
-    }
-    if name not in LIFETIMES and not rows:
-        return call
+def _rows(name: str, parameters: list[str]) -> tuple[tuple[str, int, str], ...]:
+    """The rows of the levels that a call asks: an argument, its place, and the row.
 
-    @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        if name in LIFETIMES:
-            check_level(name)
-        for argument, (place, row) in rows.items():
-            if argument in kwargs or len(args) > place:
-                check_level(row)
-        return call(*args, **kwargs)
-
-    return checked
+    The function's own row is that of an argument before the first, which each call has.
+    """
+    rows = [(name, -1, name)] if name in LIFETIMES else []
+    for argument, row in arguments_of(name).items():
+        if argument in parameters:
+            rows.append((argument, parameters.index(argument), row))
+    return tuple(rows)
 
 
 def _api_name(function: Callable[..., Any]) -> str:
@@ -94,16 +102,23 @@ def _api_name(function: Callable[..., Any]) -> str:
     return f"{_PREFIXES.get(module, module)}.{_CLASSES.get(owner, owner)}{dot}{name}"
 
 
+def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 def _misfit(
-    function: Callable[..., Any], error: TypeError, kwargs: dict[str, Any]
+    name: str, signature: inspect.Signature, error: TypeError, kwargs: dict[str, Any]
 ) -> SignatureError:
-    signature = inspect.signature(function)
-    extra = next((name for name in kwargs if name not in signature.parameters), None)
+    extra = next((given for given in kwargs if given not in signature.parameters), None)
     return SignatureError(
         "a call takes the parameters that its function is documented with",
         happened=str(error),
-        received=", ".join(f"{name}={value!r:.60}" for name, value in kwargs.items())
+        received=", ".join(f"{given}={value!r:.60}" for given, value in kwargs.items())
         or "positional arguments",
-        limit=f"{function.__name__}({', '.join(signature.parameters)})",
+        limit=f"{name}({', '.join(signature.parameters)})",
         remedy=_ENDED.get(extra) if extra else None,
     )

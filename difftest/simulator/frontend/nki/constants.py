@@ -13,6 +13,7 @@ engine: Any = Enum(
     "engine",
     {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "dma": 4, "sync": 6, "unknown": 0},
 )
+UNKNOWN = engine.unknown
 reduce_cmd: Any = Enum(
     "reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3, "load_reduce": 4}
 )

@@ -20,6 +20,7 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
 
 
 MOVING: set[type] = set()
-"""The classes of views that move when the kernel runs, for those who ask in a hurry."""
+"""The classes of views that depend on what SBUF holds, for those who ask in a hurry."""
 
 
 class DynamicView(Views, IndirectTile):
@@ -58,8 +59,7 @@ class DynamicView(Views, IndirectTile):
     """Whether an instruction takes the view where its offset puts it."""
 
     def __init_subclass__(cls) -> None:
-        if cls.settles:
-            MOVING.add(cls)
+        MOVING.add(cls)
 
     def __init__(
         self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
@@ -75,13 +75,13 @@ class DynamicView(Views, IndirectTile):
         return f"{self.owner!r} indexed by {self.index!r}, shape {list(self.shape)}"
 
     @property
-    def buffer(self) -> Any:
+    def buffer(self) -> MemoryRegion:
         """The memory that the tensor lies in."""
-        return self.owner.buffer
+        return region_of(self.space)
 
     @property
     def name(self) -> str:
-        return self.owner.name
+        return self.base.storage.allocation.name
 
     @property
     def kept(self) -> int:
@@ -142,22 +142,17 @@ class DynamicView(Views, IndirectTile):
         kept &= (lines.min(axis=1) >= 0) & (lines.max(axis=1) < self.base.size)
         return (places,), np.broadcast_to(kept.reshape(further.shape), self.shape)
 
-    def resolve(self, *, skip: bool, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
-        """:meth:`locate`; unless ``skip``, an offset that leaves the tensor raises."""
-        places, inside = self.locate(where)
-        if not skip and not inside.all():
-            rows = self.offsets()
-            kept = inside.reshape(len(inside), -1)[:, 0] if not self.whole else inside.ravel()[:1]
-            wrong = int(np.flatnonzero(~kept)[0])
-            raise OutOfBoundsError(
-                "an offset held in SBUF stays inside its tensor",
-                happened=f"an offset held in SBUF left its tensor: {int(rows[wrong])}",
-                received=f"offset {int(rows[wrong])} (element {wrong} of {self.index!r}) into "
-                f"{self.owner!r}, in steps of {self.rows.unit} elements",
-                limit=f"0 to {self.rows.size - 1}",
-                remedy="correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
-            )
-        return places, inside
+    def _left(self, arrays: tuple[Array, ...], at: tuple[int, ...]) -> OutOfBoundsError:
+        row = 0 if self.whole else at[0]
+        offset = int(self.offsets()[row])
+        return OutOfBoundsError(
+            "an offset held in SBUF stays inside its tensor",
+            happened=f"an offset held in SBUF left its tensor: {offset}",
+            received=f"offset {offset} (element {row} of {self.index!r}) into "
+            f"{self.owner!r}, in steps of {self.rows.unit} elements",
+            limit=f"0 to {self.rows.size - 1}",
+            remedy="correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
+        )
 
     def unsettled(self) -> KeptView:
         """The view for the DMA engines."""
@@ -176,7 +171,7 @@ class DynamicView(Views, IndirectTile):
             remedy="use nisa.tensor_copy(dst, src) or nisa.memset(dst, value)",
         )
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> DynamicView:
         first = key[0] if isinstance(key, tuple) and key else key
         if not self.whole and first is not Ellipsis and first != slice(None):
             self._refuse("indexing of the dimension of the offsets")
@@ -229,7 +224,7 @@ class KeptView(DynamicView):
     settles = False
 
 
-def _part(owner: Any, pattern: Pattern, dtype: DType) -> Any:
+def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
     """Elements of the storage as ``dtype``, in a row; on chip partition after partition."""
     if dtype == owner.storage.dtype:
         return type(owner)(owner.storage, pattern, 0)

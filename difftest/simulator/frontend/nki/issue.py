@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
 from difftest.simulator.frontend.nki.indirection import check_use
@@ -14,9 +12,8 @@ from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.operands import need_tile, wrong_buffer
 from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction
-from difftest.simulator.instructions.writing import check_destination
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Region
+from difftest.simulator.trace import Engine
 
 
 def issue(
@@ -28,12 +25,7 @@ def issue(
     others: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> NkiInstruction:
-    """Issue an instruction that writes ``dst``.
-
-    Parameters
-    ----------
-    operands, options, others, engine : as :func:`difftest.simulator.instructions.gate.issue`
-        takes them. A view with one dynamic offset is accessed where that puts it.
+    """Issue an instruction that writes ``dst``, as :func:`gate.issue` does.
 
     Raises
     ------
@@ -45,35 +37,7 @@ def issue(
             happened=f"{instruction.name} got no dst",
             received="None",
         )
-    indices: tuple[Tile, ...] = ()
-    if isinstance(dst, DynamicView) and dst.settles:
-        dst, indices = settle(dst), dst.index_tiles
-    if not MOVING.isdisjoint(map(type, operands)):
-        indices += tuple(tile for op in operands if _moves(op) for tile in op.index_tiles)
-        operands = tuple(settle(op) if _moves(op) else op for op in operands)
-    given = (dst, *operands, *others)
-    if MOVING.isdisjoint(map(type, given)):
-        gate.issue(
-            instruction, operands, options, dst=dst, others=others, engine=engine, indices=indices
-        )
-        return ISSUED
-    roles = ("dst", *(role.name for role in instruction.operands))
-    names = (*roles, *(role.name for role in instruction.destinations[1:]))
-    views = [one for one in given if isinstance(one, IndirectTensor)]
-    for role, one in zip(names, given, strict=False):
-        if isinstance(one, IndirectTensor):
-            check_use(instruction.name, role, one.group, one, one.index)
-    indices += tuple(view.index for view in views)
-    scatters = dst if isinstance(dst, IndirectTensor) else None
-    if scatters is not None:
-        _check_parameter(scatters)
-    gate.issue(
-        instruction, operands, options, dst=dst, others=others, engine=engine, indices=indices
-    )
-    if scatters is not None:
-        scatters.scatter()
-        scatters.storage.mutable = False
-    _note_owners(views)
+    issue_new(instruction, operands, options, dst=dst, others=others, engine=engine)
     return ISSUED
 
 
@@ -87,17 +51,43 @@ def issue_new(
     dtype: DType | None = None,
     engine: Engine = Engine.UNKNOWN,
 ) -> Any:
-    """As :func:`issue`, into a new tile, which it returns: what functions of ``nl`` do.
+    """As :func:`issue`; without ``dst`` into a new tile, which it returns.
 
-    ``dst`` is a tile that the function has made itself.
+    A view with one dynamic offset is accessed where that puts it.
     """
-    indices: tuple[Tile, ...] = ()
-    if not MOVING.isdisjoint(map(type, operands)):
-        dynamic = [operand for operand in operands if _moves(operand)]
-        indices = tuple(tile for view in dynamic for tile in view.index_tiles)
-        operands = tuple(settle(op) if _moves(op) else op for op in operands)
-    how = {"dst": dst, "others": others, "dtype": dtype, "engine": engine}
-    return gate.issue(instruction, operands, options, indices=indices, **how)
+    indices: list[Tile] = []
+    if not MOVING.isdisjoint(map(type, (dst, *operands, *others))):
+        roles, further = instruction.operands, instruction.destinations
+        dst = _placed(instruction.name, "dst", dst, indices)
+        operands = tuple(
+            _placed(instruction.name, role.name, one, indices)
+            for role, one in zip(roles, operands, strict=True)
+        )
+        others = tuple(
+            _placed(instruction.name, role.name, one, indices)
+            for role, one in zip(further[1:], others, strict=False)
+        )
+    return gate.issue(
+        instruction,
+        operands,
+        options,
+        dst=dst,
+        others=others,
+        dtype=dtype,
+        engine=engine,
+        indices=tuple(indices),
+    )
+
+
+def _placed(name: str, role: str, given: Any, indices: list[Tile]) -> Any:
+    """An operand where its offset puts it; to ``indices`` comes what holds offset or index."""
+    if isinstance(given, IndirectTensor):
+        check_use(name, role, given.group, given, given.index)
+        indices.append(given.index)
+    elif isinstance(given, DynamicView) and given.settles:
+        indices += given.index_tiles
+        return settle(given)
+    return given
 
 
 def need_operand(value: object, name: str, where: str) -> Any:
@@ -112,45 +102,6 @@ def need_operand(value: object, name: str, where: str) -> Any:
     if value.in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)
     return value
-
-
-def _moves(value: object) -> bool:
-    """Whether a value is a view that an instruction takes where its offset puts it."""
-    return isinstance(value, DynamicView) and value.settles
-
-
-def _check_parameter(view: IndirectTensor) -> None:
-    """Let an instruction write to a view, unless its tensor cannot be written."""
-    check_destination(view.owner)
-    view.storage.mutable = True
-
-
-def _note_owners(views: list[IndirectTensor]) -> None:
-    """Let the last event say of indirect views which tensors they read and wrote, and where."""
-    core = current()
-    owners = {id(view.storage.allocation): view.owner for view in views}
-    for view in views:
-        counted, kept = view.storage.allocation, view.owner.storage.allocation
-        kept.reads, kept.writes = kept.reads + counted.reads, kept.writes + counted.writes
-        kept.last = max(kept.last, counted.last)
-        kept.first = counted.first if kept.first < 0 else kept.first
-        counted.reads = counted.writes = 0
-    if not core.record:
-        return
-    event = core.trace.events[-1]
-
-    def named(region: Region) -> Region:
-        owner = owners.get(id(region.allocation))
-        if owner is None:
-            return region
-        where = (owner.storage.allocation, owner.offset, owner.shape, owner.strides)
-        return Region(*where, 0, region.role, whole=False)
-
-    core.trace.events[-1] = dataclasses.replace(
-        event,
-        writes=tuple(map(named, event.writes)),
-        reads=tuple(map(named, event.reads)),
-    )
 
 
 def settle(view: DynamicView) -> Any:

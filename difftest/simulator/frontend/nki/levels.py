@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from difftest.choices import LEVELS
 from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, Location, kernel_location, warn
 
@@ -31,7 +32,6 @@ class Lifetime(NamedTuple):
     instead: str
 
 
-LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 _ORDER = ("0.2", *LEVELS)
 
 _BEFORE_03 = {

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
+from difftest.simulator.index import Index, as_integer
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op, check_generation
+from difftest.simulator.instructions.rules import other_sizes
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
+
+MOST_AXES = 4
+"""Dimensions of the pattern of iota and affine_select."""
 
 
 class OperatorName(NamedTuple):
@@ -34,16 +40,72 @@ def operator_of(op: object, where: str) -> AluOp:
     ------
     KernelError : it is no operator, or the machine does not have it.
     """
-    found = alu_op(op, where, NKI_OPS)
-    machine = current().machine
-    if machine.nc_version < found.nc_version:
+    operator = alu_op(op, where, NKI_OPS)
+    check_generation(operator, where, current().machine)
+    return operator
+
+
+def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
+    """What makes an operand of ``tensor_scalar`` and kin that is left out 0.
+
+    ``operands`` are by the parameter that has their operator.
+    """
+    pairs = tuple(operands.items())
+
+    def prepare(values: dict[str, Any], where: str) -> None:
+        for parameter, name in pairs:
+            if values[name] is None and values[parameter] is not None:
+                op = operator_of(values[parameter], where)
+                if not op.unary:
+                    raise KernelError(
+                        f"{where} takes {name} beside op={op.name}",
+                        happened=f"{where} got no {name} for op={op.name}",
+                        received=f"{name}=None",
+                    )
+                values[name] = 0
+
+    return prepare
+
+
+def affine(values: Mapping[str, Any], where: str) -> Index:
+    """``offset + channel * channel_multiplier + sum(step * i)`` over dst's partitions.
+
+    The steps are the pattern's; the offset is an integer, or a register, which is read now.
+
+    Raises
+    ------
+    ShapeError : the pattern has more than four dimensions, or not dst's elements.
+    """
+    dst, pattern, offset, multiplier = (
+        values[name] for name in ("dst", "pattern", "offset", "channel_multiplier")
+    )
+    if not isinstance(dst, Tile):
         raise KernelError(
-            f"the operator {found.name} needs NeuronCore-v{found.nc_version}",
-            happened=f"{where} got the operator {found.name} on {machine.name}",
-            received=f"op={found.name} on {machine.name} (NeuronCore-v{machine.nc_version})",
-            remedy="launch with machine=TRN3, or compute it of the operators that the machine has",
+            f"{where} takes a tensor as dst",
+            happened=f"{where} got a dst that is no tensor",
+            received=f"{dst!r:.60}",
         )
-    return found
+    try:
+        pairs = [(as_integer(s, "step"), as_integer(n, "num")) for s, n in pattern]
+    except (TypeError, ValueError):
+        raise KernelError(
+            f"{where} takes pattern as a list of [step, num]",
+            happened=f"{where} got a pattern that is not a list of pairs",
+            received=f"pattern={pattern!r:.80}",
+        ) from None
+    shape = (dst.tile_shape()[0], *(n for _, n in pairs))
+    if not 1 <= len(pairs) <= MOST_AXES or math.prod(shape) != dst.size:
+        raise ShapeError(
+            f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "
+            "partition",
+            happened=f"{where} got a pattern of {len(pairs)} dimensions and {math.prod(shape)} "
+            "elements",
+            received=f"pattern={[list(pair) for pair in pairs]} for {dst!r}",
+            limit=f"{dst.size // max(shape[0], 1)} elements",
+        )
+    steps = (as_integer(multiplier, "channel_multiplier"), *(s for s, _ in pairs))
+    start = offset.device_value() if isinstance(offset, DeviceValue) else offset
+    return Index(shape, as_integer(start, "offset"), steps)
 
 
 def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
@@ -57,10 +119,11 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     """
     pair = (x, y)
     tiles = all(isinstance(tile, Tile) for tile in pair)
-    if not tiles or x.shape[0] != y.shape[0] or x.size == y.size:
-        same_elements(where, x=x, y=y)
+    if not tiles or (x.shape[0], x.size) == (y.shape[0], y.size):
         return pair
-    rank, error = max(x.ndim, y.ndim), _unequal(where, {"x": x, "y": y})
+    rank, error = max(x.ndim, y.ndim), other_sizes(where, {"x": x, "y": y})
+    if x.shape[0] != y.shape[0]:
+        raise error
     column = (x.shape[0], *(1,) * (rank - 1))
     x, y = (tile.reshape(column) if tile.size == tile.shape[0] else tile for tile in pair)
     shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))
@@ -70,24 +133,3 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
             raise error
     note(error)
     return x.broadcast_to(shape), y.broadcast_to(shape)
-
-
-def same_elements(where: str, **tiles: Any) -> None:
-    """Raise :class:`ShapeError` unless the tiles have as many elements in each partition.
-
-    Tiles do not broadcast in today's dialect (stub of ``nisa.tensor_tensor``, v2.32.0).
-    """
-    given = {name: tile for name, tile in tiles.items() if isinstance(tile, (Tile, IndirectTile))}
-    sizes = {(tile.shape[:1], tile.size) for tile in given.values()}
-    if len(sizes) > 1:
-        raise _unequal(where, given)
-
-
-def _unequal(where: str, tiles: Mapping[str, Any]) -> ShapeError:
-    return ShapeError(
-        f"{where} takes tiles of the same partitions and elements in each",
-        happened=f"{where} got tiles of different sizes",
-        received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
-        remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
-        "nisa.tensor_scalar for one value in each partition",
-    )

@@ -11,8 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.core import current
-from difftest.simulator.dtypes import BOOL, as_nki_dtype
+from difftest.simulator.dtypes import BOOL, Array, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns
 from difftest.simulator.frontend.nki.binding import public
@@ -25,11 +24,10 @@ from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.record import DMA_SPACES
-from difftest.simulator.memory import Storage, pattern_view
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Allocation
+from difftest.simulator.trace import Origin
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -141,8 +139,8 @@ class NkiTensor(Views, Tile, NKIObject):
         """``num_elem`` elements of each partition, at offsets that a tensor in SBUF holds.
 
         To be read or written by the instructions of
-        :data:`difftest.simulator.frontend.nki.indirection.TAKES`, on NeuronCore-v4. The index, and
-        what is read, are those of now.
+        :data:`difftest.simulator.frontend.nki.indirection.TAKES`, on NeuronCore-v4. The index is
+        that of now.
         """
         count = indirection.check_index(self, index, num_elem)
         return IndirectTensor.of(self, index, count)
@@ -238,16 +236,14 @@ class ComparedTensor(NkiTensor):
         return bool(np.all(self.engine_values() != 0))
 
 
-_PLANES = ("products", "undefined", "lost")
-"""What a storage knows of each element besides whether it was written."""
-_MARKS = ("masked", "origin", "undefined_from", "lost_at")
-"""What it knows of them together."""
-
-
 class IndirectTensor(NkiTensor):
-    """A view by tensor indirection [P, N]: a tile of its own, which :meth:`scatter` writes back."""
+    """A view by tensor indirection [P, N]: of each partition the elements that an index names.
+
+    Its pattern names whole partitions, as ``owner`` has them.
+    """
 
     __slots__ = ("group", "index", "owner", "places")
+    strided = False
 
     def __init_subclass__(cls) -> None:
         MOVING.add(cls)
@@ -263,37 +259,11 @@ class IndirectTensor(NkiTensor):
     def of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
         """The view; ``group`` 0 for what the index tells."""
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
-        group = group or indirection.group_of(index, count)
-        places = indirection.offsets(owner, index, count, group)
-        allocation = flat.storage.allocation
-        made = Allocation(
-            allocation.id,
-            allocation.space,
-            (flat.shape[0], count),
-            flat.dtype,
-            0,
-            allocation.location,
-            allocation.name,
-        )
-        held = flat.elements()
-        storage = Storage(made, np.ascontiguousarray(held[:, places]), unwritten=0, mutable=False)
-        storage.holds_bits, storage.kept = flat.storage.holds_bits, held.dtype
-        missing = flat.unwritten()
-        if missing is not None:
-            storage.forget_written(storage.whole, missing[:, places])
-        view = cls.whole(storage)
-        view.owner, view.index, view.places, view.group = flat, index, places, group
-        for name in _MARKS:
-            setattr(storage, name, getattr(flat.storage, name))
-        for name in _PLANES:
-            plane = getattr(flat.storage, name)
-            if plane is not None:
-                part = pattern_view(plane, flat.pattern, BOOL)[:, places]
-                setattr(storage, name, part.reshape(-1))
-        shadow = current().shadow
-        exact = None if shadow is None else shadow.held(flat)
-        if shadow is not None and exact is not None:
-            shadow.put_at(view, (slice(None),), exact.part((slice(None), places)))
+        view = cls(flat.storage, flat.pattern, 0, flat.dtype)
+        view.shape = (flat.shape[0], count)
+        view.owner, view.index = flat, index
+        view.group = group or indirection.group_of(index, count)
+        view.places = indirection.offsets(owner, index, count, view.group)
         return view
 
     def grouped(self) -> IndirectTensor:
@@ -301,40 +271,44 @@ class IndirectTensor(NkiTensor):
         count = len(self.places)
         return IndirectTensor.of(self.owner, self.index, count, indirection.TENSOR_GROUP)
 
-    def scatter(self) -> None:
-        """Let the tensor hold what the view holds, and what is known of each element.
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
 
-        What no instruction wrote is what the view has taken from there.
-        """
-        owner, storage = self.owner, self.storage
-        kept = owner.storage
-        places = (slice(None), self.places)
-        owner.elements()[places] = self.elements()
-        missing = self.unwritten()
-        chosen, lost = np.zeros(owner.shape, BOOL), np.zeros(owner.shape, BOOL)
-        chosen[places] = True
-        lost[places] = False if missing is None else missing
-        kept.mark_written(owner.pattern, chosen & ~lost)
-        kept.forget_written(owner.pattern, lost)
-        for name in _MARKS:
-            setattr(kept, name, getattr(storage, name))
-        for name in _PLANES:
-            plane = getattr(storage, name)
-            if plane is None and getattr(kept, name) is None:
-                continue
-            if getattr(kept, name) is None:
-                setattr(kept, name, np.zeros(kept.size, BOOL))
-            part = False if plane is None else plane.reshape(self.shape)
-            pattern_view(getattr(kept, name), owner.pattern, BOOL)[places] = part
-        shadow = current().shadow
-        if shadow is not None:
-            shadow.put_at(owner, places, shadow.held(self))
+    def take(self, region: Array) -> Array:
+        return region[:, self.places]
 
-    def note_product(self) -> None:
-        """Note that a matmul wrote the elements that the view names."""
-        for place in self.places:
-            column = self.owner[:, int(place) : int(place) + 1]
-            self.owner.storage.note_product(column.pattern)
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        taken = self.take(region)
+        super().give(taken, values, where)
+        region[:, self.places] = taken
+
+    def is_whole(self) -> bool:
+        """It has an order of its own."""
+        return False
+
+    def unwritten(self) -> Array | None:
+        missing = self.owner.unwritten()
+        taken = None if missing is None else self.take(missing)
+        return None if taken is None or not taken.any() else taken
+
+    def mark_written(self, where: Array | None = None) -> None:
+        self.owner.mark_written(self._there(where))
+
+    def forget_written(self, where: Array, origin: Origin) -> None:
+        self.owner.forget_written(self._there(where), origin)
+
+    def _there(self, where: Array | None) -> Array:
+        """Elements of the view as elements of its owner."""
+        there = np.zeros(self.owner.shape, BOOL)
+        self.give(there, True, where)
+        return there
+
+    def signature(self) -> tuple[object, ...]:
+        return (*super().signature(), self.shape)
+
+    def _span(self) -> tuple[int, int]:
+        return 0, self.shape[1] * self.itemsize - 1
 
     def is_indirect(self) -> bool:
         """Whether the view depends on an index that is known only when the kernel runs: yes."""
@@ -343,8 +317,10 @@ class IndirectTensor(NkiTensor):
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise _no_view(self, "an assignment")
 
-    def _view(self: Self, pattern: Pattern) -> Self:
+    def derive(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _no_view(self, "a view")
+
+    _view = ap = with_pattern = derive
 
 
 MOVING.add(IndirectTensor)

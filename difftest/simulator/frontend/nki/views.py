@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.loops import LoopRange
@@ -25,6 +23,7 @@ from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers, is_integer
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
+from difftest.simulator.views import completed
 
 Self = TypeVar("Self", bound="Views")
 
@@ -34,11 +33,17 @@ class Views:
 
     __slots__ = ()
 
-    pattern: Pattern
-    shape: Shape
-    dtype: np.dtype[Any]
-    in_hbm: bool
-    buffer: MemoryRegion
+    if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
+        pattern: Pattern
+        shape: Shape
+
+        dtype: Any
+
+        @property
+        def in_hbm(self) -> bool: ...
+
+        @property
+        def buffer(self) -> MemoryRegion: ...
 
     @property
     def offset(self) -> int:
@@ -84,7 +89,7 @@ class Views:
 
     # -- indexing ----------------------------------------------------------------------------------
 
-    def __getitem__(self: Self, key: Any) -> Any:
+    def __getitem__(self: Self, key: Any) -> Self:
         """``tensor[key]``: integers, slices with positive steps, ``...``, ``nl.ds``.
 
         In HBM a dimension may be left with no element.
@@ -97,7 +102,7 @@ class Views:
             return self
         pattern = _indexed(self, key if isinstance(key, tuple) else (key,))
         if 0 in pattern.shape:
-            return EmptyView(pattern.shape, self.dtype, self.buffer)
+            return cast(Self, EmptyView(pattern.shape, self.dtype, self.buffer))
         return self._view(pattern)
 
     @public
@@ -313,9 +318,7 @@ def _said(view: Views) -> str:
 def _sizes(shape: Any, total: int, what: str) -> Shape:
     """A shape as a kernel gives it, with what -1 stands for."""
     given = shape if isinstance(shape, (tuple, list)) else (shape,)
-    sizes = tuple([as_integer(size, f"{what} to") for size in given])
-    rest = math.prod(size for size in sizes if size != -1)
-    return tuple([total // max(rest, 1) if size == -1 else size for size in sizes])
+    return completed(tuple([as_integer(size, f"{what} to") for size in given]), total)
 
 
 def _groups(pattern: Any) -> list[tuple[str, ...]]:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.errors import KernelError, kernel_location, warn
-from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
+from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.isa.moves import check_sides, stays_dynamic
+from difftest.simulator.frontend.nki.isa.moves import stays_dynamic
 from difftest.simulator.frontend.nki.issue import issue, settle
-from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.operands import operator_of
 from difftest.simulator.instructions import dma
-from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.dma_compute import MOST_SOURCES
 from difftest.simulator.instructions.dma_compute import dma_compute as record
 from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
-_OOB = constants.oob_mode
 _TWO = 2
 
 
@@ -32,16 +26,16 @@ class LostAdditionWarning(UserWarning):
     """An indirect sum names a row twice: on a device one of the additions may be lost."""
 
 
-@public
+@public  # by hand: of what dst and srcs are follows which instruction sums them
 def dma_compute(
-    dst: Any,
-    srcs: Sequence[Any],
-    reduce_op: Any,
-    scales: Any = None,
-    unique_indices: bool = True,
-    oob_mode: Any = _OOB.error,
-    name: str | None = None,
-) -> NkiInstruction:
+    dst,
+    srcs,
+    reduce_op,
+    scales=None,
+    unique_indices=True,
+    oob_mode=oob_modes.error,
+    name=None,
+):
     """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
     where = "dma_compute"
     if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= MOST_SOURCES:
@@ -50,9 +44,8 @@ def dma_compute(
             happened=f"{where} got {type(srcs).__name__} as srcs",
             received=f"srcs={srcs!r:.80}",
         )
-    check_sides(where, dst=dst, **{f"srcs[{k}]": src for k, src in enumerate(srcs)})
     operator = operator_of(reduce_op, where)
-    skip = member_of(_OOB, oob_mode, where) is _OOB.skip
+    skip = member_of(oob_modes, oob_mode, where) is oob_modes.skip
     factors = None if scales is None else _factors(scales)
     if any(stays_dynamic(side, skip) for side in (dst, *srcs)):
         return _indirect(dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices))
@@ -67,7 +60,7 @@ def dma_compute(
     return issue(record, dst, tuple(tiles), (operator, factors))
 
 
-def _factors(scales: Any) -> tuple[float, ...]:
+def _factors(scales):
     if isinstance(scales, (list, tuple)) and all(map(is_number, scales)):
         return tuple(map(float, scales))
     raise KernelError(
@@ -79,15 +72,7 @@ def _factors(scales: Any) -> tuple[float, ...]:
     )
 
 
-def _indirect(
-    dst: Any,
-    srcs: Sequence[Any],
-    operator: AluOp,
-    factors: tuple[float, ...] | None,
-    *,
-    skip: bool,
-    unique: bool,
-) -> NkiInstruction:
+def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """One source is ``dst`` again: ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
     if len(srcs) != _TWO or any(one != 1.0 for one in factors or ()) or not unique:
         raise KernelError(
@@ -105,10 +90,10 @@ def _indirect(
             "has the vector_offset",
         )
     (other,) = others
+    options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
         source = settle(other) if isinstance(other, DynamicView) else other
-        options = (operator, "skip" if skip else "error", "swdge")
         return issue(dma.dma_scatter, dst.unsettled(), (source,), options)
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
@@ -116,12 +101,10 @@ def _indirect(
             happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
             received=f"dst = {dst!r}",
         )
-    return issue(
-        dma.dma_gather, dst, (other.unsettled(),), (operator, "skip" if skip else "error", "swdge")
-    )
+    return issue(dma.dma_gather, dst, (other.unsettled(),), options)
 
 
-def _same_place(src: Any, dst: Any) -> bool:
+def _same_place(src, dst):
     """Whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
         same = src.owner.storage is dst.owner.storage and src.pattern == dst.pattern
@@ -131,7 +114,7 @@ def _same_place(src: Any, dst: Any) -> bool:
     return False
 
 
-def _warn_of_repetition(dst: DynamicView) -> None:
+def _warn_of_repetition(dst):
     """Two additions to one row are both made here; their order on a device is not defined."""
     rows = dst.offsets()
     kept = rows[(rows >= 0) & (rows < dst.rows.size)]

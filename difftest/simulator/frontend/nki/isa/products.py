@@ -1,33 +1,156 @@
-"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM."""
+"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM.
+
+The calls are by hand: which elements a product adds to is known by element
+(:mod:`difftest.simulator.frontend.nki.accumulation`), and of an indirect operand in groups.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
-from difftest.simulator.frontend.nki import accumulation, constants
-from difftest.simulator.frontend.nki import indirect_products as indirect
+from difftest.simulator.errors import DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.constants import engine_of, member_of
-from difftest.simulator.frontend.nki.isa.elementwise import UNKNOWN
+from difftest.simulator.frontend.nki.calls import call
+from difftest.simulator.frontend.nki.constants import (
+    UNKNOWN,
+    engine_of,
+    matmul_perf_mode,
+    member_of,
+)
+from difftest.simulator.frontend.nki.indirect_products import check_pair, for_products
 from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.levels import is_before
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integers
-from difftest.simulator.instructions import matmul
+from difftest.simulator.instructions import matmul, mx
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-_PERF = constants.matmul_perf_mode
 _WIDE = (FLOAT32, TFLOAT32)
 
 
-def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -> None:
+@public
+def nc_matmul(
+    dst,
+    stationary,
+    moving,
+    is_stationary_onezero=False,
+    is_moving_onezero=False,
+    is_transpose=False,
+    accumulate=None,
+    tile_position=(),
+    tile_size=(),
+    perf_mode=matmul_perf_mode.none,
+    name=None,
+):
+    """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before.
+
+    From NeuronCore-v3 on, with ``is_transpose`` and an identity as ``moving``, it is
+    ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
+    guide).
+    """
+    mode = member_of(matmul_perf_mode, perf_mode, "nc_matmul").name
+    given, tiles = (dst, stationary, moving), bool(tile_position or tile_size)
+    dst, stationary, moving = for_products("nc_matmul", given, tiles=tiles)
+    if is_transpose and isinstance(moving, IndirectTensor):
+        raise KernelError(
+            "nc_matmul that transposes takes no indirect moving operand",
+            happened="nc_matmul got an indirect moving operand and is_transpose",
+            received=repr(moving),
+        )
+    _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
+    if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
+        return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
+    options = (*_pe_tile(tile_position, tile_size), mode)
+    return _product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
+
+
+@public
+def nc_matmul_mx(
+    dst,
+    stationary,
+    moving,
+    stationary_scale,
+    moving_scale,
+    tile_position=None,
+    tile_size=None,
+    accumulate=None,
+    name=None,
+):
+    """``dst = stationary.T @ moving`` of MX operands, or ``dst +=`` where a matmul wrote before."""
+    check_pair(stationary, stationary_scale, "stationary")
+    check_pair(moving, moving_scale, "moving")
+    options = _pe_tile(tile_position, tile_size)
+    given = (dst, stationary, moving, stationary_scale, moving_scale)
+    dst, *operands = for_products("nc_matmul_mx", given, tiles=any(options))
+    return _product(mx.nc_matmul_mx, dst, tuple(operands), accumulate, options)
+
+
+def _since_05(values, where):
+    if is_before("0.5"):
+        raise not_modelled(
+            "quantize_mx before NKI 0.5, whose scales were half as large",
+            f"dst = {values['dst']!r}",
+        )
+
+
+@call(mx.quantize_mx, prepare=_since_05)
+def quantize_mx(dst, src, dst_scale, name=None):
+    """``dst`` = src over the scales of its groups, in packed float8; ``dst_scale`` = the scales."""
+
+
+@public  # by hand: which dtypes it casts, and where it runs, follows from both sides
+def nc_transpose(dst, data, engine=UNKNOWN, name=None):
+    """``dst = data.T`` between partitions and the flattened free axes."""
+    chosen = engine_of(engine, "nc_transpose")
+    if not (isinstance(dst, Tile) and isinstance(data, Tile)):
+        return issue(matmul.nc_transpose, dst, (data,), engine=chosen)
+    if dst.dtype != data.dtype:
+        error = DtypeError(
+            "nc_transpose's dst has the dtype of its data",
+            happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
+            received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
+            remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
+        )
+        wide = dst.dtype == FLOAT32 and dst.space is Space.PSUM and is_float(data.dtype)
+        if not wide or chosen is Engine.VECTOR:
+            raise error
+        note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
+    if chosen is Engine.UNKNOWN:
+        by_tensor = data.space is Space.SBUF and dst.space is Space.PSUM
+        chosen = Engine.TENSOR if by_tensor else Engine.VECTOR
+    if chosen is Engine.TENSOR and dst.space is not Space.PSUM:
+        raise ShapeError(
+            "a transpose on the Tensor Engine writes PSUM",
+            happened=f"a transpose on the Tensor Engine got dst in {dst.space.value}",
+            received=f"dst = {dst!r}",
+            limit="psum",
+            remedy="give dst buffer=nl.psum, or use engine=nisa.engine.vector for up to "
+            "32 x 32 elements",
+        )
+    return issue(matmul.nc_transpose, dst, (data,), engine=chosen)
+
+
+def _product(record, dst, operands, accumulate, options):
+    """Issue a product, and note that it wrote ``dst``."""
+    adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
+    issued = issue(record, dst, operands, (adds, *options))
+    accumulation.mark(dst, accumulate)
+    return issued
+
+
+def _pe_tile(position, size):
+    return (
+        as_integers(position, "tile_position") if position else (),
+        as_integers(size, "tile_size") if size else (),
+    )
+
+
+def _check_dtypes(dst, stationary, moving, *, transposes):
     """float32 goes with float32 alone; dst is float32 (stub of nc_matmul, v2.32.0)."""
     if not all(isinstance(tile, Tile) for tile in (dst, stationary, moving)):
         return  # the record says what is wrong
@@ -51,7 +174,7 @@ def _check_dtypes(dst: Any, stationary: Any, moving: Any, *, transposes: bool) -
         )
 
 
-def _is_identity(stationary: Any, moving: Any) -> bool:
+def _is_identity(stationary, moving):
     """Whether ``moving`` is the identity that passes ``stationary`` through as it is."""
     if not (isinstance(stationary, Tile) and isinstance(moving, Tile)):
         return False
@@ -60,96 +183,3 @@ def _is_identity(stationary: Any, moving: Any) -> bool:
     if not in_sbuf or moving.tile_shape() != (size, size):
         return False
     return bool(np.array_equal(moving.engine_values(), np.eye(size)))
-
-
-def _check_tiling(position: tuple[int, ...], size: tuple[int, ...]) -> None:
-    """Tiles of the PE array as v2.32.0 has them; the record checks what all pages say.
-
-    The stub contradicts itself on columns: its text has column tiles, its parameters none. They
-    change no value, and are taken.
-    """
-    if len(position) != len(size) or not size:
-        return
-    sizes = current().machine.pe_tile_sizes
-    if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
-        raise KernelError(
-            "a tile of the PE array starts at a multiple of its size",
-            happened=f"nc_matmul got the PE tile {position} of the size {size}",
-            received=f"tile_position={position}, tile_size={size} on {current().machine.name}",
-            limit=f"sizes of {', '.join(map(str, sizes))}",
-        )
-
-
-@public
-def nc_matmul(
-    dst: Any,
-    stationary: Any,
-    moving: Any,
-    is_stationary_onezero: bool = False,
-    is_moving_onezero: bool = False,
-    is_transpose: bool = False,
-    accumulate: bool | None = None,
-    tile_position: Any = (),
-    tile_size: Any = (),
-    perf_mode: Any = _PERF.none,
-    name: str | None = None,
-) -> NkiInstruction:
-    """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before.
-
-    From NeuronCore-v3 on, with ``is_transpose`` and an identity as ``moving``, it is
-    ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
-    guide).
-    """
-    mode = member_of(_PERF, perf_mode, "nc_matmul").name
-    dst, stationary, moving = indirect.for_products(
-        "nc_matmul", (dst, stationary, moving), tiles=bool(tile_position or tile_size)
-    )
-    if is_transpose and isinstance(moving, IndirectTensor):
-        raise KernelError(
-            "nc_matmul that transposes takes no indirect moving operand",
-            happened="nc_matmul got an indirect moving operand and is_transpose",
-            received=repr(moving),
-        )
-    _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
-    if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
-        return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
-    position = as_integers(tile_position, "tile_position") if tile_position else ()
-    size = as_integers(tile_size, "tile_size") if tile_size else ()
-    _check_tiling(position, size)
-    adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
-    done = issue(matmul.nc_matmul, dst, (stationary, moving), (adds, position, size, mode))
-    accumulation.mark(dst, accumulate)
-    return done
-
-
-@public
-def nc_transpose(
-    dst: Any, data: Any, engine: Any = UNKNOWN, name: str | None = None
-) -> NkiInstruction:
-    """``dst = data.T`` between partitions and the flattened free axes."""
-    chosen = engine_of(engine, "nc_transpose")
-    if isinstance(dst, Tile) and isinstance(data, Tile):
-        if dst.dtype != data.dtype:
-            error = DtypeError(
-                "nc_transpose's dst has the dtype of its data",
-                happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
-                received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
-                remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
-            )
-            wide = dst.dtype == FLOAT32 and dst.space is Space.PSUM and is_float(data.dtype)
-            if not wide or chosen is Engine.VECTOR:
-                raise error
-            note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
-        if chosen is Engine.UNKNOWN:
-            by_tensor = data.space is Space.SBUF and dst.space is Space.PSUM
-            chosen = Engine.TENSOR if by_tensor else Engine.VECTOR
-        if chosen is Engine.TENSOR and dst.space is not Space.PSUM:
-            raise ShapeError(
-                "a transpose on the Tensor Engine writes PSUM",
-                happened=f"a transpose on the Tensor Engine got dst in {dst.space.value}",
-                received=f"dst = {dst!r}",
-                limit="psum",
-                remedy="give dst buffer=nl.psum, or use engine=nisa.engine.vector for up to "
-                "32 x 32 elements",
-            )
-    return issue(matmul.nc_transpose, dst, (data,), engine=chosen)

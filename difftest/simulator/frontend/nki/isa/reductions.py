@@ -2,117 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.axes import last_axes
-from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.isa.elementwise import scalar_operand
-from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.calls import average, call, command, commands, operator
+from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.objects import NkiInstruction
-from difftest.simulator.frontend.nki.operands import operator_of
-from difftest.simulator.frontend.nki.registers import command_of, plain_command
+from difftest.simulator.frontend.nki.operands import beside
 from difftest.simulator.instructions import accumulate
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.operands import need_tile
 
-_CMD = constants.reduce_cmd
-_WITH_REGISTERS = ("add", "multiply", "maximum", "minimum")
-"""The reductions of tensor_scalar_reduce (its stub, v2.32.0)."""
+
+def _last_axes(values, where):
+    data = need_tile(values["data"], "data", where)
+    values["axis"] = last_axes(values["axis"], data, where)
 
 
-@public
-def tensor_reduce(
-    dst: Any,
-    op: Any,
-    data: Any,
-    axis: Any,
-    negate: bool = False,
-    keepdims: bool = False,
-    name: str | None = None,
-) -> NkiInstruction:
-    """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
-    axes = last_axes(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
-    options = (operator_of(op, "tensor_reduce"), axes, bool(negate), bool(keepdims))
-    return issue(instructions.tensor_reduce, dst, (data,), options)
-
-
-@public
-def tensor_partition_reduce(
-    dst: Any, op: Any, data: Any, name: str | None = None
-) -> NkiInstruction:
-    """``dst = op-reduction of data`` across partitions."""
-    averages = getattr(op, "nki_name", None) == "average"
-    operator = instructions.AVERAGE if averages else operator_of(op, "tensor_partition_reduce")
-    return issue(instructions.tensor_partition_reduce, dst, (data,), (operator,))
-
-
-@public
-def tensor_scalar_reduce(
-    dst: Any,
-    data: Any,
-    op0: Any,
-    operand0: Any,
-    reduce_op: Any,
-    reduce_res: Any = None,
-    reverse0: bool = False,
-    reduce_cmd: Any = _CMD.reset_reduce,
-    reduce_init: Any = None,
-    reduce_res_negate: bool = False,
-    name: str | None = None,
-) -> NkiInstruction:
-    """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
-    where = "tensor_scalar_reduce"
-    if reduce_res is None:
+def _with_registers(values, where):
+    if values["reduce_res"] is None:
         check_level("nisa.tensor_scalar_reduce without reduce_res")
-    if reverse0:
+    if values["reverse0"]:
         raise not_modelled(f"{where}'s reverse0 (AWS: not supported yet)", "reverse0=True")
-    operator, reduction = operator_of(op0, where), operator_of(reduce_op, where)
-    if reduction.name not in _WITH_REGISTERS:
-        raise KernelError(
-            f"{where} takes few reductions",
-            happened=f"{where} was to reduce by {reduction.name}",
-            received=f"reduce_op={reduction.name}",
-            limit=", ".join(_WITH_REGISTERS),
-        )
-    command = plain_command(reduce_cmd, where)
-    operands = (data, scalar_operand(operator, operand0, where, "operand0"), reduce_init)
-    options = (operator, reduction, command, bool(reduce_res_negate))
-    return issue(instructions.tensor_scalar_reduce, dst, operands, options, others=(reduce_res,))
+    beside(op0="operand0")(values, where)
 
 
-@public
+@call(instructions.tensor_reduce, prepare=_last_axes, op=operator)
+def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
+    """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
+
+
+@call(instructions.tensor_partition_reduce, op=average)
+def tensor_partition_reduce(dst, op, data, name=None):
+    """``dst = op-reduction of data`` across partitions."""
+
+
+@call(
+    instructions.tensor_scalar_reduce,
+    prepare=_with_registers,
+    op0=operator,
+    reduce_op=operator,
+    reduce_cmd=command,
+)
+def tensor_scalar_reduce(
+    dst,
+    data,
+    op0,
+    operand0,
+    reduce_op,
+    reduce_res=None,
+    reverse0=False,
+    reduce_cmd=registers.reset_reduce,
+    reduce_init=None,
+    reduce_res_negate=False,
+    name=None,
+):
+    """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
+
+
+@call(
+    accumulate.tensor_scalar_cumulative,
+    prepare=beside(op0="imm0"),
+    op0=operator,
+    op1=operator,
+    reduce_cmd=command,
+)
 def tensor_scalar_cumulative(
-    dst: Any,
-    src: Any,
-    op0: Any,
-    op1: Any,
-    imm0: Any,
-    imm1: Any = None,
-    reduce_cmd: Any = _CMD.reset_reduce,
-    name: str | None = None,
-) -> NkiInstruction:
+    dst, src, op0, op1, imm0, imm1=None, reduce_cmd=registers.reset_reduce, name=None
+):
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg``, reg of the Vector Engine."""
-    where = "tensor_scalar_cumulative"
-    first, second = operator_of(op0, where), operator_of(op1, where)
-    operands = (src, scalar_operand(first, imm0, where, "imm0"), imm1)
-    options = (first, second, plain_command(reduce_cmd, where))
-    return issue(accumulate.tensor_scalar_cumulative, dst, operands, options)
 
 
-@public
+@call(accumulate.exponential, prepare=commands("vector"))
 def exponential(
-    dst: Any,
-    src: Any,
-    max_value: Any = 0.0,
-    reduce_res: Any = None,
-    reduce_cmd: Any = _CMD.idle,
-    reduce_init: Any = 0.0,
-    name: str | None = None,
-) -> NkiInstruction:
+    dst,
+    src,
+    max_value=0.0,
+    reduce_res=None,
+    reduce_cmd=registers.idle,
+    reduce_init=0.0,
+    name=None,
+):
     """``dst = exp(src - max_value)``, and its sum in the Vector Engine's registers."""
-    command = command_of(reduce_cmd, "exponential", "vector", reduce_res)
-    operands = (src, max_value, reduce_init)
-    return issue(accumulate.exponential, dst, operands, (command,), others=(reduce_res,))

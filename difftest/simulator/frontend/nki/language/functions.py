@@ -18,8 +18,8 @@ from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand
-from difftest.simulator.frontend.nki.language import rounding
 from difftest.simulator.frontend.nki.language.creation import ndarray
+from difftest.simulator.frontend.nki.language.rounding import down, quotient, toward_zero, up
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, to_one_size
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
@@ -178,7 +178,7 @@ def _negated(x: Any, dtype: object = None) -> Any:
 def _tangent(x: Any, dtype: object = None) -> Any:
     tile = need_operand(x, "x", "nl.tan")
     sine, cosine = (_sine(tile, shift, FLOAT32, "nl.tan") for shift in (0.0, np.pi / 2))
-    return rounding.quotient(sine, cosine, _wanted(dtype, tile))
+    return quotient(sine, cosine, _wanted(dtype, tile))
 
 
 def _rounded(name: str, rounded: Callable[[Tile, Any], Any]) -> Function:
@@ -190,9 +190,9 @@ def _rounded(name: str, rounded: Callable[[Tile, Any], Any]) -> Function:
 
 
 OTHERS = {
-    "ceil": _rounded("ceil", rounding.up),
-    "floor": _rounded("floor", rounding.down),
-    "trunc": _rounded("trunc", rounding.toward_zero),
+    "ceil": _rounded("ceil", up),
+    "floor": _rounded("floor", down),
+    "trunc": _rounded("trunc", toward_zero),
     "tan": _named(_tangent, "tan", "``tan(x)``, in radians of any size, element by element."),
     "copy": _named(_copied, "copy", "A copy in SBUF, on the Vector Engine."),
     "reciprocal": _named(_inverted, "reciprocal", "``1 / x``, element by element."),

@@ -59,6 +59,25 @@ def test_rows_that_an_index_names_are_taken_up():
     assert_array_equal(run(gather), DATA + TABLE[ROWS[:, 0]])
 
 
+@every("kernel, rows", [(scatter, TABLE.shape), (gather, DATA.shape)])
+def test_an_exact_run_knows_that_the_sum_is_rounded(kernel, rows):
+    """Also where rows are taken up, of which nothing was rounded before."""
+    expected = TABLE.astype(np.float64) if kernel is scatter else DATA.astype(np.float64)
+    there = ROWS[:, 0] if kernel is scatter else slice(None)
+    expected[there] += DATA if kernel is scatter else TABLE[ROWS[:, 0]]
+
+    @jit
+    def whole(table, rows, data):
+        return kernel(table, rows, data)
+
+    result = launch(whole, [TABLE.copy(), ROWS, DATA], exact=True)
+    (exact,) = result.exact.outputs
+    assert_array_equal(exact.value, expected)
+    assert exact.error is not None
+    assert (abs(result.outputs[0] - exact.value) <= exact.error).all()
+    assert (result.outputs[0] != expected).any()
+
+
 def test_rows_outside_are_skipped_or_an_error():
     expected = TABLE.copy()
     expected[[7, 4]] += DATA[[0, 2]]

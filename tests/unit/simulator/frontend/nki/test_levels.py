@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 import pytest
 
-from difftest.plugin import options
 from difftest.simulator import (
     DtypeError,
     KernelError,
@@ -250,10 +249,6 @@ def test_ranks_have_a_level():
     with pytest.raises(KernelError, match=r"since NKI 0\.6"):
         launch_ranks(jit(loops), [[], []], level="0.5")
     launch_ranks(jit(loops), [[], []], level="0.6")
-
-
-def test_the_plugin_names_the_levels():
-    assert options.LEVELS == LEVELS
 
 
 def test_what_is_not_modelled_is_asked_for_its_level_too():

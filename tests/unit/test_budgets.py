@@ -1,0 +1,188 @@
+"""What a room of difftest may hold: lines, parameters of a function, slots of an object.
+
+Whoever needs more lines than a room has takes them from another room, and says so here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.every import every
+
+PACKAGE = Path(__file__).parents[2] / "difftest"
+
+
+class Budget(NamedTuple):
+    """Lines of Python, docstrings included, that folders of difftest have together.
+
+    ``now`` is the limit of a room that is still above its budget. It may only fall, and goes when
+    the room is within its budget.
+    """
+
+    lines: int
+    folders: tuple[str, ...]
+    now: int | None = None
+
+
+BUDGETS = (
+    Budget(6_000, ("harness",), now=6_260),
+    Budget(1_500, ("plugin",)),
+    Budget(4_300, ("backends",)),
+    # Meaning, definedness, exact run and judge are still written side by side for two dialects.
+    Budget(25_000, ("simulator",), now=37_200),
+    Budget(4_300, ("analysis",)),
+    Budget(500, ("inspection",)),
+    Budget(6_300, ("timing",)),
+    Budget(3_300, ("migration",)),
+    Budget(3_000, ("course", "api", "host", "cli", ".")),
+)
+"""The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""
+
+PARAMETERS = 6
+# Their parameters are those of NKI's functions, which AWS names.
+OF_NKI = ("simulator/frontend/", "simulator/plain/")
+WIDE = {
+    "analysis/detectors/uninitialised.py:_finding",
+    "cli/migrate.py:_calls",
+    "cli/migrate.py:migrate",
+    "harness/compare.py:_mismatch",
+    "harness/decorator.py:kernel_test",
+    "harness/report.py:failure_text",
+    "simulator/core.py:emit",
+    "simulator/exact/microscaling.py:nc_matmul_mx",
+    "simulator/instructions/checks.py:check",
+    "simulator/instructions/definedness.py:dependent",
+    "simulator/instructions/gate.py:_put",
+    "simulator/instructions/gate.py:_record",
+    "simulator/instructions/gate.py:issue",
+    "simulator/instructions/gate.py:prepare",
+    "simulator/instructions/masked.py:_issue_part",
+    "simulator/instructions/masked.py:issue_masked",
+    "simulator/instructions/mx.py:nc_matmul_mx",
+    "simulator/instructions/record.py:instruction",
+    "simulator/instructions/rules.py:_alike",
+    "simulator/launch.py:launch",
+    "simulator/launch.py:run_kernel",
+    "timing/advice/worth.py:advice_on",
+}
+"""Functions with more parameters. The list may only shrink: a name that fits is taken off it."""
+
+SLOTS = 12
+HEAVY = {"simulator/memory.py:Storage"}
+"""Classes with more slots. This list may only shrink, too."""
+
+
+def lines_of(package: Path, folders: tuple[str, ...]) -> int:
+    """The lines of the modules in these folders; ``.`` is the package without its folders."""
+    files = [
+        file
+        for folder in folders
+        for file in (package.glob("*.py") if folder == "." else (package / folder).rglob("*.py"))
+    ]
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+
+
+def without_budget(package: Path) -> list[str]:
+    """The folders with modules that no budget names."""
+    known = {folder for budget in BUDGETS for folder in budget.folders}
+    return sorted({one.parent.name for one in package.glob("*/*.py")} - known)
+
+
+def over(package: Path, budget: Budget) -> str:
+    """What is wrong with the lines of a room; empty if nothing is."""
+    lines, name = lines_of(package, budget.folders), ", ".join(budget.folders)
+    if not lines:
+        return f"{name}: no modules, and nothing to hold"
+    if lines > (budget.now or budget.lines):
+        return f"{name}: {lines} lines; accepted: {budget.now or budget.lines}"
+    if budget.now is not None and lines <= budget.lines:
+        return f"{name}: {lines} lines are within the budget: take `now` out"
+    return ""
+
+
+def _nodes(package: Path) -> Iterator[tuple[str, ast.AST]]:
+    for file in sorted(package.rglob("*.py")):
+        place = file.relative_to(package).as_posix()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            yield place, node
+
+
+def wide_functions(package: Path) -> set[str]:
+    """The functions with more parameters than six, ``self`` not counted."""
+    wide = set()
+    for place, node in _nodes(package):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            names = [one.arg for one in given if one.arg not in ("self", "cls")]
+            if len(names) > PARAMETERS and not place.startswith(OF_NKI):
+                wide.add(f"{place}:{node.name}")
+    return wide
+
+
+def heavy_classes(package: Path) -> set[str]:
+    """The classes with more slots than twelve."""
+    return {
+        f"{place}:{node.name}"
+        for place, node in _nodes(package)
+        if isinstance(node, ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__"
+        if isinstance(line.value, ast.Tuple) and len(line.value.elts) > SLOTS
+    }
+
+
+@every("budget", BUDGETS)
+def test_a_room_keeps_its_budget(budget):
+    assert over(PACKAGE, budget) == ""
+
+
+def test_each_room_has_a_budget():
+    assert without_budget(PACKAGE) == []
+
+
+def test_functions_have_few_parameters():
+    assert wide_functions(PACKAGE) ^ WIDE == set(), "narrow it, or take the narrowed one off WIDE"
+
+
+def test_objects_have_few_slots():
+    assert heavy_classes(PACKAGE) ^ HEAVY == set(), "share them out, or take it off HEAVY"
+
+
+# Each check must be able to fail.
+@pytest.fixture
+def package(tmp_path):
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "case.py").write_text("x = 1\n" * 7)
+    (tmp_path / "choices.py").write_text("x = 1\n" * 3)
+    return tmp_path
+
+
+def test_a_line_too_many_is_found(package):
+    assert over(package, Budget(10, ("harness", "."))) == ""
+    assert over(package, Budget(6, ("harness",))) == "harness: 7 lines; accepted: 6"
+    assert over(package, Budget(5, ("harness",), now=6)) == "harness: 7 lines; accepted: 6"
+    assert over(package, Budget(5, ("harness",), now=7)) == ""
+    assert "take `now` out" in over(package, Budget(7, ("harness",), now=9))
+    assert "nothing to hold" in over(package, Budget(9, ("attic",)))
+
+
+def test_a_room_without_a_budget_is_found(package):
+    (package / "attic").mkdir()
+    (package / "attic" / "box.py").write_text("")
+    assert without_budget(package) == ["attic"]
+
+
+def test_a_parameter_or_a_slot_too_many_is_found(package):
+    names = ", ".join("abcdef")
+    source = f"class C:\n    __slots__ = {tuple('abcdefghijkl')}\n    def f(self, {names}): ...\n"
+    (package / "harness" / "case.py").write_text(source)
+    assert wide_functions(package) == heavy_classes(package) == set()
+    wider = source.replace("f):", "f, *, g):").replace("'l')", "'l', 'm')")
+    (package / "harness" / "case.py").write_text(wider)
+    assert wide_functions(package) == {"harness/case.py:f"}
+    assert heavy_classes(package) == {"harness/case.py:C"}
