@@ -161,7 +161,8 @@ class IndirectTile:
         base = self.base
         missing = base.unwritten()
         if missing is not None and self.take(missing).any():
-            origin = base.storage.origin
+            gaps = base.storage.gaps
+            origin = gaps and gaps.origin
             raise UnwrittenError(
                 "an instruction reads only what was written before",
                 happened="an instruction read through a tile of indices what nothing had written",

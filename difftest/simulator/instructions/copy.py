@@ -24,6 +24,7 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
+from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
@@ -42,7 +43,6 @@ from difftest.simulator.instructions.rules import (
     one_dtype,
     same_elements,
 )
-from difftest.simulator.instructions.undefined_moves import resolved
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.tile import Tile

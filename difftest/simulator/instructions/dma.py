@@ -34,6 +34,7 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -46,7 +47,6 @@ from difftest.simulator.instructions.record import (
     Walk,
     instruction,
 )
-from difftest.simulator.instructions.undefined_moves import resolved
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
@@ -257,6 +257,7 @@ def dma_scatter(
         moved = _cast(values, src, dst)
         view[place] = moved
         see_lost(current(), dst, view[place], moved)
+        dst.mark_written()
     else:
         dst.check_written()
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
@@ -267,7 +268,6 @@ def dma_scatter(
             rounded_sum(whole[place], exact[place])
         total = round_to(whole[place], dst.dtype)
         view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
-    dst.mark_written()
 
 
 # -- dma_transpose ---------------------------------------------------------------------------------

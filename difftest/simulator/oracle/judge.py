@@ -81,7 +81,8 @@ class Oracle:
             held = self._tensors[number] = self._held(storage)
             if storage.in_hbm:
                 self._kept.append(held)
-            if not storage.unwritten:
+            whole = storage.whole, storage.allocation.partition_axis
+            if Tile(storage, *whole).unwritten() is None:
                 self._copy(held, storage.data)
         return held.whole
 

@@ -306,17 +306,14 @@ def _rearranged(
     return source
 
 
-def _pattern(
-    source: Literal,
-    tile: Any,
-    pattern: Any,
-    offset: Any = None,
-    scalar_offset: Any = None,
-    vector_offset: Any = None,
-    indirect_dim: Any = 0,
-    dtype: Any = None,
-) -> Literal:
+_AP = {"offset": None, "scalar_offset": None, "vector_offset": None, "indirect_dim": 0}
+"""Arguments of ``ap`` after its pattern, and their defaults; ``dtype`` is the last."""
+
+
+def _pattern(source: Literal, tile: Any, pattern: Any, *given: Any, **named: Any) -> Literal:
     """``[[stride, count], ...]`` on the tensor, by the nested loops of AWS's page."""
+    arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), given, strict=False)), **named}
+    offset, scalar_offset, vector_offset, indirect_dim, dtype = arguments.values()
     wanted = source.dtype if dtype is None else as_nki_dtype(dtype)
     size, held = wanted.itemsize, source.held
     whole = source.places
@@ -394,7 +391,6 @@ TODAYS: dict[str, Rule] = {
     "ap": _pattern,
     "as_tile": CLASSIC["as_tile"],
     "settled": lambda source, tile: source.settled(),
-    "unsettled": lambda source, *_: source,
     "indirect": lambda source, *_: source,
     "grouped": lambda source, *_: source,
 }

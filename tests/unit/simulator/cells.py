@@ -24,7 +24,7 @@ from difftest.simulator.frontend.nki.indirection import GROUP
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.writing import store
-from difftest.simulator.memory import pattern_view
+from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 from tests.unit.simulator.instructions.calls.nki_spelling import BUFFERS
@@ -164,15 +164,11 @@ class Plane:
 
     @classmethod
     def of(cls, tile: Any) -> Plane:
-        storage = tile.storage
         held = tile.elements()
         values = from_bits(held, tile.dtype) if tile.holds_bits else held
-        missing = tile.unwritten()
-        none = np.zeros(tile.shape, np.bool_)
-        missing = none if missing is None else missing
-        left_out = none | (missing if storage.masked else False)
-        if storage.undefined is not None:
-            left_out = left_out | pattern_view(storage.undefined, tile.pattern, np.dtype(bool))
+        codes = tile.codes()
+        codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
+        missing, left_out = codes >= LEFT, (codes == UNSURE) | (codes == LEFT)
         shadow = current().shadow
         exact = error = np.zeros(tile.shape)
         if shadow is not None:

@@ -55,9 +55,6 @@ class DynamicView(Views, IndirectTile):
 
     __slots__ = ("index", "owner", "pattern", "rows", "whole")
 
-    settles = True
-    """Whether an instruction takes the view where its offset puts it."""
-
     def __init_subclass__(cls) -> None:
         MOVING.add(cls)
 
@@ -154,10 +151,6 @@ class DynamicView(Views, IndirectTile):
             remedy="correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
         )
 
-    def unsettled(self) -> KeptView:
-        """The view for the DMA engines."""
-        return KeptView(self.owner, self.pattern, self.index, self.rows, whole=self.whole)
-
     # -- views of it -----------------------------------------------------------------------------
 
     def _view(self, pattern: Pattern) -> DynamicView:
@@ -214,14 +207,6 @@ class DynamicView(Views, IndirectTile):
 
 
 MOVING.add(DynamicView)
-
-
-class KeptView(DynamicView):
-    """A dynamic view that goes to the DMA engines as it is, because they may skip parts of it."""
-
-    __slots__ = ()
-
-    settles = False
 
 
 def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:

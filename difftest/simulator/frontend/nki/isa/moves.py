@@ -115,11 +115,9 @@ def dma_copy(
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = src.unsettled() if gathers else src
-    if scatters:
-        return issue(dma.dma_scatter, dst.unsettled(), (source,), (None, outside, dge))
-    if gathers:
-        return issue(dma.dma_gather, dst, (source,), (None, outside, dge))
+    if gathers or scatters:
+        record = dma.dma_scatter if scatters else dma.dma_gather
+        return issue(record, dst, (src,), (None, outside, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
 
 
@@ -173,8 +171,7 @@ def dma_transpose(
             received=f"dge_mode.{dge} with src {src!r}",
         )
     order = None if axes is None else as_integers(axes, "axes")
-    source = src.unsettled() if stays_dynamic(src, skip) else src
-    return issue(dma.dma_transpose, dst, (source,), (order, dge, outside))
+    return issue(dma.dma_transpose, dst, (src,), (order, dge, outside))
 
 
 def _check_gathered_transpose(src, dge):
