@@ -24,8 +24,8 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
-from difftest.simulator.instructions.definedness import resolved
 from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.indices import resolved
 from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,

@@ -34,7 +34,7 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.definedness import resolved
+from difftest.simulator.instructions.indices import resolved
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
