@@ -57,7 +57,8 @@ def new_tensor(
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=str(name or ""), address=place
     )
-    return NkiTensor.whole(storage)
+    made: NkiTensor = current().tile.whole(storage)
+    return made
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
@@ -98,6 +99,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
     tensor.mark_written()
+    current().wrote(tensor)
     return tensor
 
 
@@ -175,7 +177,8 @@ def shared_constant(constant):
         raise wrong_kind(constant, takes, "nl.shared_constant")
     as_nki_dtype(constant.dtype, "nl.shared_constant")
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    return NkiTensor.whole(current().adopt(array, name="constant", mutable=False))
+    made: NkiTensor = current().tile.whole(current().adopt(array, name="constant", mutable=False))
+    return made
 
 
 @public
@@ -196,6 +199,7 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
     step = tensor.storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
+    current().wrote(tensor)
     return tensor
 
 
