@@ -57,7 +57,7 @@ class Functions(dict[str, Callable[..., Any]]):
         self.short = short
 
     def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add a function that is more than a record's call."""
+        """Add a function that is no call of one record: of several, a view, memory, a launch."""
         self[function.__name__] = function
         return function
 

@@ -125,7 +125,7 @@ def atomic_rmw(dst, value, op, *, mask=None):
     core.amend(before, op=operator.name)
 
 
-@ISA.by_hand
+@ISA.by_hand  # one of three records, by what indexes its sides
 def dma_copy(
     *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
     dge_mode=dge_mode.unknown,
