@@ -22,12 +22,11 @@ from difftest.harness.edges import (
 )
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
-from difftest.harness.kernel_calls import run_kernel
 from difftest.harness.questions import reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.reference_cost import foreseen
 from difftest.harness.report import edge_text
-from difftest.harness.runner import Runner, judge, make_call, verdict_on
+from difftest.harness.runner import Runner, judge, make_call, run_kernel, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, OneSided, Verdict, is_failure
@@ -53,10 +52,6 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 
     They run on each simulator of the runner; those near a memory's limit only where there are
     traces.
-
-    Raises
-    ------
-    NotRejectedError : one is accepted, and wrong.
     """
     __tracebackhide__ = True
     for backend in runner.backends:
@@ -122,12 +117,7 @@ def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case)
 def judge_edge(
     runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend, outcome: Outcome
 ) -> None:
-    """Count an outcome that is a refusal, or correct.
-
-    Raises
-    ------
-    NotRejectedError : it is neither, or the refusal of what the domain has.
-    """
+    """Count an outcome that is a refusal, or correct."""
     __tracebackhide__ = True
     runner.tally.homes[spec.name] = home_of(spec.kernel)
     if isinstance(outcome, Rejected) and not edge.inside:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
@@ -32,11 +32,11 @@ from difftest.harness.failures import (
     HazardWarning,
     NotRejectedError,
 )
-from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
-from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import Reproduction, rejection_text
+from difftest.harness.rounding import Array
 from difftest.harness.signature import home_of
 from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, Rejection
@@ -57,8 +57,6 @@ from difftest.simulator.exact.run import ExactSettings
 
 if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
-
-Array = NDArray[Any]
 
 
 @dataclass(repr=False)
@@ -215,10 +213,6 @@ class Runner:
         """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
 
         Not before its end, so that what shrinks is a wrong value.
-
-        Raises
-        ------
-        HazardFailure : in one of them the kernel did what is wrong on a device.
         """
         __tracebackhide__ = True
         failing = [one for one in self.hazards if fails(one[2], strict=self.strict)]
@@ -271,12 +265,7 @@ class Runner:
     def judged(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception, outcome: Outcome
     ) -> Verdict:
-        """The verdict on one outcome.
-
-        Raises
-        ------
-        BrokenReferenceError : the reference cannot say how close is correct.
-        """
+        """The verdict on one outcome."""
         __tracebackhide__ = True
         try:
             return verdict_on(reference, outcome)
@@ -296,12 +285,7 @@ class Runner:
             raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
-        """Each backend must refuse the case, with the text that the spec says.
-
-        Raises
-        ------
-        NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
-        """
+        """Each backend must refuse the case, with the text that the spec says."""
         case = simplest_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
         for backend in self.backends:
@@ -392,3 +376,44 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     return compare(expected, outcome.outputs, outcome.unwritten)
+
+
+def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
+    """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
+    try:
+        return backend.run(call)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # Skipped and Failed of pytest, SystemExit
+        return Crashed(error)
+
+
+def overwritten(
+    names: Sequence[str],
+    given: Sequence[Array],
+    after: Sequence[Array],
+    written: Sequence[Array] = (),
+) -> Mismatch | None:
+    """What is wrong with a kernel that wrote to an input; None if it only read them all.
+
+    Parameters
+    ----------
+    names : of the inputs.
+    given, after : the arrays before the call and after it.
+    written : those after it that the backend saw written, with equal values too.
+    """
+    rule = "A kernel reads its inputs; what it writes in place is named under outputs="
+    for name, before, now in zip(names, given, after, strict=True):
+        width = before.dtype.itemsize
+        changed = (bytes_of(before) != bytes_of(now)).reshape(-1, width).any(axis=1)
+        count, message = int(changed.sum()), ""
+        if count:
+            first = [int(one) for one in np.argwhere(changed.reshape(before.shape))[0]]
+            message = f"the kernel overwrites its input {name}: {count} of {changed.size} elements"
+            message += f", the first at {first}. {rule}"
+        elif any(one is now for one in written):
+            message = f"the kernel writes to its input {name}, and what it writes is what was "
+            message += f"there in this case. {rule}"
+        if message:
+            return Mismatch("inputs", None, message, elements=changed.size, wrong=count)
+    return None

@@ -7,16 +7,15 @@ import inspect
 import warnings
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from difftest.simulator.core import is_running
-from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.annotations import as_argument
 from difftest.simulator.frontend.arguments import undocumented_argument
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.machine import MACHINES, TRN2, Machine
 from difftest.simulator.strictness import note
-from difftest.simulator.trace import Trace
 
 MODES = ("auto", "simulation", "baremetal", "benchmark", "trace")
 """Modes of ``nki.jit`` that run here, all on the simulator. ``trace``, which AWS documents in its
@@ -35,20 +34,8 @@ RUN_HINTS = ("device_count", "num_execs")
 """The same of ``nki.baremetal``, ``nki.benchmark`` and ``nki.profile``."""
 
 
-class Launched(Protocol):
-    """What a launch gives back."""
-
-    @property
-    def outputs(self) -> tuple[Array, ...]:
-        """The returned tensors."""
-
-    @property
-    def unwritten(self) -> tuple[Array | None, ...]:
-        """Where each was never written; None if nowhere."""
-
-    @property
-    def trace(self) -> Trace:
-        """The instructions, if they were recorded."""
+COMPILER, NO_DGE = "additional_compile_opt", "--disable-dge"
+"""The option for the compiler's own, of which one lets the device generate no DMA descriptors."""
 
 
 class Kernel:
@@ -58,7 +45,7 @@ class Kernel:
     gives a kernel with an SPMD grid.
     """
 
-    launcher: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any], bool], Launched]]
+    launcher: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any], bool], Any]]
     """Runs a kernel from outside: arguments, and whether to record a trace.
     :mod:`difftest.simulator.launch` plugs itself in here."""
 
@@ -117,6 +104,10 @@ class RunAs:
     Calling it runs it so; ``nki.simulate_kernel`` and another kernel take the kernel below.
     """
 
+    where: ClassVar[str]
+    known: ClassVar[tuple[str, ...]]
+    """Its documented options."""
+
     def __init__(self, kernel: Kernel, predictor: Any, options: dict[str, Any]) -> None:
         self.kernel = kernel
         self.predictor = predictor
@@ -130,20 +121,36 @@ class RunAs:
         """Run it as the decorator does."""
         raise NotImplementedError
 
+    def launched(self, args: tuple[Any, ...], kwargs: dict[str, Any], record: bool) -> Any:
+        """What its launch gives back."""
+        args = tuple(map(as_argument, args))
+        kwargs = {name: as_argument(value) for name, value in kwargs.items()}
+        return Kernel.launcher(self.kernel, args, kwargs, record)
 
-def options_of_run(where: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """What one of those decorators was given, without the hints.
+    def predicted(self, trace: Any) -> Any:
+        """What its predictor says of a launch; the device generates descriptors by default."""
+        dge = NO_DGE not in (self.options.get(COMPILER) or "")
+        return self.predictor(trace, self.kernel.machine, dge)
 
-    Raises
-    ------
-    NotModelledError : it has no option of such a name.
-    """
-    for name, value in given.items():
-        if name in RUN_HINTS:
-            undocumented_argument(where, name, value)
-        elif name not in known:
-            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
-    return {name: value for name, value in given.items() if name in known}
+    @classmethod
+    def decorator(cls, predictor: Any) -> Callable[..., Any]:
+        """The decorator, with or without options, of modules installed with this predictor."""
+
+        def decorate(kernel: Any = None, **options: Any) -> Any:
+            given = {}
+            for name, value in options.items():
+                if name in RUN_HINTS:
+                    undocumented_argument(cls.where, name, value)
+                elif name not in cls.known:
+                    raise not_modelled(f"{cls.where}'s argument {name!r}", f"{name}={value!r}")
+                else:
+                    given[name] = value
+            if kernel is None:
+                return functools.partial(decorate, **given)
+            return cls(as_kernel(kernel), predictor, given)
+
+        decorate.__doc__ = cls.__doc__
+        return decorate
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -243,7 +250,7 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     return outputs_of(Kernel.launcher(as_kernel(kernel), args, kwargs, False))
 
 
-def outputs_of(result: Launched) -> Any:
+def outputs_of(result: Any) -> Any:
     """A launch's outputs as the API gives them: one array, a tuple of arrays, or None."""
     for number, missing in enumerate(result.unwritten):
         if missing is not None:

@@ -8,8 +8,7 @@ reads it (see :mod:`difftest.simulator.fuse`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +16,11 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import ProductMask
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
+from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.memory import NEVER
@@ -30,8 +29,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.unwritten import unwritten_error
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """What a matmul was issued with: where a tile in PSUM has its values from."""
 
     stationary: Tile
@@ -49,18 +47,8 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
     return stationary.storage.allocation.writes, moving.storage.allocation.writes
 
 
-def product(
-    stationary: Any,
-    moving: Any,
-    placement: tuple[Any, ...],
-    mask: ProductMask,
-    *,
-    perf_mode: str = "none",
-) -> Any:
+def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    placement = (*placement, perf_mode)
-    over = mask.over if perf_mode == "none" else mask.over_pairs
-    chosen = over if mask else None
     tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
@@ -94,7 +82,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     if missing is not None and before is not None:
         missing = missing & ~before
     adds = missing is None or not missing.all()
-    call = gate.prepare(core, Issued(nc_matmul, operands, (adds, *made.placement), {"dst": target}))
+    options = (adds, *made.placement)
+    call = gate.prepare(core, Issue(nc_matmul, operands, options, {"dst": target}))
     gone = added.unwritten(NEVER)
     if gone is not None and target.storage.masked:
         doubt(unwritten_error(added, gone))

@@ -1,4 +1,5 @@
 """Matrix products and transposes on chip: ``nisa.nc_matmul``, ``nl.matmul`` and kin."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -7,23 +8,22 @@ from typing import Any
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
-    as_engine,
     as_flag,
     engine,
     no_extras,
     undocumented_argument,
 )
 from difftest.simulator.frontend.classic.accumulation import product
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import ProductMask
+from difftest.simulator.frontend.classic.masking import over_product
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
     on_chip,
 )
-from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import matmul as instructions
 from difftest.simulator.instructions.copy import tensor_copy
@@ -32,18 +32,11 @@ from difftest.simulator.trace import Space
 DOUBLE_ROW = "double_row_gen3"
 
 
+@ISA.by_hand
 def nc_matmul(
-    stationary: Any,
-    moving: Any,
-    *,
-    is_stationary_onezero: bool = False,
-    is_moving_onezero: bool = False,
-    is_transpose: bool = False,
-    tile_position: Any = (),
-    tile_size: Any = (),
-    mask: object = None,
-    **kwargs: object,
-) -> Tensor:
+    stationary, moving, *, is_stationary_onezero=False, is_moving_onezero=False,
+    is_transpose=False, tile_position=(), tile_size=(), mask=None, **kwargs,
+):  # fmt: skip
     """``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
 
     The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
@@ -51,22 +44,20 @@ def nc_matmul(
     """
     mode = kwargs.pop("perf_mode", None)
     no_extras("nisa.nc_matmul", kwargs)
-    stationary, left = _unmasked(stationary)
-    moving, right = _unmasked(moving)
-    whole = ProductMask(mask, left, right)
+    (stationary, left), (moving, right) = _unmasked(stationary), _unmasked(moving)
     stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
     moving = copied_from_psum(moving, "nc_matmul", "moving")
-    if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
-        placement: tuple[Any, ...] = ((), ())
-    else:
-        placement = (
-            as_integers(tile_position, "tile_position"),
-            as_integers(tile_size, "tile_size"),
-        )
+    position = _placement(tile_position, "tile_position")
+    placement = (position, _placement(tile_size, "tile_size"), "double_row" if mode else "none")
     if mode is not None:
-        return _double_row(stationary, moving, placement, whole, mode)
-    result: Tensor = product(stationary, moving, placement, whole)
-    return result
+        _check_pairs(stationary, moving, mode)
+        left, right = _of_pairs(left), _of_pairs(right)
+    chosen = over_product(mask, left, right, pairs=mode is not None)
+    return product(stationary, moving, placement, chosen)
+
+
+def _placement(value: Any, name: str) -> Any:
+    return value if type(value) is tuple and not value else as_integers(value, name)
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:
@@ -77,10 +68,8 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
     return operand.tile, chosen
 
 
-def _double_row(
-    stationary: Any, moving: Any, placement: tuple[Any, ...], mask: ProductMask, mode: object
-) -> Tensor:
-    """A contraction of 8-bit floats with two rows in each partition."""
+def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
+    """Let 8-bit floats contract with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
         raise not_modelled(
@@ -89,9 +78,6 @@ def _double_row(
             f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
         )
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
-    mask.stationary, mask.moving = _of_pairs(mask.stationary), _of_pairs(mask.moving)
-    result: Tensor = product(*tiles, placement, mask, perf_mode="double_row")
-    return result
 
 
 def _of_pairs(chosen: Array | None) -> Array | None:
@@ -107,47 +93,31 @@ def _of_pairs(chosen: Array | None) -> Array | None:
     return chosen[:, 0]
 
 
-def matmul(
-    x: Any, y: Any, *, transpose_x: bool = False, mask: object = None, **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
-    no_extras("nl.matmul", kwargs)
-    x, left = _unmasked(x)
-    y, right = _unmasked(y)
-    stationary = on_chip(x, "nl.matmul")
-    moving = on_chip(y, "nl.matmul", "y")
+    (x, left), (y, right) = _unmasked(x), _unmasked(y)
+    stationary, moving = on_chip(x, "nl.matmul"), on_chip(y, "nl.matmul", "y")
     if not as_flag(transpose_x, "transpose_x"):
         stationary = transpose(stationary)
         left = None if left is None else left.T
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")
-    tile: Tensor = product(stationary, moving, ((), ()), ProductMask(mask, left, right))
-    return tile
+    return product(stationary, moving, ((), (), "none"), over_product(mask, left, right))
 
 
-def nc_transpose(
-    data: Any,
-    *,
-    mask: object = None,
-    dtype: object = None,
-    engine: engine = engine.unknown,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.nc_transpose)
+def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
     """``data.T`` between partitions and the collapsed free axes.
 
     In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
     """
-    no_extras("nisa.nc_transpose", kwargs)
-    chosen = as_engine(engine, "nc_transpose")
-    result: Tensor = issue(
-        instructions.nc_transpose, (data,), dtype=dtype, engine=chosen, mask=mask
-    )
-    return result
+    return locals()
 
 
-def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+@LANGUAGE.by_hand
+def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
-    no_extras("nl.transpose", kwargs)
     data = on_chip(x, "nl.transpose")
     if len(data.tile_shape()) != 2:
         raise ShapeError(
@@ -157,9 +127,8 @@ def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: ob
         )
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
-    turned: Tensor = issue(instructions.nc_transpose, (data,), mask=mask)
+    turned = issue(instructions.nc_transpose, (data,), mask=mask)
     where = written(turned)
     if where is None:
         return copy(turned, dtype=dtype)
-    tile: Tensor = issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)
-    return tile
+    return issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)

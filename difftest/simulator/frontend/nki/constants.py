@@ -34,12 +34,14 @@ class MemoryRegion(Enum):
     shared_hbm = "shared_hbm"
 
 
-_SPACES = {
-    MemoryRegion.sbuf: Space.SBUF,
-    MemoryRegion.psum: Space.PSUM,
-    MemoryRegion.private_hbm: Space.PRIVATE_HBM,
-    MemoryRegion.shared_hbm: Space.SHARED_HBM,
+ENUMERATIONS = {
+    one.__name__: one
+    for one in (dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd)
 }
+NAMES = {**ENUMERATIONS, "MemoryRegion": MemoryRegion}
+"""All that kernels find in ``nki.isa.constants``."""
+
+_SPACES = {region: Space[region.name.upper()] for region in MemoryRegion}
 _REGIONS = {space: region for region, space in _SPACES.items()}
 _NAMED = {region.value: space for region, space in _SPACES.items()} | {"hbm": Space.PRIVATE_HBM}
 _ENGINES = {member: Engine[member.name.upper()] for member in engine if member.name != "sync"}

@@ -11,7 +11,7 @@ from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.operands import need_tile, wrong_buffer
-from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction
+from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction, Role, Takes
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -60,16 +60,13 @@ def issue_new(
     """
     indices: list[Tile] = []
     if not _DEPEND.isdisjoint(map(type, (dst, *operands, *others))):
-        roles, further = instruction.operands, instruction.destinations
-        dst = _placed(instruction.name, "dst", dst, indices)
-        operands = tuple(
-            _placed(instruction.name, role.name, one, indices)
-            for role, one in zip(roles, operands, strict=True)
-        )
-        others = tuple(
-            _placed(instruction.name, role.name, one, indices)
-            for role, one in zip(further[1:], others, strict=False)
-        )
+        roles = (*instruction.operands, *instruction.destinations)
+        given = [
+            _placed(instruction.name, role, one, indices)
+            for role, one in zip(roles, (*operands, dst, *others), strict=False)
+        ]
+        count = len(operands)
+        operands, dst, others = tuple(given[:count]), given[count], tuple(given[count + 1 :])
     return gate.issue(
         instruction,
         operands,
@@ -82,12 +79,20 @@ def issue_new(
     )
 
 
-def _placed(name: str, role: str, given: Any, indices: list[Tile]) -> Any:
-    """An operand where its offset puts it; to ``indices`` comes what holds offset or index."""
+def _placed(name: str, role: Role, given: Any, indices: list[Tile]) -> Any:
+    """What stands at a role, where its offset puts it.
+
+    A role that takes indices gets the view, if it has one for each row or may be skipped. To
+    ``indices`` comes what holds an offset or an index otherwise.
+    """
     if type(given) is IndirectTensor:
-        check_use(name, role, given.group, given, given.index)
+        check_use(name, role.name, given.group, given, given.index)
         indices.append(given.index)
     elif type(given) is DynamicView:
+        if role.takes is Takes.INDIRECT:
+            return given
+        if role.takes is Takes.TILE_OR_INDIRECT and given.settled() is None:
+            return given
         indices += given.index_tiles
         return settle(given)
     return given

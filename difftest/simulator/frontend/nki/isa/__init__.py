@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.binding import API, public
-from difftest.simulator.frontend.nki.isa import (  # noqa: F401  each adds its functions to the API
-    activations,
-    dma_sums,
-    elementwise,
-    moves,
-    multicore,
-    products,
-    random_numbers,
-    reductions,
-    registers,
-    searches,
-    selections,
-)
+from difftest.simulator.frontend.nki.binding import functions_of, public
 from difftest.simulator.frontend.nki.levels import ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
-
-_ENUMERATIONS = (
-    *("dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "oob_mode"),
-    "reduce_cmd",
-)
 
 
 @public
@@ -47,12 +31,12 @@ NAMES = {
     "NkiValidationError": NkiValidationError,
     "VirtualRegister": VirtualRegister,
     "constants": constants,
-    **{name: getattr(constants, name) for name in _ENUMERATIONS},
+    **constants.ENUMERATIONS,
     **{
         f"{name}_engine": constants.engine[name]
         for name in ("tensor", "vector", "scalar", "gpsimd", "unknown")
     },
-    **API["nisa"],
+    **functions_of(sys.modules[__name__], "nisa"),
 }
 """All that kernels find in ``nki.isa``."""
 globals().update(NAMES)

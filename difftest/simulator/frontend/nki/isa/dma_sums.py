@@ -9,8 +9,8 @@ from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.isa.moves import keep, stays_dynamic
-from difftest.simulator.frontend.nki.issue import issue, settle
+from difftest.simulator.frontend.nki.isa.moves import stays_dynamic
+from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.operands import operator_of
 from difftest.simulator.instructions import dma
 from difftest.simulator.instructions.dma_compute import MOST_SOURCES
@@ -28,13 +28,7 @@ class LostAdditionWarning(UserWarning):
 
 @public  # by hand: of what dst and srcs are follows which instruction sums them
 def dma_compute(
-    dst,
-    srcs,
-    reduce_op,
-    scales=None,
-    unique_indices=True,
-    oob_mode=oob_modes.error,
-    name=None,
+    dst, srcs, reduce_op, scales=None, unique_indices=True, oob_mode=oob_modes.error, name=None
 ):
     """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
     where = "dma_compute"
@@ -55,9 +49,8 @@ def dma_compute(
             happened=f"{where} got oob_mode.skip and no side with a vector_offset",
             received=f"dst = {dst!r}",
         )
-    tiles = [settle(src) if isinstance(src, DynamicView) else src for src in srcs]
-    tiles += [None] * (MOST_SOURCES - len(tiles))
-    return issue(record, dst, tuple(tiles), (operator, factors))
+    left = (None,) * (MOST_SOURCES - len(srcs))
+    return issue(record, dst, (*srcs, *left), (operator, factors))
 
 
 def _factors(scales):
@@ -93,15 +86,14 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
-        source = settle(other) if isinstance(other, DynamicView) else other
-        return issue(dma.dma_scatter, keep(dst), (source,), options)
+        return issue(dma.dma_scatter, dst, (other,), options)
     if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
             "dma_compute adds gathered rows to a dst in SBUF",
             happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
             received=f"dst = {dst!r}",
         )
-    return issue(dma.dma_gather, dst, (keep(other),), options)
+    return issue(dma.dma_gather, dst, (other,), options)
 
 
 def _same_place(src, dst):

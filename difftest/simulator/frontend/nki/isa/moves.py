@@ -115,23 +115,10 @@ def dma_copy(
             received=f"dge_mode.none with src {src!r}, dst {dst!r}",
             remedy="leave dge_mode out, or use dge_mode.swdge",
         )
-    source = keep(src) if gathers else src
-    if scatters:
-        return issue(dma.dma_scatter, keep(dst), (source,), (None, outside, dge))
-    if gathers:
-        return issue(dma.dma_gather, dst, (source,), (None, outside, dge))
+    if gathers or scatters:
+        record = dma.dma_scatter if scatters else dma.dma_gather
+        return issue(record, dst, (src,), (None, outside, dge))
     return issue(dma.dma_copy, dst, (src,), (None, dge))
-
-
-class KeptView(DynamicView):
-    """A dynamic view that goes to the DMA engines as it is, because they may skip parts of it."""
-
-    __slots__ = ()
-
-
-def keep(view):
-    """The view for the DMA engines."""
-    return KeptView(view.owner, view.pattern, view.index, view.rows, whole=view.whole)
 
 
 def _by_rows(side):
@@ -184,8 +171,7 @@ def dma_transpose(
             received=f"dge_mode.{dge} with src {src!r}",
         )
     order = None if axes is None else as_integers(axes, "axes")
-    source = keep(src) if stays_dynamic(src, skip) else src
-    return issue(dma.dma_transpose, dst, (source,), (order, dge, outside))
+    return issue(dma.dma_transpose, dst, (src,), (order, dge, outside))
 
 
 def _check_gathered_transpose(src, dge):
