@@ -7,7 +7,6 @@ runs is found through a context variable, set for the time of the launch and no 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
@@ -30,6 +29,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
 from difftest.simulator.recording import Part, mark_in_part, region_of
+from difftest.simulator.running import RUNNING as RUNNING
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
     from difftest.simulator.tile import Tile
 
-RUNNING: contextvars.ContextVar[Core] = contextvars.ContextVar("difftest_core")
-
 
 def current() -> Core:
     """The launch that is running.
@@ -59,7 +57,7 @@ def current() -> Core:
     ------
     KernelError : an NKI function was called outside a kernel.
     """
-    core = RUNNING.get(None)
+    core: Core | None = RUNNING.get(None)
     if core is None:
         raise KernelError(
             "NKI functions run inside a kernel",

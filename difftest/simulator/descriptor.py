@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.core import RUNNING
 from difftest.simulator.dtypes import name_of
+from difftest.simulator.running import RUNNING
 from difftest.simulator.trace import Space
 
 Shape = tuple[int, ...]

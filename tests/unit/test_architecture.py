@@ -132,6 +132,7 @@ LAYERS = (
     "dtypes",
     "trace_forms",
     "trace_json",
+    "running",
     "descriptor",
     "capacity",
     "ordering",

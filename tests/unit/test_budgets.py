@@ -56,14 +56,6 @@ WIDE = {
     "harness/report.py:failure_text",
     "simulator/core.py:emit",
     "simulator/exact/microscaling.py:nc_matmul_mx",
-    "simulator/instructions/checks.py:check",
-    "simulator/instructions/definedness.py:dependent",
-    "simulator/instructions/gate.py:_put",
-    "simulator/instructions/gate.py:_record",
-    "simulator/instructions/gate.py:issue",
-    "simulator/instructions/gate.py:prepare",
-    "simulator/instructions/masked.py:_issue_part",
-    "simulator/instructions/masked.py:issue_masked",
     "simulator/instructions/mx.py:nc_matmul_mx",
     "simulator/instructions/record.py:instruction",
     "simulator/instructions/rules.py:_alike",
@@ -76,7 +68,6 @@ WIDE = {
 SLOTS = 12
 HEAVY = {
     "simulator/instructions/record.py:Call",
-    "simulator/memory.py:Storage",
     "timing/timeline.py:Timeline",
 }
 """Classes with more slots. This list may only shrink, too."""

@@ -15,7 +15,7 @@ from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
     Call,
@@ -35,7 +35,7 @@ _KINDS: dict[Takes, Any] = {
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
-def check(core: Core, issued: Issued) -> Call:
+def check(core: Core, issued: Issue) -> Call:
     """The call that these operands make.
 
     Raises
@@ -77,7 +77,7 @@ def _reduce_cmd(call: Call) -> str | None:
     return None if command is None or command.name == "IDLE" else str(command.name).lower()
 
 
-def _foresee_event(call: Call, issued: Issued) -> None:
+def _foresee_event(call: Call, issued: Issue) -> None:
     """Note what the event of a simple call says of its operands."""
     operands = issued.operands
     indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))

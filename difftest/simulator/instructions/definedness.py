@@ -39,7 +39,7 @@ from difftest.simulator.instructions.indices import (
     undefined_places,
     undefined_through,
 )
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.recomputing import changed, first_of
 from difftest.simulator.instructions.record import Call, Unboxed
@@ -70,7 +70,7 @@ class Follows(NamedTuple):
 class Gapped:
     """An instruction that reads elements that are not defined, and what follows of its results."""
 
-    def __init__(self, core: Core, call: Call, issued: Issued) -> None:
+    def __init__(self, core: Core, call: Call, issued: Issue) -> None:
         self.core, self.call = core, call
         self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
         dst, operands, where = self.dst, self.operands, self.where
@@ -303,8 +303,7 @@ class Gapped:
             return
         chosen = np.zeros(dst.base.shape, BOOL)
         dst.give(chosen, True, unsure)
-        origins = (tile.storage.gaps and tile.storage.gaps.origin for tile in dst.index_tiles)
-        origin = self.origin or next(filter(None, origins), None)
+        origin = self.origin or origin_of(self.call, *dst.index_tiles)
         if origin is not None:
             dst.base.doubt(chosen, origin)
 
@@ -393,7 +392,7 @@ def _of_cores(call: Call, index: Array) -> Array:
 # -- the engines' registers, and further destinations ----------------------------------------------
 
 
-def settle_further(core: Core, call: Call, issued: Issued, gapped: Gapped | None) -> None:
+def settle_further(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> None:
     """Let registers and further destinations lose what follows from what is not defined."""
     further = call.instruction.carries_further
     dst, others = issued.dst, issued.others

@@ -20,7 +20,7 @@ from difftest.simulator.instructions.definedness import (
     settle_further,
 )
 from difftest.simulator.instructions.indices import see_indices
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.observing import (
     counts,
     is_rounded,
@@ -47,7 +47,7 @@ def issue(
     options: tuple[Any, ...] = (),
     **how: Any,
 ) -> Any:
-    """Run an instruction and return its first destination; parameters as :class:`Issued` has them.
+    """Run an instruction and return its first destination; parameters as :class:`Issue` has them.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def issue(
     core = current()
     if core.oracle is not None and not core.oracle.busy:
         return core.oracle.issued(issue, instruction, operands, options, **how)
-    issued = Issued(instruction, operands, options, how)
+    issued = Issue(instruction, operands, options, how)
     if core.baton is not None or core.ended:
         _check_turn(core, issued)
     call = prepare(core, issued)
@@ -91,7 +91,7 @@ def issue(
     return dst
 
 
-def _check_turn(core: Core, issued: Issued) -> None:
+def _check_turn(core: Core, issued: Issue) -> None:
     """Before an access to what programs share, let those go first that are behind.
 
     What none of them has written yet, and none has to, is an argument: it is the same to all.
@@ -115,7 +115,7 @@ def _check_turn(core: Core, issued: Issued) -> None:
         core.check_bodies((*accessed, *issued.others, *issued.indices))
 
 
-def _read_in_part(call: Call, issued: Issued) -> list[Part]:
+def _read_in_part(call: Call, issued: Issue) -> list[Part]:
     """The operands of which a mask leaves what it leaves of the instruction."""
     assert issued.where is not None
     chosen = issued.where if issued.unboxed is None else issued.unboxed.inner
@@ -126,7 +126,7 @@ def _read_in_part(call: Call, issued: Issued) -> list[Part]:
     return [(one, chosen) for one in tiles if one.size == chosen.size]
 
 
-def _look_at_operands(core: Core, call: Call, issued: Issued) -> None:
+def _look_at_operands(core: Core, call: Call, issued: Issue) -> None:
     """Note what stands out in them, of the few calls where something can."""
     for watch in call.watches:
         watch(core, call, issued.operands)
@@ -136,7 +136,7 @@ def _look_at_operands(core: Core, call: Call, issued: Issued) -> None:
                 see_indices(core, call, access, issued.where)
 
 
-def _let_move(core: Core, call: Call, issued: Issued, gapped: Gapped | None) -> None:
+def _let_move(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> None:
     """Run an instruction that reads its operands, and writes ``dst``, by itself."""
     if gapped is not None:
         gapped.foresee()
@@ -148,7 +148,7 @@ def _let_move(core: Core, call: Call, issued: Issued, gapped: Gapped | None) -> 
         look_at_product(core, dst, operands)
 
 
-def _results(call: Call, issued: Issued, gapped: Gapped | None) -> Any:
+def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
     """What the instruction means for what its operands hold."""
     if gapped is not None:
         values = gapped.values()
@@ -159,7 +159,7 @@ def _results(call: Call, issued: Issued, gapped: Gapped | None) -> Any:
     return call.instruction.meaning(call, *values)
 
 
-def _put(issued: Issued, results: Any, in_part: list[Part]) -> None:
+def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
     """Write results to the destinations; its ``where`` says where ``dst`` was written.
 
     Further destinations of which only some elements are written are appended to ``in_part``.
@@ -184,7 +184,7 @@ def _put(issued: Issued, results: Any, in_part: list[Part]) -> None:
             write(tile, value)
 
 
-def _record(core: Core, call: Call, issued: Issued, in_part: list[Part]) -> None:
+def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
     name, engine, attributes = call.name, call.engine, call.attributes
@@ -218,9 +218,9 @@ def _record(core: Core, call: Call, issued: Issued, in_part: list[Part]) -> None
             in_part.append((tile, access.numbers() if core.record else None))
     if instruction.notes is not None:
         attributes = attributes._replace(**instruction.notes(*operands))
-    tiles = [[reached.get(id(one), one) for one, _ in side] for side in (written, read)]
+    writes, reads = ([reached.get(id(one), one) for one, _ in side] for side in (written, read))
     roles = [role for _, role in (*written, *read)]
-    core.emit(name, engine, *tiles, roles, attributes, in_part, moved)
+    core.emit(name, engine, writes, reads, roles, attributes, in_part, moved)
 
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:
@@ -229,7 +229,7 @@ def _indices(access: Any) -> list[tuple[Tile, str]]:
     return [(tile, "index") for tile in tiles]
 
 
-def prepare(core: Core, issued: Issued) -> Call:
+def prepare(core: Core, issued: Issue) -> Call:
     """The call that these operands make, checked, or remembered if its like passed before."""
     core.issued, dst = issued, issued.dst
     key: tuple[Any, ...] = (

@@ -11,7 +11,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 
-class Issued:
+class Issue:
     """One use of an instruction.
 
     Attributes
@@ -52,9 +52,9 @@ class Issued:
         self.operands = operands
         self.options = options
 
-    def but(self, **how: Any) -> Issued:
+    def but(self, **how: Any) -> Issue:
         """The issued with something else instead."""
-        return Issued(self.instruction, self.operands, self.options, {**self.__dict__, **how})
+        return Issue(self.instruction, self.operands, self.options, {**self.__dict__, **how})
 
     def roles(self) -> Iterator[tuple[str, Any]]:
         """What stands at each role."""

@@ -22,7 +22,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indexing import Axis, leaves
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.record import Call, Instruction, Reach, Unboxed, Walk
 from difftest.simulator.instructions.unboxed import by_axes, by_element, by_row, registers_of
 from difftest.simulator.instructions.writing import immutable
@@ -65,7 +65,7 @@ def issue_masked(
     core = current()
     if core.oracle is not None and not core.oracle.busy:
         return core.oracle.issued(issue_masked, instruction, operands, options, mask=mask, **how)
-    issued = Issued(instruction, operands, options, dict(how))
+    issued = Issue(instruction, operands, options, dict(how))
     dst, others = issued.dst, issued.others
     call = gate.prepare(core, issued)
     walk = _walk(call, dst, operands)
@@ -107,7 +107,7 @@ def issue_masked(
     return whole
 
 
-def _issue_part(core: Core, call: Call, part: Part, cut: Issued) -> None:
+def _issue_part(core: Core, call: Call, part: Part, cut: Issue) -> None:
     """The instruction on operands and destinations that were cut to the mask's box."""
     instruction, inner = call.instruction, part.inner
     if not inner.all():

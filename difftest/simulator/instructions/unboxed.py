@@ -16,7 +16,7 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.record import Call, Masked, Takes
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.pattern import Shape
@@ -40,7 +40,7 @@ NEUTRAL: dict[str, Any] = {
 # -- element by element ----------------------------------------------------------------------------
 
 
-def by_element(call: Call, cut: Issued, axes: Mapping[str, tuple[int, ...]], inner: Array) -> Any:
+def by_element(call: Call, cut: Issue, axes: Mapping[str, tuple[int, ...]], inner: Array) -> Any:
     """The meaning where each element that is left out computes what a chosen one does."""
     rows, columns = _stand_ins(inner)
     values = []

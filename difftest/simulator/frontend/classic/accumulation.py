@@ -19,7 +19,7 @@ from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
@@ -82,7 +82,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     if missing is not None and before is not None:
         missing = missing & ~before
     adds = missing is None or not missing.all()
-    call = gate.prepare(core, Issued(nc_matmul, operands, (adds, *made.placement), {"dst": target}))
+    options = (adds, *made.placement)
+    call = gate.prepare(core, Issue(nc_matmul, operands, options, {"dst": target}))
     gone = added.unwritten(NEVER)
     if gone is not None and target.storage.masked:
         doubt(unwritten_error(added, gone))

@@ -13,7 +13,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.frontend.classic.indexing import IndexedTile
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.record import Call, Instruction
 
 
@@ -64,7 +64,7 @@ class Use:
             dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
             how = {"dst": dst, "others": tuple(others), "dtype": dtype, "engine": self.engine}
             core = current()
-            core.issued = Issued(record, operands, self.options, how)
+            core.issued = Issue(record, operands, self.options, how)
             calls.append(check(core, core.issued))
 
         launch(kernel, machine=self.machine)
