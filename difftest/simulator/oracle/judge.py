@@ -16,7 +16,7 @@ import numpy as np
 
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.errors import OracleError
+from difftest.simulator.errors import OracleError, not_modelled
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
@@ -200,6 +200,8 @@ class Oracle:
             for tile in targets:
                 self.take(tile)
             return
+        if record.name not in MEANINGS:
+            raise not_modelled(f"{record.name} in plain mode", "its use")
         given = {
             role.name: _operand(one) for role, one in zip(record.operands, operands, strict=False)
         }
