@@ -91,6 +91,8 @@ class Core:
         self.machine = machine
         self.tile = tile
         """What instructions make for their results: the tensors of the kernel's dialect."""
+        self.issued: Any = None
+        """What was asked of the instruction that is being issued, for its errors."""
         self.calls: dict[Any, Any] = {}
         """The signatures of instructions that this launch has checked, for the gate alone."""
         self.grid = grid

@@ -151,3 +151,10 @@ def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
             if short == "nl":  # which instructions also take as operators
                 called[name].nki_name = name
     return called
+
+
+def publish(names: dict[str, Any], public: Mapping[str, Any]) -> None:
+    """Leave in a module that kernels import what is public, and nothing that it is made of."""
+    for name in [name for name in names if not name.startswith("__")]:
+        del names[name]
+    names.update(public, __all__=sorted(public))

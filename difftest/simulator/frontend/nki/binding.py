@@ -86,7 +86,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     return cast(Function, made)
 
 
-def functions_of(package: ModuleType, module: str) -> dict[str, Any]:
+def api_of(package: ModuleType, module: str) -> dict[str, Any]:
     """The functions of a module of the API, which the parts of a package of ours make."""
     for part in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{part.name}")
