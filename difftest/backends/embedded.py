@@ -117,5 +117,5 @@ class PlainSimulator(EmbeddedSimulator):
     """The embedded simulator with an oracle that judges each instruction, slow and literal."""
 
     name = "plain"
-    description = "the embedded simulator with an oracle that judges it (trn2, unless named)"
+    description = "the embedded simulator in plain mode, with an oracle (trn2, unless named)"
     plain = True

@@ -16,10 +16,11 @@ import numpy as np
 
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.errors import OracleError
+from difftest.simulator.errors import OracleError, not_modelled
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
     elementwise,
@@ -34,7 +35,7 @@ from difftest.simulator.oracle.places import Literal, LiteralMemory, LiteralTens
 from difftest.simulator.oracle.use import MEANINGS, Made, Use
 from difftest.simulator.oracle.views import followed, indices, literal_of
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Space
 
 TAKEN = {
     "rand": "the numbers are the launch's own",
@@ -179,12 +180,10 @@ class Oracle:
             kept = chosen[-1]
             if kept is False or not kept.any():
                 return made
-        names = ("dst", "others", "dtype", "engine", "named")
-        given = {name: how[name] for name in names if name in how}
-        how = {"dst": None, "others": (), "dtype": None, "engine": Engine.UNKNOWN, **given}
-        call = gate.prepare(core, instruction, operands, options, **how)
+        issued = Issued(instruction, operands, options, dict(how))
+        call = gate.prepare(core, issued)
         with np.errstate(all="ignore"):
-            self._judge(core, call, operands, (made, *how["others"]), kept)
+            self._judge(core, call, operands, (made, *issued.others), kept)
         return made
 
     def _judge(
@@ -200,6 +199,8 @@ class Oracle:
             for tile in targets:
                 self.take(tile)
             return
+        if record.name not in MEANINGS:
+            raise not_modelled(f"{record.name} in plain mode", "its use")
         given = {
             role.name: _operand(one) for role, one in zip(record.operands, operands, strict=False)
         }

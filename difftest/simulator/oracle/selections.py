@@ -65,4 +65,4 @@ def where(use: Use) -> Made:
 @means("dropout")
 def dropout(use: Use) -> Made:
     """``data``, or 0 where the launch's random numbers say so: which, is taken from the launch."""
-    return Made(np.where(use.taken == 0, 0, use["data"]).astype(use["data"].dtype))
+    return Made(np.where(use.taken == 0, use.taken, use["data"]))

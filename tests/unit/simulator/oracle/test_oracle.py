@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN3, OracleError, launch
+from difftest.backends.base import Crashed, KernelCall, Ran
+from difftest.backends.embedded import PlainSimulator
+from difftest.simulator import TRN3, NotModelledError, OracleError, launch
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
@@ -62,6 +64,8 @@ def test_each_record_has_a_meaning_or_a_reason_to_have_none():
 def test_a_record_without_either_is_known(monkeypatch):
     monkeypatch.delitem(MEANINGS, "max8")
     assert judge.unknown_records() == {"max8"}
+    with pytest.raises(NotModelledError, match="max8 in plain mode"):
+        judged(lambda x: into((4, 8), nl.float32, lambda t: nisa.max8(t, x)), X)
 
 
 # -- planted bugs ---------------------------------------------------------------------------------
@@ -237,3 +241,19 @@ def test_the_derivative_of_the_sigmoid_gelu_is_known():
     gate = 1 / (1 + np.exp(-1.702 * x.astype(np.float64)))
     expected = gate + 1.702 * x * gate * (1 - gate)
     np.testing.assert_allclose(judged(derived, x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_backend_calls_a_disagreement_a_crash_of_its_own(monkeypatch):
+    """Neither a rejection nor a bug of the kernel."""
+
+    @jit
+    def kernel(x):
+        return out_of(doubled(nl.load(x)))
+
+    call = KernelCall(kernel=kernel, inputs=(X,))
+    assert isinstance(PlainSimulator().run(call), Ran)
+    monkeypatch.setattr(elementwise, "apply", lambda op, left, right: left + right)
+    outcome = PlainSimulator().run(call)
+    assert isinstance(outcome, Crashed)
+    assert isinstance(outcome.error, OracleError)
+    assert outcome.in_backend
