@@ -40,7 +40,8 @@ def kernel(kernel: str, n: int, m: int | None) -> None:
         raise click.UsageError(f"-m is for transpose; {kernel} takes vectors of -n elements")
     with embedded_with_predictions():
         spec = _spec(kernel)
-        case = Case({"n": n, "m": m or n}, "float32", _data(spec))
+        data = {name: Random(seed) for seed, name in enumerate(spec.inputs)}
+        case = Case({"n": n, "m": m or n}, "float32", data)
         shape = spec.shape(next(iter(spec.inputs)), case.values)
         click.echo(f"{spec.name} on {' x '.join(map(str, shape))} float32")
         try:
@@ -67,10 +68,6 @@ def _spec(name: str) -> KernelSpec:
         inputs={"a_vec": "n", "b_vec": "n"} if vectors else {"a_tensor": "m n"},
         reduction=1 if vectors else 0,
     )
-
-
-def _data(spec: KernelSpec) -> dict[str, Random]:
-    return {name: Random(seed) for seed, name in enumerate(spec.inputs)}
 
 
 def _time(spec: KernelSpec, case: Case) -> tuple[float, int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from difftest.cli.console import print_table
+from difftest.cli.console import print_table, titled_table
 from difftest.timing.calibration import Judged, calibration
 from difftest.timing.interval import COVERAGE, SCALE, Interval
 from difftest.timing.measurements import Comparison
@@ -64,14 +64,11 @@ def _say(console: Console, what: str, judged: Sequence[Judged]) -> None:
 
 def _probes(found: Sequence[Probed]) -> Table:
     """The probes of single instructions, with what the model says of each."""
-    table = Table(
-        title="Trn1: published probes of single instructions (ns, predicted against measured)",
-        title_justify="left",
+    table = titled_table(
+        "Trn1: published probes of single instructions (ns, predicted against measured)",
+        ("Engine", "Instruction", "Of"),
+        ("Measured", "Predicted", "Interval", "Error"),
     )
-    for heading in ("Engine", "Instruction", "Of"):
-        table.add_column(heading)
-    for heading in ("Measured", "Predicted", "Interval", "Error"):
-        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Cost taken from it")
     for one in found:
         probe, judged = one.probe, one.judged

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.cli.kernel_run import KernelRun, OutputFile, run_options, write_file
 from difftest.cli.launching import MOST_PROGRAMS
 from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.witness import witnessing
@@ -56,10 +56,7 @@ def check(
             "allowed": inspector.silenced,
             "findings": [one.as_mapping() for one in inspector.findings],
         }
-        try:
-            json_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise click.ClickException(str(error)) from None
+        write_file(json_file, json.dumps(document, indent=1) + "\n")
     click.echo(memory_text(trace, machine, Console().width))
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "

@@ -20,6 +20,16 @@ def table_console(least: int = LEAST) -> Console:
     return console if console.is_terminal else Console(width=max(console.width, least))
 
 
+def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
+    """A table with columns of text, then of numbers."""
+    table = Table(title=title, title_justify="left")
+    for heading in left:
+        table.add_column(heading, overflow="fold")
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table; where not even its words fit the width, its rows one below the other.
 

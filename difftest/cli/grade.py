@@ -104,10 +104,8 @@ def _progress() -> Progress:
 
 def _case_line(result: CaseResult) -> str:
     verdict = "passed" if result.passed else "FAILED"
-    line = f"{verdict}  {result.test.name}: {result.case}"
-    if result.failure is None:
-        return line
-    return line + "".join(f"\n        {row}" for row in result.failure.splitlines())
+    rows = [f"{verdict}  {result.test.name}: {result.case}", *(result.failure or "").splitlines()]
+    return "\n        ".join(rows)
 
 
 def _score(
@@ -123,20 +121,18 @@ def _score(
     for extra, title in ((False, "Performance"), (True, "Extra credit")):
         tests = [test for test in performance if test.extra_credit is extra]
         total = sum(test.points for test in tests)
-        known = [test for test in tests if test in measured]
-        if known:
-            points = sum(test.points_for(measured[test]) for test in known)
-            count = f"{len(known)} of {len(tests)} tests measured on a device"
-            lines.append(f"{title}: {points:g} of {total:g} points ({count})")
+        points = [test.points_for(measured[test]) for test in tests if test in measured]
+        if points:
+            count = f"{len(points)} of {len(tests)} tests measured on a device"
+            lines.append(f"{title}: {sum(points):g} of {total:g} points ({count})")
         else:
             lines.append(f"{title}: {why}, of {total:g} points")
         lines += [
             _performance_line(test, measured.get(test), predicted.get(test)) for test in tests
         ]
-        known = [test for test in tests if test in predicted]
-        if known:
-            points = sum(test.points_for(predicted[test].p99) for test in known)
-            lines.append(f"        predicted: {points:g} points, if the model is right")
+        points = [test.points_for(predicted[test].p99) for test in tests if test in predicted]
+        if points:
+            lines.append(f"        predicted: {sum(points):g} points, if the model is right")
     return lines
 
 

@@ -146,3 +146,12 @@ class OutputFile(click.Path):
         except OSError as error:
             self.fail(str(error), param, ctx)
         return path
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a file, in a folder that is made if it is missing."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(str(error)) from None

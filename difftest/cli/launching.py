@@ -91,9 +91,7 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
     """``NAME=VALUE`` each, values as Python literals or, failing that, text."""
     keywords: dict[str, Any] = {}
     for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name.isidentifier():
-            raise click.BadParameter(f"an argument is NAME=VALUE; got {text!r}")
+        name, value = _named(text, "an argument is NAME=VALUE", ".*")
         if name in keywords:
             raise click.BadParameter(f"{name} is set twice")
         try:
@@ -105,13 +103,15 @@ def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
 
 def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
     """``NAME=N`` each, N at least 1."""
-    bounds: dict[str, int] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not (separator and name.isidentifier() and re.fullmatch("0*[1-9][0-9]*", value)):
-            raise click.BadParameter(f"a bound is NAME=N, as in rows=64; got {text!r}")
-        bounds[name] = int(value)
-    return bounds
+    pairs = (_named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*") for text in texts)
+    return {name: int(value) for name, value in pairs}
+
+
+def _named(text: str, accepted: str, values: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)):
+        raise click.BadParameter(f"{accepted}; got {text!r}")
+    return name, value
 
 
 def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:

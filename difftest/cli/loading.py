@@ -36,7 +36,11 @@ def load_kernel(name: str) -> Any:
             f"or FILE.py:KERNEL; got {name}{hint}"
         )
     try:
-        module = _import(place)
+        if place.endswith(".py"):
+            module = _import_file(Path(place))
+        else:
+            load = import_shipped if _is_shipped(place.partition(".")[0]) else _import_own
+            module = load(place)
     except (click.ClickException, KeyboardInterrupt):
         raise
     except SyntaxError as error:
@@ -51,12 +55,6 @@ def load_kernel(name: str) -> Any:
         return function_in(module, function, place)
     except LookupError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _import(place: str) -> ModuleType:
-    if place.endswith(".py"):
-        return _import_file(Path(place))
-    return import_shipped(place) if _is_shipped(place.partition(".")[0]) else _import_own(place)
 
 
 def _import_file(path: Path) -> ModuleType:

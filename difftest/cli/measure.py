@@ -15,7 +15,7 @@ from difftest.backends.device.lease import NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
 from difftest.backends.device.timers import Bench, open_bench
-from difftest.cli.kernel_run import OutputFile
+from difftest.cli.kernel_run import OutputFile, write_file
 from difftest.course.assignment import performance_tests
 from difftest.course.grading import GradingError, load_kernel
 from difftest.host.installation import embedded_with_predictions
@@ -83,7 +83,7 @@ def measure(
         if bench is not None:
             bench.close()
     if json_file is not None:
-        json_file.write_text(json.dumps([one.to_json() for one in results], indent=1))
+        write_file(json_file, json.dumps([one.to_json() for one in results], indent=1))
     if simulate:
         click.echo("not measured: these are predictions of the timing model")
     context.exit(exit_code(results))

@@ -12,7 +12,7 @@ import click
 from hypothesis.strategies import SearchStrategy, sampled_from
 
 from difftest.cli.collecting import with_spec
-from difftest.cli.kernel_run import OutputFile, level_option
+from difftest.cli.kernel_run import OutputFile, level_option, write_file
 from difftest.cli.launching import (
     known_dtypes,
     machine_named,
@@ -96,14 +96,18 @@ def migrate(
 
 
 def _check_places(file: Path, output: Path | None) -> None:
+    into = output is not None and output.is_dir()
     if output is not None and output.resolve() == file.resolve():
-        raise click.UsageError(f"-o would replace {file}: name another place")
-    if not file.is_dir() and output is not None and output.is_dir():
-        raise click.UsageError(f"{output} is a folder, and {file} is a file: name the new file")
-    if file.is_dir() and output is None:
-        raise click.UsageError("a folder needs -o, the folder for the new files")
-    if file.is_dir() and output is not None and output.is_file():
-        raise click.UsageError(f"{output} is a file, and the new files need a folder")
+        problem = f"-o would replace {file}: name another place"
+    elif not file.is_dir() and into:
+        problem = f"{output} is a folder, and {file} is a file: name the new file"
+    elif file.is_dir() and output is None:
+        problem = "a folder needs -o, the folder for the new files"
+    elif file.is_dir() and output is not None and output.is_file():
+        problem = f"{output} is a file, and the new files need a folder"
+    else:
+        return
+    raise click.UsageError(problem)
 
 
 def _calls(
@@ -185,7 +189,7 @@ def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -
     if output is None:
         click.echo(result.text, nl=False)
     else:
-        _write(output, result.text)
+        write_file(output, result.text)
     with TemporaryDirectory() as folder:
         new = Path(folder) / file.name
         new.write_text(result.text, encoding="utf-8")
@@ -210,24 +214,16 @@ def _folder(
     if not made:
         raise click.ClickException(f"{folder} has no Python file")
     for place, result in made.items():
-        _write(output / place, result.text)
+        write_file(output / place, result.text)
         click.echo(f"{output / place}: {len(result.left)} left to do")
     left = sum(len(result.left) for result in made.values())
-    places = [place for place, result in made.items() if kernel in result.kernels]
-    if kernel is not None and len(places) != 1:
-        raise click.ClickException(f"{len(places)} files of {folder} have a kernel {kernel}")
     if kernel is None:
         return left, True
+    places = [place for place, result in made.items() if kernel in result.kernels]
+    if len(places) != 1:
+        raise click.ClickException(f"{len(places)} files of {folder} have a kernel {kernel}")
     [place] = places
     return left, proven(package.sources(folder, place), package.sources(output, place))
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _prove(

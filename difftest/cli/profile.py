@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
 from difftest.cli.console import print_table, table_console
-from difftest.cli.kernel_run import KernelRun, OutputFile, run_options
+from difftest.cli.kernel_run import KernelRun, OutputFile, run_options, write_file
 from difftest.inspection import memory_text
 from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
@@ -68,7 +68,7 @@ def profile(
     The kernel runs on the simulator, on random inputs. Every time is predicted from costs that
     are measured, documented or assumed; none is measured here.
     """
-    files = [file for file in (trace_file, picture, json_file) if file is not None]
+    files = list(filter(None, (trace_file, picture, json_file)))
     if len(set(files)) != len(files):
         raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
     with Console(stderr=True).status("simulating"):
@@ -124,12 +124,12 @@ def _write(
 ) -> None:
     """Write the files that were asked for."""
     report = Report(prediction)
+    if trace_file:
+        write_file(trace_file, json.dumps(perfetto(report)))
+    if json_file:
+        everything = {**as_mapping(report), "advice": [one.as_mapping() for one in found]}
+        write_file(json_file, json.dumps(everything, indent=1))
     try:
-        if trace_file:
-            trace_file.write_text(json.dumps(perfetto(report)), encoding="utf-8")
-        if json_file:
-            everything = {**as_mapping(report), "advice": [one.as_mapping() for one in found]}
-            json_file.write_text(json.dumps(everything, indent=1), encoding="utf-8")
         if picture:
             plot(report, picture, title)
     except OSError as error:

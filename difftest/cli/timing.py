@@ -12,7 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from difftest.cli.calibration import print_calibration, spread
-from difftest.cli.console import print_table, table_console
+from difftest.cli.console import print_table, table_console, titled_table
 from difftest.cli.launching import KernelArguments, launched, random_arrays
 from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
@@ -79,12 +79,9 @@ def validate(quick: bool, keyword: str) -> None:
             progress.advance(task)
     for title, part in _parts(comparisons).items():
         _print_part(console, title, part)
-    steps = _steps(comparisons)
-    if steps.row_count:
-        print_table(console, steps)
-    engines = _engines(timelines)
-    if engines.row_count:
-        print_table(console, engines)
+    for table in (_steps(comparisons), _engines(timelines)):
+        if table.row_count:
+            print_table(console, table)
     print_calibration(console, comparisons, keyword)
 
 
@@ -126,33 +123,32 @@ def _print_part(console: Console, title: str, part: list[Comparison]) -> None:
 
 def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
     """The comparisons by what they show."""
-    parts: dict[str, list[Comparison]] = {
-        "Static descriptors: profiles of the same kernels": [],
-        "Descriptors generated on the device: the same kernels": [],
-        "The ladder: described in words only, not the same kernels": [],
-        "Said to be trn1 (compared with trn2), not the same kernels": [],
-        "Thresholds": [],
-    }
-    static, dge, ladder, other, thresholds = parts.values()
+    static = "Static descriptors: profiles of the same kernels"
+    dge = "Descriptors generated on the device: the same kernels"
+    ladder = "The ladder: described in words only, not the same kernels"
+    other = "Said to be trn1 (compared with trn2), not the same kernels"
+    parts: dict[str, list[Comparison]]
+    parts = {title: [] for title in (static, dge, ladder, other, "Thresholds")}
     for one in comparisons:
         if one.first.kind == "threshold":
-            thresholds.append(one)
+            title = "Thresholds"
         elif one.first.machine != "trn2":
-            other.append(one)
+            title = other
         elif LADDER in one.first.counterpart:
-            ladder.append(one)
+            title = ladder
         else:
-            (dge if one.first.dge else static).append(one)
+            title = dge if one.first.dge else static
+        parts[title].append(one)
     return parts
 
 
 def _steps(comparisons: list[Comparison]) -> Table:
     """By which factor each step made an operation faster: as measured, and as predicted."""
-    table = Table(title="Step by step: how many times faster", title_justify="left")
-    for heading in ("From", "To", "Shape", "dtype"):
-        table.add_column(heading)
-    for heading in ("Measured", "Predicted"):
-        table.add_column(heading, justify="right")
+    table = titled_table(
+        "Step by step: how many times faster",
+        ("From", "To", "Shape", "dtype"),
+        ("Measured", "Predicted"),
+    )
     last: dict[tuple[str, ...], Comparison] = {}
     for one in comparisons:
         first = one.first
@@ -176,15 +172,12 @@ def _steps(comparisons: list[Comparison]) -> Table:
 
 def _engines(timelines: dict[str, Schedule]) -> Table:
     """Engine by engine, against the device traces that are shipped."""
-    table = Table(
-        title="Engine by engine against device traces (us from the first DMA trigger; offsets: how "
+    table = titled_table(
+        "Engine by engine against device traces (us from the first DMA trigger; offsets: how "
         "much later the n-th instruction starts here than there)",
-        title_justify="left",
+        ("Trace", "Engine"),
+        ("Instructions", "Device", "Predicted", "Median offset", "Worst offset"),
     )
-    for heading in ("Trace", "Engine"):
-        table.add_column(heading)
-    for heading in ("Instructions", "Device", "Predicted", "Median offset", "Worst offset"):
-        table.add_column(heading, justify="right")
     for name, timeline in timelines.items():
         for one in align(device_trace(name), timeline):
             table.add_row(
@@ -200,11 +193,11 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
 
 
 def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
-    table = Table(title=f"{title} (us, predicted against measured)", title_justify="left")
-    for heading in ("Measured kernel", "Shape", "dtype", "Counterpart"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("n", "Measured", "Predicted", "Interval", "Error"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = titled_table(
+        f"{title} (us, predicted against measured)",
+        ("Measured kernel", "Shape", "dtype", "Counterpart"),
+        ("n", "Measured", "Predicted", "Interval", "Error"),
+    )
     table.add_column("Source", overflow="fold")
     for one in comparisons:
         first = one.first

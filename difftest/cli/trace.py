@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from difftest.cli.kernel_run import STDOUT, KernelRun, OutputFile, run_options
+from difftest.cli.kernel_run import STDOUT, KernelRun, OutputFile, run_options, write_file
 from difftest.simulator import trace_to_json
 
 
@@ -30,8 +30,5 @@ def trace(run: KernelRun, file: Path) -> None:
     if file == STDOUT:
         click.echo(document, nl=False)
         return
-    try:
-        file.write_text(document, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(str(error)) from None
+    write_file(file, document)
     click.echo(f"{file}: {len(recorded):,} events of {recorded.kernel} on {recorded.machine}")

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,20 +51,7 @@ def load_kernel(path: Path) -> Callable[..., Any]:
     """The student's kernel; its folder is importable while its file is loaded.
 
     The embedded modules must be installed.
-
-    Raises
-    ------
-    GradingError : the file does not load, or has no function of that name.
     """
-    module = _load(path)
-    kernel = getattr(module, KERNEL, None)
-    if not callable(kernel):
-        raise GradingError(f"{path}: no function {KERNEL}(X, W, bias, pool_size=1)")
-    result: Callable[..., Any] = kernel
-    return result
-
-
-def _load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"graded_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise GradingError(f"{path}: received no Python file; accepted: a .py file")
@@ -77,7 +63,10 @@ def _load(path: Path) -> ModuleType:
         raise GradingError(f"{path} does not load: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(path.parent))
-    return module
+    kernel: Callable[..., Any] | None = getattr(module, KERNEL, None)
+    if not callable(kernel):
+        raise GradingError(f"{path}: no function {KERNEL}(X, W, bias, pool_size=1)")
+    return kernel
 
 
 def grade_correctness(
@@ -132,12 +121,7 @@ class PredictedP99(NamedTuple):
 
 
 def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP99:
-    """The p99 latency in microseconds that the timing model predicts; nothing is measured.
-
-    Raises
-    ------
-    NotModelledError : the model does not know the cost of an instruction.
-    """
+    """The p99 latency in microseconds that the timing model predicts; nothing is measured."""
     arguments = test.arguments(np.random.RandomState(0))
     result = launch(kernel, arguments, {"pool_size": test.pool_size})
     latency = predict_latency(result.trace, TRN2, True)
@@ -145,12 +129,7 @@ def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP
 
 
 def measurements_of(path: Path, tests: tuple[PerformanceTest, ...]) -> dict[PerformanceTest, float]:
-    """The p99 latencies that the hardware stage has measured for exactly this file, microseconds.
-
-    Raises
-    ------
-    GradingError : the history of measurements cannot be read.
-    """
+    """The p99 latencies that the hardware stage has measured for this very file; microseconds."""
     from difftest.backends.device.history import HistoryError, history_file, measured_p99
 
     if not history_file().is_file():

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
+from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import Outputs, agreement, runnable
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Verdict
-
-Array = NDArray[Any]
 
 
 def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
@@ -116,12 +114,7 @@ class BoundCase:
         self.verdicts = check_each(self.runner, self.spec, self.case)
 
     def require_comparison(self) -> None:
-        """Demand that the test has checked something.
-
-        Raises
-        ------
-        NothingComparedError : it has not called :meth:`check`.
-        """
+        """Demand that the test has checked something."""
         __tracebackhide__ = True
         if not self.verdicts:
             raise NothingComparedError(

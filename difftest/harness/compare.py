@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import float_info, is_float, round_once, ulp
+from difftest.harness.rounding import Array, float_info, is_float, round_once, ulp
 from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement
 
-Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 

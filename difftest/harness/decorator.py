@@ -139,18 +139,19 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             raise
         runner.repeats.add(spec, case)
 
-    def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
-        runner: Runner = fixtures[RUNNER_FIXTURE]
-        for one, backends in runnable(spec, runner.backends):
-            with runner.on(backends):
-                runner.check_rejection(one, rejection)
-
-    def check_calls(calls: str, **fixtures: Any) -> None:
+    def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
         __tracebackhide__ = True
         runner: Runner = fixtures[RUNNER_FIXTURE]
         for one, backends in runnable(spec, runner.backends):
             with runner.on(backends):
-                check_edges(runner, one)
+                check(runner, one)
+
+    def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
+        on_each(fixtures, lambda runner, one: runner.check_rejection(one, rejection))
+
+    def check_calls(calls: str, **fixtures: Any) -> None:
+        __tracebackhide__ = True
+        on_each(fixtures, check_edges)
 
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
     setattr(

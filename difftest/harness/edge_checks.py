@@ -53,10 +53,6 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 
     They run on each simulator of the runner; those near a memory's limit only where there are
     traces.
-
-    Raises
-    ------
-    NotRejectedError : one is accepted, and wrong.
     """
     __tracebackhide__ = True
     for backend in runner.backends:
@@ -122,12 +118,7 @@ def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case)
 def judge_edge(
     runner: Runner, spec: KernelSpec, edge: Edge, backend: Backend, outcome: Outcome
 ) -> None:
-    """Count an outcome that is a refusal, or correct.
-
-    Raises
-    ------
-    NotRejectedError : it is neither, or the refusal of what the domain has.
-    """
+    """Count an outcome that is a refusal, or correct."""
     __tracebackhide__ = True
     runner.tally.homes[spec.name] = home_of(spec.kernel)
     if isinstance(outcome, Rejected) and not edge.inside:

@@ -92,12 +92,7 @@ def _edge(
 
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
-    """The plainest values of the domain that have the fixed ones; None if there are none.
-
-    Raises
-    ------
-    SpecError : a function of the domain is wrong, whatever is fixed.
-    """
+    """The plainest values of the domain that have the fixed ones; None if there are none."""
     try:
         return simplest(lambda: values_of(spec, fixed))
     except (SpecError, TypeError, LookupError):

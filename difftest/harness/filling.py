@@ -79,15 +79,17 @@ class _Look:
     def fits(self) -> bool:
         return isinstance(self.outcome, Ran) and not self.spilled
 
+    @property
+    def trace(self) -> Trace | None:
+        return self.outcome.trace if isinstance(self.outcome, Ran) else None
+
     @cached_property
     def footprint(self) -> tuple[int, ...]:
-        trace = self.outcome.trace if isinstance(self.outcome, Ran) else None
-        return () if trace is None else footprint_of(trace)
+        return () if self.trace is None else footprint_of(self.trace)
 
     @cached_property
     def work(self) -> int:
-        trace = self.outcome.trace if isinstance(self.outcome, Ran) else None
-        return 0 if trace is None else work_of(trace)
+        return 0 if self.trace is None else work_of(self.trace)
 
 
 def footprint_of(trace: Trace) -> tuple[int, ...]:
@@ -177,11 +179,11 @@ def _looks_at(
     """The first looks at a name; none if one of them does not fit."""
     looks = _Looks(spec, name, value, run)
     for count in _LOOKS:
-        found = looks.at(count)
-        if found is None or not found.fits:
+        look = looks.at(count)
+        if look is None or not look.fits:
             looks.first = []
             break
-        looks.first.append(found)
+        looks.first.append(look)
     return looks
 
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.backends.base import Backend, Crashed, KernelCall, Outcome
 from difftest.harness.reference import bytes_of
+from difftest.harness.rounding import Array
 from difftest.harness.verdict import Mismatch
-
-Array = NDArray[Any]
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
-    """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it.
-
-    Raises
-    ------
-    KeyboardInterrupt : as the user sent it.
-    """
+    """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
     try:
         return backend.run(call)
     except (Exception, KeyboardInterrupt):

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, call_reference
-from difftest.harness.rounding import float_info, is_float, round_once
+from difftest.harness.rounding import Array, float_info, is_float, round_once
 from difftest.harness.spec import KernelSpec, elements_of
 
-Array = NDArray[Any]
 Filler = Callable[[np.random.Generator, Array], Array]
 """Makes values in an array's place, the same each time."""
 

@@ -27,16 +27,18 @@ from difftest.harness.compare import (
     check_values,
     first_of,
 )
-from difftest.harness.expectation import bounded
 from difftest.harness.reference import (
     ReferenceDefect,
     ReferenceRefusal,
     as_float64,
+    call_reference,
     outputs_of_reference,
 )
-from difftest.harness.rounding import float_info, is_float, round_once, unit_roundoff
+from difftest.harness.rounding import Array, float_info, is_float, round_once, unit_roundoff
 from difftest.harness.signature import name_of
 from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
+from difftest.harness.tolerance import Tolerance, is_exact_in
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
 from difftest.simulator.witness import witnessing
 
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from difftest.backends.base import Ran
     from difftest.simulator.exact.run import ExactOutput, ExactRun
 
-Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 
 FLOAT64_UNIT = 2.0**-53
@@ -89,12 +90,7 @@ class Reference:
 
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:
-        """Its outputs with the bound that follows from the spec alone.
-
-        Raises
-        ------
-        ReferenceDefect, SpecError : see :func:`difftest.harness.expectation.bounded`.
-        """
+        """Its outputs with the bound that follows from the spec alone."""
         return bounded(self.spec, self.case, tuple(self.inputs.values()), self.values)
 
     @cached_property
@@ -137,6 +133,67 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
             remedy="write the reference in NumPy, in float64",
         )
     return Reference(spec, case, arrays, outputs)
+
+
+def bounded(
+    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
+) -> tuple[Expected, ...]:
+    """The reference's values with the bound that follows from the spec alone."""
+    magnitudes = _magnitudes(spec, case, inputs, values)
+    accumulation = np.dtype(spec.accumulation)
+    exact = spec.exact_integers and all(
+        is_exact_in(accumulation, magnitude, value, *inputs)
+        for value, magnitude in zip(values, magnitudes, strict=True)
+    )
+    tolerance = Tolerance(
+        reduction=0 if exact else spec.reduction_length(case.values),
+        accumulation=accumulation,
+        random=all(recipe.is_random for recipe in case.data.values()),
+    )
+    return tuple(
+        Expected(
+            value=value,
+            dtype=spec.output_dtype_of(case, index),
+            magnitude=magnitude,
+            tolerance=tolerance,
+        )
+        for index, (value, magnitude) in enumerate(zip(values, magnitudes, strict=True))
+    )
+
+
+def _magnitudes(
+    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
+) -> tuple[Float64, ...]:
+    """The magnitudes, at least as large as the values; where they are not finite, the values'."""
+    arrays = dict(zip(spec.inputs, map(np.abs, inputs), strict=True))
+    function = spec.magnitude or spec.reference
+    role = "magnitude" if spec.magnitude else "reference"
+    try:
+        magnitudes = call_reference(function, arrays, spec.parameters_of(case.values), role)
+    except ReferenceRefusal as refusal:
+        error = refusal.error
+        raise SpecError(
+            f"magnitude: the {role} {name_of(function)} refuses the absolute values of inputs that "
+            f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
+            "function that takes them and returns the sums of absolute values"
+        ) from error
+    finite = all(np.isfinite(array.astype(np.float64)).all() for array in inputs)
+    for array in magnitudes if spec.magnitude is not None else ():
+        wrong = array[(array < 0) | (np.isnan(array) & finite)]
+        if wrong.size:
+            raise SpecError(
+                f"magnitude: {name_of(function)} returned {wrong.min():g} among its values; "
+                "accepted: sums of absolute values, which are at least 0"
+            )
+    if [array.shape for array in magnitudes] != [array.shape for array in values]:
+        raise SpecError(
+            f"magnitude: received shapes {[array.shape for array in magnitudes]}; accepted: those "
+            f"of the reference, {[array.shape for array in values]}"
+        )
+    return tuple(
+        np.fmax(np.where(np.isfinite(magnitude), magnitude, 0.0), np.abs(value))
+        for magnitude, value in zip(magnitudes, values, strict=True)
+    )
 
 
 def answer(reference: Reference, ran: Ran) -> Answer:

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import float_info, is_float, round_once
-
-Array = NDArray[Any]
+from difftest.harness.rounding import Array, float_info, is_float, round_once
 
 _IOTA_PERIODS = (251, 127, 13, 7)
 """Primes, so that no tile size divides one, each below a power of two that some mantissa holds."""
@@ -78,8 +76,11 @@ class Recipe:
         raise NotImplementedError
 
     def to_json(self) -> str | dict[str, Any]:
-        """The kind alone if there is nothing more to say, else {kind: fields}."""
-        fields = asdict(self)
+        """The kind alone if there is nothing more to say, else {kind: fields}.
+
+        NaN and infinities, which JSON lacks, are their names.
+        """
+        fields = {name: _as_json(value) for name, value in asdict(self).items()}
         return {self.kind: fields} if fields else self.kind
 
 
@@ -131,11 +132,6 @@ class Fill(Recipe):
         for position, value in self.overrides:
             values[position % size] = value
         return values
-
-    def to_json(self) -> str | dict[str, Any]:
-        """As every recipe; NaN and infinities, which JSON lacks, as their names."""
-        overrides = [[position, _json_number(value)] for position, value in self.overrides]
-        return {self.kind: {"value": _json_number(self.value), "overrides": overrides}}
 
 
 @dataclass(frozen=True)
@@ -199,11 +195,6 @@ class Outliers(Recipe):
         drawn[places] = generator.choice(np.array(self.values), places.size) * scales
         return drawn
 
-    def to_json(self) -> str | dict[str, Any]:
-        """As every recipe; NaN and infinities, which JSON lacks, as their names."""
-        values = [_json_number(value) for value in self.values]
-        return {self.kind: {"seed": self.seed, "values": values}}
-
 
 RECIPES: dict[str, type[Recipe]] = {
     recipe.kind: recipe for recipe in (Zeros, Ones, Iota, Fill, Integers, Random, Outliers)
@@ -211,7 +202,9 @@ RECIPES: dict[str, type[Recipe]] = {
 """By kind; :mod:`difftest.harness.structured` adds its own."""
 
 
-def _json_number(value: float) -> float | str:
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [*map(_as_json, value)]
     return value if math.isfinite(value) else repr(float(value))
 
 
@@ -258,12 +251,7 @@ def _fill_from_json(fields: Mapping[str, Any]) -> Fill:
 
 
 def recipe_from_json(document: object) -> Recipe:
-    """The recipe that :meth:`Recipe.to_json` wrote.
-
-    Raises
-    ------
-    RecipeError : it names the field, what was received and what is accepted.
-    """
+    """The recipe that :meth:`Recipe.to_json` wrote."""
     kind: object = document
     fields: Any = {}
     if isinstance(document, dict) and len(document) == 1:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.frames import is_raised_by, place_of
+from difftest.harness.rounding import Array
 from difftest.harness.signature import arguments_for, name_of
 
-Array = NDArray[Any]
 Float64 = NDArray[np.float64]
 Arguments = Mapping[str, Any]
 
@@ -39,6 +40,7 @@ class ReferenceRefusal(Exception):
         super().__init__(str(error))
 
 
+@dataclass(eq=False, repr=False)
 class ReferenceDefect(Exception):
     """The reference is wrong, so that it can judge nothing.
 
@@ -49,15 +51,14 @@ class ReferenceDefect(Exception):
     where : its source line, where an error shows one; else empty.
     """
 
-    def __init__(
-        self, happened: str, *, rule: str, received: str, remedy: str, where: str = ""
-    ) -> None:
-        self.happened = happened
-        self.rule = rule
-        self.received = received
-        self.remedy = remedy
-        self.where = where
-        super().__init__(happened)
+    happened: str
+    rule: str = field(kw_only=True)
+    received: str = field(kw_only=True)
+    remedy: str = field(kw_only=True)
+    where: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.happened)
 
 
 def call_reference(

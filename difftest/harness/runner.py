@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
     Backend,
@@ -37,6 +35,7 @@ from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import Reproduction, rejection_text
+from difftest.harness.rounding import Array
 from difftest.harness.signature import home_of
 from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, Rejection
@@ -57,8 +56,6 @@ from difftest.simulator.exact.run import ExactSettings
 
 if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
-
-Array = NDArray[Any]
 
 
 @dataclass(repr=False)
@@ -215,10 +212,6 @@ class Runner:
         """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
 
         Not before its end, so that what shrinks is a wrong value.
-
-        Raises
-        ------
-        HazardFailure : in one of them the kernel did what is wrong on a device.
         """
         __tracebackhide__ = True
         failing = [one for one in self.hazards if fails(one[2], strict=self.strict)]
@@ -271,12 +264,7 @@ class Runner:
     def judged(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception, outcome: Outcome
     ) -> Verdict:
-        """The verdict on one outcome.
-
-        Raises
-        ------
-        BrokenReferenceError : the reference cannot say how close is correct.
-        """
+        """The verdict on one outcome."""
         __tracebackhide__ = True
         try:
             return verdict_on(reference, outcome)
@@ -296,12 +284,7 @@ class Runner:
             raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
-        """Each backend must refuse the case, with the text that the spec says.
-
-        Raises
-        ------
-        NotRejectedError : a backend accepted it, broke down, or refused it for another reason.
-        """
+        """Each backend must refuse the case, with the text that the spec says."""
         case = simplest_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
         case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
         for backend in self.backends:

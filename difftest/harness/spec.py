@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
-from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.host_memory import too_large
 from difftest.harness.recipes import Recipe
-from difftest.harness.rounding import is_float
+from difftest.harness.rounding import Array, is_float
 from difftest.harness.signature import (
     arguments_for,
     array_names,
@@ -36,8 +35,6 @@ from difftest.harness.spec_arguments import (
 )
 from difftest.simulator.dtypes import NAMES, TFLOAT32
 from difftest.simulator.machine import MACHINES
-
-Array = NDArray[Any]
 
 Value: TypeAlias = int | float | str | bool
 """What a name of the domain may stand for."""
@@ -191,12 +188,7 @@ class KernelSpec:
         return self.title or name_of(self.kernel)
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
-        """The shape of an input or output, given a value for each name of the domain.
-
-        Raises
-        ------
-        SpecError : a value is no size.
-        """
+        """The shape of an input or output, given a value for each name of the domain."""
         tokens = dimensions_of({**self.inputs, **self.outputs}[argument]).split()
         return tuple(
             int(token) if token.isdecimal() else sized(argument, token, values[token])
@@ -206,12 +198,7 @@ class KernelSpec:
     def inputs_of(
         self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
     ) -> tuple[Array, ...]:
-        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec.
-
-        Raises
-        ------
-        SpecError : they are too large for this computer, or a value is no size.
-        """
+        """The input arrays, made anew at each call; ``shapes`` replaces those of the spec."""
         own = {name: self.shape(name, case.values) for name in self.inputs} | dict(shapes or {})
         dtypes = {name: np.dtype(case.dtype_of(name)) for name in self.inputs}
         problem = too_large((own[name], dtypes[name].itemsize) for name in self.inputs)
@@ -345,21 +332,20 @@ def _check_dimensions(spec: KernelSpec) -> None:
         for argument, given in getattr(spec, role).items():
             dimensions = dimensions_of(given)
             if not isinstance(dimensions, str) or not dimensions.split():
-                raise SpecError(
-                    f"{role}[{argument!r}]: received {dimensions!r}; accepted: names of "
-                    "dimensions separated by spaces, e.g. 'K M'"
-                )
+                accepted = "names of dimensions separated by spaces, e.g. 'K M'"
+                raise refused(f"{role}[{argument!r}]", dimensions, accepted)
             names = [token for token in dimensions.split() if not token.isdecimal()]
             _check_names(f"{role}[{argument!r}]", names, tuple(spec.domain))
 
 
 def _check_dtypes(spec: KernelSpec) -> None:
     known = [name for name, dtype in NAMES.items() if dtype != TFLOAT32]
+    given = spec.output_dtype
     if not spec.dtypes:
         raise refused("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
     for argument, names in (
         ("dtypes", spec.dtypes),
-        ("output_dtype", filter(None, _several(spec.output_dtype))),
+        ("output_dtype", filter(None, given if isinstance(given, tuple) else (given,))),
         *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
         ("accumulation", [spec.accumulation]),
         ("rejects.dtype", [one.dtype for one in spec.rejects if one.dtype is not None]),
@@ -367,17 +353,9 @@ def _check_dtypes(spec: KernelSpec) -> None:
     ):
         for name in names:
             if name not in known:
-                raise SpecError(
-                    f"{argument}: received {name!r}; accepted: {', '.join(sorted(known))}"
-                )
+                raise refused(argument, name, ", ".join(sorted(known)))
     if not is_float(np.dtype(spec.accumulation)):
-        raise SpecError(
-            f"accumulation: received {spec.accumulation!r}; accepted: a floating-point dtype"
-        )
-
-
-def _several(given: str | tuple[str | None, ...] | None) -> tuple[str | None, ...]:
-    return given if isinstance(given, tuple) else (given,)
+        raise refused("accumulation", spec.accumulation, "a floating-point dtype")
 
 
 def _check_data(spec: KernelSpec) -> None:
@@ -387,9 +365,11 @@ def _check_data(spec: KernelSpec) -> None:
         if data is None or isinstance(data, (Recipe, SearchStrategy)):
             continue
         if not callable(data):
-            raise SpecError(
-                f"inputs[{name!r}].data: received {data!r:.80}; accepted: a recipe, a Hypothesis "
-                "strategy of recipes or of arrays, or a function of names of the domain"
+            raise refused(
+                f"inputs[{name!r}].data",
+                data,
+                "a recipe, a Hypothesis strategy of recipes or of arrays, or a function of names "
+                "of the domain",
             )
         _check_names(f"inputs[{name!r}].data", names_of(data), tuple(spec.domain))
 

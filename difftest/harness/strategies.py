@@ -300,12 +300,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 
 def _samples(spec: KernelSpec) -> list[Case]:
-    """The same few cases each time.
-
-    Raises
-    ------
-    SpecError : the spec is wrong; so it is said before a case is tried.
-    """
+    """The same few cases each time."""
     try:
         return examples(_cases(spec, Nature()), _SAMPLES)
     except SpecError:
@@ -354,12 +349,7 @@ def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
 
 
 def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
-    """A case has room, before it is tried.
-
-    Raises
-    ------
-    SpecError : it has not.
-    """
+    """A case has room, before it is tried."""
     count = elements_of(spec, values)
     if count > MOST_ELEMENTS:
         shown = ", ".join(f"{name}={value}" for name, value in values.items())

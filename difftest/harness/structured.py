@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.recipes import RECIPES, Recipe, RecipeError
-from difftest.harness.rounding import round_once
-
-Array = NDArray[Any]
+from difftest.harness.rounding import Array, round_once
 
 
 @dataclass(frozen=True)

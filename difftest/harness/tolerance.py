@@ -30,9 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import float_info, round_once, unit_roundoff
-
-Array = NDArray[Any]
+from difftest.harness.rounding import Array, float_info, round_once, unit_roundoff
 
 FAILURE_PROBABILITY = 1e-9
 """That a right result is called wrong, at most, in one case: once in a thousand million cases."""

@@ -19,28 +19,18 @@ def embedded_with_predictions(level: str | None = None) -> embedded:
 
 
 class PredictedLaunch:
-    """What the timing model says of a launch; times in microseconds."""
+    """What the timing model says of a launch, in microseconds; unknown costs are errors."""
 
     def __init__(self, prediction: Prediction) -> None:
         self.prediction = prediction
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Predicted, in microseconds.
-
-        Raises
-        ------
-        NotModelledError : the cost of an instruction is unknown.
-        """
+        """Predicted, in microseconds."""
         self._need_costs()
         return self.prediction.get_latency_percentile(percentile)
 
     def get_interval(self) -> tuple[float, float]:
-        """Between which microseconds a device's latency would lie, nine times of ten.
-
-        Raises
-        ------
-        NotModelledError : the cost of an instruction is unknown.
-        """
+        """Between which microseconds a device's latency would lie, nine times of ten."""
         self._need_costs()
         return self.prediction.latency_interval
 

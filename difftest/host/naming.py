@@ -23,12 +23,7 @@ def is_function(kernel: Any) -> bool:
 
 
 def function_in(module: ModuleType, name: str, place: object) -> Any:
-    """The function of that name in a module.
-
-    Raises
-    ------
-    LookupError : there is none in ``place``; the text has those that there are.
-    """
+    """The function of that name in a module; a LookupError lists those that ``place`` has."""
     value = getattr(module, name, None)
     if is_function(value):
         return value

@@ -6,12 +6,7 @@ from pathlib import Path
 
 
 def check_output(file: Path) -> None:
-    """Return if a file can be written; it stays as it is, and none is left behind.
-
-    Raises
-    ------
-    OSError : it cannot.
-    """
+    """An OSError if a file cannot be written; it stays as it is, and none is left behind."""
     is_new = not file.exists()
     if not is_new and not file.is_file() and not file.is_dir():
         return  # a pipe or a device: what opens it must write it

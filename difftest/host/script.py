@@ -25,34 +25,13 @@ def run_script(
     *,
     strict: bool = False,
 ) -> int:
-    """Run `script` as `python script *arguments` would, on the embedded simulator.
+    """Run `script` as `python script *arguments` would, on the embedded simulator; its exit code.
 
     Each launch is looked at for hazards that a run in order hides; what is found is printed to
-    standard error when the script is over.
-
-    Parameters
-    ----------
-    script
-        Path of the file; it sees itself as `__main__`, its folder as `sys.path[0]`.
-    arguments
-        What follows in its `sys.argv`.
-    level
-        Of NKI, for kernels of today's dialect: what it does not have raises. None for all.
-    strict
-        Whether a hazard that may be wrong on some device, and is not proven, counts as a failure.
-
-    Returns
-    -------
-    The exit code: 1 if the script's own is 0 and a hazard counts as a failure. What the script
-    does not catch ends it with 1, as in Python: an NkiError is printed as its own text, anything
-    else as a traceback that begins in the script.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    KeyboardInterrupt
-        As the user sent it.
+    standard error when the script is over, and the code is 1 instead of 0 if a hazard counts as a
+    failure: one that is not proven does with `strict`. What the script does not catch ends it with
+    1, as in Python: an NkiError is printed as its own text, anything else as a traceback that
+    begins in the script. `level` is that of NKI, for kernels of today's dialect; None for all.
     """
     if not os.path.isfile(script):
         raise FileNotFoundError(f"no script at {script}")

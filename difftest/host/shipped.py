@@ -21,14 +21,9 @@ def shipped_folder() -> Path:
 
 
 def import_shipped(name: str) -> ModuleType:
-    """Import a module such as "reference.conv2d" or "kernels.classic.transpose".
+    """Import a module such as "reference.conv2d"; an ImportError if another package has its name.
 
     Kernels import `neuronxcc`: the caller installs the embedded modules around the call.
-
-    Raises
-    ------
-    ImportError
-        If another package of that name was imported before.
     """
     folder = str(shipped_folder())
     sys.path.insert(0, folder)

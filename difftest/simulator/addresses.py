@@ -1,29 +1,46 @@
-"""On-chip tensors that the kernel places: where they lie, and what they share.
+"""Tensors that the kernel places: where they lie, and what they share.
 
-A tensor with an address takes the same bytes of a number of partitions. Where two of them overlap,
-each reads what the other wrote, bit for bit, as on the machine; and what a tensor wrote stays when
-the kernel has no name for it any more. Both are rare, so a placed tensor is like any other until it
-has to share: until another one that is alive overlaps it, or it is read where it wrote nothing
-itself. From then on its data are a part of the memory's own bytes.
+A tensor with an address takes certain bytes of its memory. Where two of them overlap, each reads
+what the other wrote, bit for bit, as on the machine, also when the kernel has no name for the other
+any more. A placed tensor is like any other until a second one overlaps it. From then on both are
+views of one piece of the memory's bytes.
 """
 
 from __future__ import annotations
 
-from weakref import WeakSet
-
 import numpy as np
 
-from difftest.simulator.capacity import Occupancy
-from difftest.simulator.dtypes import BOOL, Array, DType
+from difftest.simulator.dtypes import Array, DType
 from difftest.simulator.errors import LimitError, ShapeError
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import Storage, poison
+from difftest.simulator.memory import DEFINED, LEFT, NEVER, UNTOUCHED, Gaps, Storage, poison
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Area, Space
 
+_BYTE = np.dtype(np.uint8)
 
-class PlacedMemory:
-    """SBUF or PSUM as far as kernels place tensors in it."""
+
+class Piece:
+    """A part of a memory that tensors share: its bytes, and what is known of each."""
+
+    def __init__(self, area: Area) -> None:
+        self.area = area
+        shape = (area.last - area.first, area.high - area.low)
+        self.bytes = np.zeros(shape, _BYTE)
+        self.codes = np.full(shape, NEVER, _BYTE)
+        self.merged: Piece | None = None
+        """The larger piece that has taken this one in."""
+
+    def take_in(self, area: Area, held: Array, codes: Array) -> None:
+        """Hold what was written in an area, with what is known of it."""
+        rows = slice(area.first - self.area.first, area.last - self.area.first)
+        columns = slice(area.low - self.area.low, area.high - self.area.low)
+        for own, new in ((self.bytes, held), (self.codes, codes)):
+            np.copyto(own[rows, columns], new, where=codes != NEVER)
+
+
+class Memory:
+    """One memory as far as kernels place tensors in it."""
 
     def __init__(self, machine: Machine, space: Space) -> None:
         self.machine = machine
@@ -32,14 +49,11 @@ class PlacedMemory:
         self.partition_bytes = (
             machine.psum_partition_bytes if in_psum else machine.sbuf_usable_bytes
         )
-        self.alive: WeakSet[PlacedStorage] = WeakSet()
-        self.left: list[Storage] = []
-        """What tensors that are gone wrote, oldest first, and that ``bytes`` has not yet."""
-        self.bytes: Array | None = None
-        """[partitions, bytes], uint8; made when tensors share for the first time."""
-        self.written: Array | None = None
-        self.rounded = False
-        """Whether tensors that are gone had exact values other than the machine's."""
+        self.alone: list[PlacedStorage] = []
+        """The tensors that no other one has overlapped."""
+        self.pieces: list[Piece] = []
+        self.rounded: list[Area] = []
+        """Where tensors had exact values other than the machine's when they began to share."""
 
     def check(self, allocation: Allocation) -> None:
         """Raise unless a tensor's address lies in this memory.
@@ -70,159 +84,129 @@ class PlacedMemory:
                 remedy="an address is (first partition, first byte in each partition)",
             )
 
-    def place(
-        self, allocation: Allocation, data: Array, occupancy: Occupancy | None, occupied: int
-    ) -> PlacedStorage:
-        """A new tensor at its address, nothing of it written by itself."""
-        storage = PlacedStorage(self, allocation, data, occupancy, occupied)
-        overlapping = [one for one in self.alive if one.area.overlaps(storage.area)]
-        self.alive.add(storage)
-        if overlapping:
-            for one in sorted(overlapping, key=lambda one: one.allocation.id):
-                one.share()
-            storage.share()
-        return storage
-
-    def leave(self, storage: PlacedStorage) -> None:
-        """Keep what a tensor that nobody can name any more wrote."""
-        self.rounded |= storage.exact is not None
-        if storage.shared or storage.unwritten == storage.units():
+    def place(self, storage: PlacedStorage) -> None:
+        """Let a new tensor share the bytes of all that it overlaps."""
+        area = storage.area
+        alone = [one for one in self.alone if one.area.overlaps(area)]
+        pieces = [one for one in self.pieces if one.area.overlaps(area)]
+        self.alone = [one for one in self.alone if one not in alone]
+        if not alone and not pieces:
+            self.alone.append(storage)
             return
-        kept = Storage(storage.allocation, storage.data, unwritten=storage.unwritten)
-        kept.kept, kept.unit, kept.written = storage.kept, storage.unit, storage.written
-        if not storage.unwritten:
-            self.left = [one for one in self.left if not storage.area.covers(_area(one))]
-        self.left.append(kept)
-
-    def has_written(self, area: Area) -> bool:
-        """Whether tensors that are gone, or that share, wrote something in an area."""
-        if any(_area(one).overlaps(area) for one in self.left):
-            return True
-        return self.written is not None and bool(_part(self.written, area).any())
-
-    def take_in(self, storage: Storage) -> None:
-        """Make the memory's bytes what was written there, by a tensor and those before it."""
-        if self.bytes is None or self.written is None:
-            shape = (self.machine.partitions, self.partition_bytes)
-            self.bytes = np.zeros(shape, np.uint8)
-            self.written = np.zeros(shape, np.bool_)
-        older = [one for one in self.left if _area(one).overlaps(_area(storage))]
-        self.left = [one for one in self.left if one not in older]
-        for one in (*older, storage):
-            target, written = (_part(each, _area(one)) for each in (self.bytes, self.written))
-            rows = one.allocation.partitions
-            where: Array = np.full(target.shape, not one.unwritten)
-            if one.written is not None:
-                where = one.written.repeat(one.unit).reshape(rows, -1)
-            np.copyto(target, one.bits().view(np.uint8).reshape(rows, -1), where=where)
-            written |= where
+        piece = pieces[0] if pieces else None
+        if piece is None or len(pieces) > 1 or alone or not piece.area.covers(area):
+            areas = [area, *(one.area for one in alone), *(one.area for one in pieces)]
+            low = [min(ends) for ends in zip(*areas, strict=True)]
+            high = [max(ends) for ends in zip(*areas, strict=True)]
+            piece = Piece(Area(low[0], high[1], low[2], high[3]))
+            for old in pieces:
+                piece.take_in(old.area, old.bytes, old.codes)
+                old.merged = piece
+            self.pieces = [one for one in self.pieces if one not in pieces] + [piece]
+        for one in alone:
+            piece.take_in(one.area, *one.held())
+            if one.exact is not None:
+                self.rounded.append(one.area)
+        for one in (*alone, storage):
+            one.share(piece)
 
 
 class PlacedStorage(Storage):
-    """A tensor with an address. ``shared`` once its data are the memory's own bytes."""
+    """A tensor with an address. ``shared`` once its data are bytes that others have too."""
 
-    __slots__ = ("__weakref__", "area", "memory", "shared")
+    __slots__ = ("__weakref__", "_piece", "area", "memory", "shared", "start")
 
-    def __init__(
-        self,
-        memory: PlacedMemory,
-        allocation: Allocation,
-        data: Array,
-        occupancy: Occupancy | None,
-        occupied: int,
-    ) -> None:
-        super().__init__(
-            allocation, data, unwritten=data.size, occupancy=occupancy, occupied=occupied
-        )
-        self.area = area = _area(self)
-        self.start = (area.first, area.low)
+    def __init__(self, memory: Memory, allocation: Allocation, data: Array) -> None:
+        super().__init__(allocation, data)
+        assert allocation.area is not None
+        self.area: Area = allocation.area
+        self.start = (self.area.first, self.area.low)
         self.memory = memory
         self.shared = False
+        memory.place(self)
 
-    def __del__(self) -> None:
-        super().__del__()
-        self.memory.leave(self)
+    @property
+    def piece(self) -> Piece:
+        """The bytes that it shares."""
+        while self._piece.merged is not None:
+            self._piece: Piece = self._piece.merged
+        return self._piece
 
-    def share(self) -> None:
-        """Hold the data in the memory's own bytes from now on."""
-        if self.shared:
-            return
-        self.memory.take_in(self)
-        assert self.memory.bytes is not None
-        self.shared = True
-        self.holds_bits = True
-        self.kept = self.dtype
-        self.data = self.memory.bytes
-        self.written = self.memory.written
-        self.unit = 1
-        self.unwritten = 1  # not counted: others write here too
-        if self.masked:
-            self.poison()
+    def may_hide(self) -> bool:
+        """Whether others had exact values other than the machine's where it begins to share."""
+        return any(area.overlaps(self.area) for area in self.memory.rounded)
+
+    def held(self) -> tuple[Array, Array]:
+        """Its bytes and their codes, a row for each partition, while it shares none."""
+        rows = self.area.last - self.area.first
+        codes: Array = np.full((rows, 1), DEFINED if self.gaps is None else NEVER, _BYTE)
+        if self.gaps is not None and self.gaps.codes is not None:
+            codes = self.gaps.codes.repeat(self.gaps.unit).reshape(rows, -1)
+        held = self.bits().view(_BYTE).reshape(rows, -1)
+        return held, np.broadcast_to(codes, held.shape)
+
+    def share(self, piece: Piece) -> None:
+        """Hold the data in a piece's bytes from now on."""
+        before, self.gaps = self.gaps, Gaps(None, 1, 1)
+        if before is not None and before is not UNTOUCHED:
+            self.gaps.masked, self.gaps.origin = before.masked, before.origin
+            self.gaps.lost_at = before.lost_at
+        self._piece = piece
+        self.shared = self.holds_bits = True
+        self.data = self.elements(self.whole, self.dtype, self.allocation.partition_axis)
+
+    def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
+        if not self.shared:
+            return super().elements(pattern, dtype, partition_axis)
+        piece = self.piece
+        return self.placed(piece.bytes, piece.area, pattern, dtype, partition_axis)
+
+    def replace(self, values: Array) -> bool:
+        return not self.shared and super().replace(values)
+
+    def mark_whole(self) -> None:
+        super().mark_whole() if not self.shared else self.mark(self.whole, DEFINED)
 
     def poison(self) -> None:
         if not self.shared:
             super().poison()
             return
-        whole = self.whole
-        missing = ~self.shared_flags(whole, self.dtype, 0)
-        blank = poison(self.allocation.shape, self.dtype)[..., None].view(np.uint8)
+        codes = self._region(UNTOUCHED, self.whole, self.dtype, 0)
+        blank = poison(self.allocation.shape, self.dtype)[..., None].view(_BYTE)
         size = self.dtype.itemsize
-        target = self.placed(self.data, whole.finer(size), np.dtype(np.uint8), 0)
-        np.copyto(target, blank, where=missing)
+        piece = self.piece
+        target = self.placed(piece.bytes, piece.area, self.whole.finer(size), _BYTE, 0)
+        np.copyto(target, blank, where=codes >= LEFT)
 
-    def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
-        if not self.shared:
-            return super().elements(pattern, dtype, partition_axis)
-        return self.placed(self.data, pattern, dtype, partition_axis)
-
-    def replace(self, values: Array) -> bool:
-        return not self.shared and super().replace(values)
-
-    def hold_bits(self, itemsize: int) -> None:
-        if not self.shared:
-            super().hold_bits(itemsize)
-
-    def unwritten_in(
-        self, pattern: Pattern, *, dtype: DType | None = None, partition_axis: int | None = 0
-    ) -> Array | None:
-        missing = super().unwritten_in(pattern, dtype=dtype, partition_axis=partition_axis)
-        if self.shared or missing is None or not self.memory.has_written(self.area):
-            return missing
-        self.share()
-        return super().unwritten_in(pattern, dtype=dtype, partition_axis=partition_axis)
-
-    def shared_flags(
-        self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
+    def _region(
+        self, gaps: Gaps, pattern: Pattern, dtype: DType, partition_axis: int | None
     ) -> Array:
-        assert self.written is not None
-        size = (self.dtype if dtype is None else dtype).itemsize
-        return self.placed(self.written, pattern.finer(size), BOOL, partition_axis)
+        if not self.shared:
+            return super()._region(gaps, pattern, dtype, partition_axis)
+        piece = self.piece
+        finer = pattern.finer(dtype.itemsize)
+        return self.placed(piece.codes, piece.area, finer, _BYTE, partition_axis)
 
     def placed(
-        self, base: Array, pattern: Pattern, dtype: DType, partition_axis: int | None
+        self,
+        base: Array,
+        area: Area,
+        pattern: Pattern,
+        dtype: DType,
+        partition_axis: int | None,
     ) -> Array:
-        """A pattern's elements in [partitions, bytes]: a view.
+        """A pattern's elements in ``base``, the bytes of an area: a view.
 
         A pattern counts as if the partitions of the tensor lay one after the other, with the bytes
-        that the tensor has of each; in ``base`` they are as far apart as the memory's.
+        that the tensor has of each; in ``base`` they are as far apart as the area's.
         """
-        row = self.allocation.partition_bytes
-        pitch = base.shape[1]
         offset, shape, strides = pattern
         steps = [stride * dtype.itemsize for stride in strides]
-        if partition_axis is not None and partition_axis < len(steps):
-            steps[partition_axis] = steps[partition_axis] // row * pitch
-        number, byte = divmod(offset * dtype.itemsize, row)
-        partition, first = self.start
-        return np.ndarray(shape, dtype, base, (partition + number) * pitch + first + byte, steps)
-
-
-def _area(storage: Storage) -> Area:
-    area = storage.allocation.area
-    assert area is not None
-    return area
-
-
-def _part(base: Array, area: Area) -> Array:
-    """An area of [partitions, bytes]: a view."""
-    return base[area.first : area.last, area.low : area.high]
+        first = (self.area.first - area.first) * base.shape[1] + self.area.low - area.low
+        number, byte = 0, offset * dtype.itemsize
+        if not self.in_hbm:
+            row = self.allocation.partition_bytes
+            number, byte = divmod(byte, row)
+            if partition_axis is not None and partition_axis < len(steps):
+                steps[partition_axis] = steps[partition_axis] // row * base.shape[1]
+        return np.ndarray(shape, dtype, base, first + number * base.shape[1] + byte, steps)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory
-from difftest.simulator.capacity import Occupancy
+from difftest.simulator.addresses import Memory, PlacedStorage
+from difftest.simulator.capacity import check_psum, occupied_bytes
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import (
     KernelError,
@@ -30,7 +30,6 @@ from difftest.simulator.errors import (
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
 from difftest.simulator.ordering import FORWARD
-from difftest.simulator.overlaps import PlacedTensors
 from difftest.simulator.recording import Part, mark_in_part, region_of
 from difftest.simulator.trace import (
     Allocation,
@@ -123,7 +122,6 @@ class Core:
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
         """Of each ``while register:`` that runs, by frame and line: the loop, those around it, and
         how many turns it has begun."""
-        self.occupancy = Occupancy(machine)
         self.random = np.random.default_rng(0)
         self.drawn: dict[Any, Any] = {}
         """The state of ``random`` before each draw, by who drew: see :meth:`numbers`."""
@@ -133,8 +131,7 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
-        self.undefined_registers: Origin | None = None
-        self.placed: dict[Space, PlacedMemory] = {}
+        self.placed: dict[Space, Memory] = {}
         """The memories in which the kernel places tensors itself."""
         self.plain: PlainMode | None = None
         """What runs the kernel's calls instead, in plain mode."""
@@ -166,12 +163,13 @@ class Core:
         self.auto_alloc = False
         """Whether the kernel asked for its own placements to be ignored."""
         self._in_psum: list[Allocation] = []
+        self._psum_bytes = 0
+        """What all tensors of PSUM would take together."""
         self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
         """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
         it is held."""
         self._shared: dict[tuple[str, int], Storage] = {}
         self._shared_next: Counter[str] = Counter()
-        self._placed_hbm: dict[Space, PlacedTensors] = {}
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Core]:
@@ -199,8 +197,7 @@ class Core:
         core.calls = self.calls
         core.drawn = self.drawn
         core._shared = self._shared
-        shared = self._placed_hbm.setdefault(Space.SHARED_HBM, PlacedTensors())
-        core._placed_hbm = {Space.SHARED_HBM: shared}
+        core.placed[Space.SHARED_HBM] = self._placed_in(Space.SHARED_HBM)
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
         core.auto_alloc = self.auto_alloc
@@ -306,40 +303,38 @@ class Core:
         )
         for made in self._bodies:
             made.append(allocation.id)
+        memory = None if address is None else self._placed_in(space)
         if space.is_hbm:
             if address is not None:
                 allocation.address = 0, address[0]
-            self.trace.allocations.append(allocation)
             if self.shadow is not None:
                 self.shadow.contract.allow(dtype)
             data = host_array(poison, shape, dtype)
-            storage = Storage(allocation, data, unwritten=data.size)
-            if address is not None:
-                self._placed_hbm.setdefault(space, PlacedTensors()).place(storage)
-            return storage
-        key = (space, shape, dtype, partition_axis)
-        fitting = self._fitting.get(key)
-        if fitting is None:
-            check_tensor_size(allocation, partition_axis, self.machine)
-            fitting = self._fitting[key] = self.occupancy.bytes(allocation), storage_dtype(dtype)
-        occupied, held = fitting
-        memory = None
-        if address is not None:
-            memory = self.placed.setdefault(space, PlacedMemory(self.machine, space))
-            allocation.address = address[0], address[1]
-            memory.check(allocation)
+        else:
+            key = (space, shape, dtype, partition_axis)
+            fitting = self._fitting.get(key)
+            if fitting is None:
+                check_tensor_size(allocation, partition_axis, self.machine)
+                size = occupied_bytes(allocation, self.machine.start_partition_step)
+                fitting = self._fitting[key] = size, storage_dtype(dtype)
+            occupied, held = fitting
+            if memory is not None and address is not None:
+                allocation.address = address[0], address[1]
+                memory.check(allocation)
+            if space is Space.PSUM:
+                self._psum_bytes += occupied
+                self._in_psum.append(allocation)
+            data = np.empty(shape, held)
         self.trace.allocations.append(allocation)
-        occupancy = None
-        if space is Space.PSUM:
-            occupancy = self.occupancy
-            occupancy.add(occupied)
-            self._in_psum.append(allocation)
-        data = np.empty(shape, held)
         if memory is not None:
-            return memory.place(allocation, data, occupancy, occupied)
-        return Storage(
-            allocation, data, unwritten=data.size, occupancy=occupancy, occupied=occupied
-        )
+            return PlacedStorage(memory, allocation, data)
+        return Storage(allocation, data)
+
+    def _placed_in(self, space: Space) -> Memory:
+        """A memory in which the kernel places tensors."""
+        if space not in self.placed:
+            self.placed[space] = Memory(self.machine, space)
+        return self.placed[space]
 
     def _allocate_shared(
         self, shape: Shape, dtype: np.dtype[Any], name: str, address: tuple[int, ...] | None
@@ -354,7 +349,7 @@ class Core:
             self._shared[at] = self._allocate(shape, dtype, Space.SHARED_HBM, 0, name, address)
         storage = self._shared[at]
         storage.programs = int(np.prod(self.grid))
-        if storage.data.shape != shape or storage.dtype != dtype:
+        if storage.allocation.shape != shape or storage.dtype != dtype:
             raise KernelError(
                 "every instance of an SPMD grid creates the same shared_hbm tensors",
                 happened="two instances of a grid created a shared_hbm tensor differently",
@@ -366,7 +361,8 @@ class Core:
 
     def check_capacity(self) -> None:
         """Whether the tensors live at one time fit this core's PSUM."""
-        self.occupancy.check(self._in_psum)
+        if self._psum_bytes > self.machine.psum_partition_bytes * self.machine.partitions:
+            check_psum(self.machine, self._in_psum)
 
     def adopt(
         self,
@@ -382,7 +378,7 @@ class Core:
             len(self.trace.allocations), space, array.shape, array.dtype, 0, None, name
         )
         self.trace.allocations.append(allocation)
-        return Storage(allocation, array, unwritten=0 if written else array.size, mutable=mutable)
+        return Storage(allocation, array, written=written, mutable=mutable)
 
     def emit(
         self,

@@ -1,4 +1,4 @@
-"""Tensors in HBM, SBUF and PSUM: their data, and which bytes of them were ever written.
+"""Tensors in HBM, SBUF and PSUM: their data, and which bytes of them are defined.
 
 A :class:`Storage` is one tensor. HBM holds the dtype's own bits, SBUF and PSUM arrays of
 :func:`~difftest.simulator.dtypes.storage_dtype` until a kernel asks for bits there too. Data are
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import (
     BOOL,
     FLOAT32,
@@ -70,92 +69,81 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
         )
 
 
+DEFINED, UNSURE, LEFT, NEVER, LOST = range(5)
+"""What is known of an element, in this order: it is defined; an instruction made it of what a mask
+left out; a mask left it out, so nothing wrote it; nothing wrote it, which is an error for whoever
+uses it; an instruction made it of what nothing wrote."""
+_CODE = np.dtype(np.uint8)
+
+
+class Gaps:
+    """What of a tensor is not defined: a code for each ``unit`` bytes, and whence that came.
+
+    Attributes
+    ----------
+    codes : flat; None in :data:`UNTOUCHED` alone.
+    count : how many of them are not :data:`DEFINED`.
+    unit : an element's bytes, or less once a view of a smaller dtype was written.
+    masked : a mask left elements out, so that reading what nothing wrote gives poison.
+    origin : whence an instruction brought what is not defined; of what a mask left out, who read it
+        first.
+    lost_at : the kernel's line that brought it last.
+    """
+
+    __slots__ = ("codes", "count", "lost_at", "masked", "origin", "unit")
+
+    def __init__(self, codes: Array | None, count: int, unit: int) -> None:
+        self.codes = codes
+        self.count = count
+        self.unit = unit
+        self.masked = False
+        self.origin: Origin | None = None
+        self.lost_at: Location | None = None
+
+
+UNTOUCHED = Gaps(None, 1, 1)
+"""Of all tensors of which nothing was written yet."""
+
+
 class Storage:
-    """One tensor: its data, its dtype, and what was never written of it.
+    """One tensor: its data, its dtype, and what of it is not defined.
 
-    ``kept`` is the dtype in which the data are held: in HBM the tensor's own; on chip float32 for
-    every float, until :meth:`hold_bits` is called.
-
-    ``written`` is flat, with a bool for each ``unit`` bytes of the tensor, and None while all or
-    none were written; ``unwritten`` counts those that were not. A unit is an element, or less once
-    a view of a smaller dtype was taken.
+    The data are held in the tensor's own dtype in HBM; on chip every float is float32, until
+    :meth:`hold_bits` is called.
     """
 
     __slots__ = (
-        "added",
         "allocation",
         "data",
         "dtype",
         "exact",
+        "gaps",
         "holds_bits",
         "in_hbm",
-        "is_destination",
-        "kept",
-        "lost",
-        "lost_at",
-        "masked",
         "mutable",
-        "occupancy",
-        "occupied",
-        "origin",
-        "partition_step",
         "producer",
         "products",
         "programs",
-        "size",
-        "space",
-        "start",
-        "undefined",
-        "undefined_from",
-        "unit",
-        "unwritten",
         "whole",
-        "written",
     )
 
+    shared = False
+    """Whether other tensors have the same bytes."""
+    start = (0, 0)
+    """The partition, and the byte in each, where a tensor with an address begins."""
+
     def __init__(
-        self,
-        allocation: Allocation,
-        data: Array,
-        *,
-        unwritten: int,
-        mutable: bool = True,
-        occupancy: Occupancy | None = None,
-        occupied: int = 0,
+        self, allocation: Allocation, data: Array, *, written: bool = False, mutable: bool = True
     ) -> None:
         self.allocation = allocation
         self.data = data
-        self.dtype = dtype = allocation.dtype
-        self.kept = data.dtype
-        self.space = space = allocation.space
-        self.in_hbm = self.holds_bits = space.is_hbm
-        self.size = data.size
+        self.dtype = allocation.dtype
+        self.in_hbm = self.holds_bits = allocation.space.is_hbm
         self.whole = Pattern.whole(allocation.shape)
         """The pattern of all of it, which most instructions use: told by its identity."""
-        self.partition_step = allocation.partition_step
-        self.start = (0, 0)
-        """The partition, and the byte in each, where a tensor with an address begins."""
-        self.unit = dtype.itemsize
-        self.unwritten = unwritten
-        self.written: Array | None = None
+        self.gaps = None if written else UNTOUCHED
+        """None while all of it is defined."""
         self.mutable = mutable
-        self.is_destination = False
-        """Whether an instruction was to write to it, whatever the values."""
-        self.occupancy = occupancy
-        """Of PSUM, which counts this tensor's ``occupied`` bytes while it lives."""
-        self.occupied = occupied
-        self.masked = False
-        """A mask left elements out: reading them gives poison instead of an error."""
-        self.undefined: Array | None = None
-        """Which elements depend on what a mask left unwritten, flat; None if none do."""
-        self.undefined_from: Origin | None = None
-        """Whence that came; of a tensor of which a mask left elements out, who read them first."""
-        self.origin: Origin | None = None
-        """Whence an instruction brought elements that nothing wrote; None if none did."""
-        self.lost: Array | None = None
-        """Which elements ever were such, flat; None if none were. Some may be written since."""
-        self.lost_at: Location | None = None
-        """The kernel's line that brought them last."""
         self.producer: object = None
         """What a frontend notes of how the tensor came to be."""
         self.exact: Held | None = None
@@ -165,9 +153,32 @@ class Storage:
         self.products: Array | None = None
         """Where in PSUM the last write was a matmul's, if anyone keeps count."""
 
-    def __del__(self) -> None:
-        if self.occupancy is not None:
-            self.occupancy.remove(self.occupied)
+    @property
+    def space(self) -> Space:
+        return self.allocation.space
+
+    @property
+    def size(self) -> int:
+        return self.whole.size
+
+    @property
+    def is_destination(self) -> bool:
+        """Whether an instruction was to write to it, whatever the values."""
+        return self.allocation.writes > 0
+
+    @property
+    def bytes(self) -> int:
+        """How many it has."""
+        return self.whole.size * self.dtype.itemsize
+
+    @property
+    def partition_step(self) -> int:
+        return self.allocation.partition_step
+
+    @property
+    def masked(self) -> bool:
+        """Whether a mask left elements out: reading them gives poison instead of an error."""
+        return self.gaps is not None and self.gaps.masked
 
     def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
         """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
@@ -177,7 +188,7 @@ class Storage:
         if pattern is self.whole and dtype is self.dtype:
             return self.data[...]  # a fifth of the time
         if dtype is self.dtype or dtype == self.dtype:
-            dtype = self.kept
+            dtype = self.data.dtype
         return pattern_view(self.data, pattern, dtype)
 
     def replace(self, values: Array) -> bool:
@@ -185,164 +196,93 @@ class Storage:
 
         Of tensors in HBM, which may be the caller's arrays, it cannot.
         """
-        if self.in_hbm or values.dtype != self.kept or values.shape != self.data.shape:
+        if self.in_hbm or values.dtype != self.data.dtype or values.shape != self.data.shape:
             return False
         self.data = values
         self.mark_whole()
         return True
 
-    def hold_bits(self, itemsize: int) -> None:
-        """From now on hold the dtype's own bits, and tell what is written by ``itemsize`` bytes.
+    def hold_bits(self) -> None:
+        """From now on hold the dtype's own bits.
 
         Of a float that was held as float32, a NaN loses its payload.
         """
         if not self.holds_bits:
             self.data = self.bits().reshape(self.data.shape)
-            self.kept = self.dtype
             self.holds_bits = True
-        if itemsize < self.unit:
-            finer = self.unit // itemsize
-            self.unit = itemsize
-            self.unwritten *= finer
-            if self.written is not None:
-                self.written = self.written.repeat(finer)
 
     def bits(self) -> Array:
         """The data in the dtype's own bits, flat."""
-        if self.kept == self.dtype:
+        if self.data.dtype == self.dtype:
             return np.ascontiguousarray(self.data).reshape(-1)
         with np.errstate(all="ignore"):  # what was never written can be anything
             held = to_bits(self.data, self.dtype)
         return np.ascontiguousarray(held).reshape(-1)
 
-    shared: bool = False
-    """Whether other tensors have the same bytes: each byte has a flag then, and what is not written
-    is not counted, because others write there too."""
+    # -- what is defined -------------------------------------------------------------------------
 
-    def shared_flags(
-        self, pattern: Pattern, dtype: DType | None, partition_axis: int | None
-    ) -> Array:
-        """Of a :attr:`shared` tensor whether each byte of a pattern's elements was written.
+    def codes(
+        self, pattern: Pattern, dtype: DType | None = None, partition_axis: int | None = 0
+    ) -> Array | None:
+        """What is known of the elements of a pattern, the worst of each one's bytes.
 
-        The bytes of an element are the last axis.
+        None where all of the tensor is defined. ``dtype`` None is the tensor's own.
         """
-        raise NotImplementedError
+        gaps = self.gaps
+        if gaps is None:
+            return None
+        if gaps is UNTOUCHED:
+            return np.full(pattern.shape, NEVER, _CODE)
+        region = self._region(gaps, pattern, dtype or self.dtype, partition_axis)
+        codes: Array = region[..., 0] if region.shape[-1] == 1 else region.max(axis=-1)
+        return codes
 
-    def mark_written(
+    def mark(
         self,
         pattern: Pattern,
+        code: int,
         where: Array | None = None,
         *,
         dtype: DType | None = None,
         partition_axis: int | None = 0,
     ) -> None:
-        """Record a write through a pattern of elements of ``dtype`` (None for the tensor's own).
-
-        ``where`` limits it to a mask's elements.
-        """
-        if not self.unwritten:
+        """Note what is known of the elements of a pattern, or of those that ``where`` chooses."""
+        if self.gaps is None and code == DEFINED:
             return
-        if self.shared:
-            flags = self.shared_flags(pattern, dtype, partition_axis)
-            flags[() if where is None else np.broadcast_to(where, pattern.shape)] = True
-            return
-        parts = self._parts(dtype)
+        dtype = dtype or self.dtype
         repeated = pattern.repeats()
-        if where is None and not repeated and pattern.size * parts == self.units():
-            self.unwritten = 0
-            self.written = None
+        whole = where is None and not repeated and not self.shared
+        if code == DEFINED and whole and pattern.size * dtype.itemsize == self.bytes:
+            self.gaps = None
             return
-        if self.written is None:
-            self.written = np.zeros(self.units(), dtype=np.bool_)
-        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
+        gaps = self._own_gaps()
+        region = self._region(gaps, pattern, dtype, partition_axis)
         # What is named twice is counted once: in the tensor, not in the pattern.
-        counted = self.written if repeated else region
+        counted = region if gaps.codes is None or not repeated else gaps.codes
         before = int(np.count_nonzero(counted))
         if where is None:
-            region[...] = True
+            region[...] = code
         else:
-            region[np.broadcast_to(where, pattern.shape)] = True
-        after = region.size if counted is region and where is None else np.count_nonzero(counted)
-        self.unwritten -= int(after) - before
-        if self.unwritten == 0:
-            self.written = None
+            region[np.broadcast_to(where, pattern.shape)] = code
+        if not self.shared:  # others write there too
+            gaps.count += int(np.count_nonzero(counted)) - before
+            if not gaps.count:
+                self.gaps = None
 
     def mark_whole(self) -> None:
-        """Record a write of all of it, by something else than a matmul."""
+        """Note a write of all of it, by something else than a matmul."""
         self.products = None
-        if self.shared:
-            self.mark_written(self.whole, partition_axis=self.allocation.partition_axis)
-            return
-        self.unwritten = 0
-        self.written = None
-
-    def forget_written(
-        self,
-        pattern: Pattern,
-        where: Array,
-        *,
-        dtype: DType | None = None,
-        partition_axis: int | None = 0,
-    ) -> None:
-        """Note that the elements of a pattern that ``where`` chooses hold what nothing wrote."""
-        if not where.any():
-            return
-        if self.shared:
-            self.shared_flags(pattern, dtype, partition_axis)[where] = False
-            return
-        if self.written is None:
-            self.written = np.full(self.units(), not self.unwritten)
-        parts = self._parts(dtype)
-        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
-        region[where] = False
-        self.unwritten = self.units() - int(np.count_nonzero(self.written))
-        if self.unwritten == self.units():
-            self.written = None
-
-    def unwritten_in(
-        self,
-        pattern: Pattern,
-        *,
-        dtype: DType | None = None,
-        partition_axis: int | None = 0,
-    ) -> Array | None:
-        """Which of a pattern's elements were not written, or not all of them; None if all were."""
-        if not self.unwritten:
-            return None
-        if self.shared:
-            flags = self.shared_flags(pattern, dtype, partition_axis)
-            missing: Array = ~np.all(flags, axis=-1)
-            return missing if missing.any() else None
-        if self.written is None:
-            return np.ones(pattern.shape, dtype=np.bool_)
-        parts = self._parts(dtype)
-        region = pattern_view(self.written, pattern if parts == 1 else pattern.finer(parts), BOOL)
-        if region.all():
-            return None
-        written: Array = region if parts == 1 else np.all(region, axis=-1)
-        return ~written
+        self.gaps = None
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""
-        missing = self.unwritten_in(self.whole, partition_axis=self.allocation.partition_axis)
+        codes = self.codes(self.whole, None, self.allocation.partition_axis)
         shape = self.allocation.shape
-        if missing is None:
+        if codes is None or not (codes >= LEFT).any():
             return (0,) * len(shape), shape
-        low, high = [], []
-        for axis in range(len(shape)):
-            others = tuple(k for k in range(len(shape)) if k != axis)
-            there = np.flatnonzero(missing.any(axis=others))
-            low.append(int(there[0]))
-            high.append(int(there[-1]) + 1)
-        return tuple(low), tuple(high)
-
-    def _parts(self, dtype: DType | None) -> int:
-        """How many units an element of ``dtype`` has."""
-        return (self.dtype if dtype is None else dtype).itemsize // self.unit
-
-    def units(self) -> int:
-        """How many units the tensor has."""
-        return self.size * (self.dtype.itemsize // self.unit)
+        places = np.nonzero(codes >= LEFT)
+        low = tuple(int(one.min()) for one in places)
+        return low, tuple(int(one.max()) + 1 for one in places)
 
     def leave_out(self) -> None:
         """Note that a mask leaves elements out; what was never written becomes poison.
@@ -350,22 +290,45 @@ class Storage:
         Kernels compute on whole tiles after a masked load and mask again when they store, so
         reading the rest is no error in itself. As NaN it is seen if it reaches an output.
         """
-        if not self.masked and self.unwritten:
-            self.masked = True
-            self.poison()
+        if self.gaps is None or self.gaps.masked:
+            return
+        gaps = self._own_gaps()
+        region = self._region(gaps, self.whole, self.dtype, self.allocation.partition_axis)
+        region[region >= NEVER] = LEFT
+        gaps.masked = True
+        self.poison()
 
     def poison(self) -> None:
         """Let what was never written look so: a launch that may go on from there computes NaN."""
-        if not self.unwritten:
-            return
-        if self.written is None:
-            self.data[...] = poison((), self.kept)[()]
-            return
-        unit = self.kept if self._parts(None) == 1 else np.dtype(f"V{self.unit}")
-        missing = ~self.written
-        self.data.reshape(-1).view(unit)[missing] = poison((self.size,), self.kept).view(unit)[
-            missing
-        ]
+        gaps = self.gaps
+        if gaps is UNTOUCHED:
+            self.data[...] = poison((), self.data.dtype)[()]
+        elif gaps is not None and gaps.codes is not None:
+            held = self.data.dtype
+            unit = held if gaps.unit == self.dtype.itemsize else np.dtype(f"V{gaps.unit}")
+            missing = gaps.codes >= LEFT
+            blank = poison((self.size,), held).view(unit)
+            self.data.reshape(-1).view(unit)[missing] = blank[missing]
+
+    def _own_gaps(self) -> Gaps:
+        """Its gaps, with a code for each element."""
+        gaps = self.gaps
+        if gaps is None or gaps is UNTOUCHED:
+            size, code = self.size, DEFINED if gaps is None else NEVER
+            codes = np.full(size, code, _CODE)
+            gaps = self.gaps = Gaps(codes, size if code else 0, self.dtype.itemsize)
+        return gaps
+
+    def _region(
+        self, gaps: Gaps, pattern: Pattern, dtype: DType, partition_axis: int | None
+    ) -> Array:
+        """The codes of the elements of a pattern, those of each along a new last axis: a view."""
+        assert gaps.codes is not None
+        if dtype.itemsize < gaps.unit:
+            parts = gaps.unit // dtype.itemsize
+            gaps.codes, gaps.unit = gaps.codes.repeat(parts), dtype.itemsize
+            gaps.count *= parts
+        return pattern_view(gaps.codes, pattern.finer(dtype.itemsize // gaps.unit), _CODE)
 
 
 POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])

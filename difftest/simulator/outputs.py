@@ -10,7 +10,7 @@ import numpy as np
 from difftest.simulator.dtypes import Array, to_bits
 from difftest.simulator.errors import KernelError, UnwrittenError
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.instructions.carrying import check_returned
+from difftest.simulator.instructions.definedness import check_returned
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Output

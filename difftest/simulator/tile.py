@@ -19,15 +19,24 @@ from difftest.simulator.errors import (
     KernelError,
     NkiError,
     ShapeError,
-    UnwrittenError,
     kernel_location,
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
-from difftest.simulator.memory import Storage, pattern_view, poison
+from difftest.simulator.memory import (
+    DEFINED,
+    LEFT,
+    LOST,
+    NEVER,
+    UNSURE,
+    Storage,
+    pattern_view,
+    poison,
+)
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Origin, Space
+from difftest.simulator.unwritten import unwritten_error
 from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")
@@ -132,6 +141,8 @@ class Tile:
         their indices, or a part that repeats.
         """
         storage = self.storage
+        if self.pattern is storage.whole and self.dtype is storage.dtype:
+            return True
         size = storage.size
         if self.dtype is not storage.dtype:
             size = size * storage.dtype.itemsize // self.dtype.itemsize
@@ -197,24 +208,43 @@ class Tile:
         if self.axes is not None:
             raise out_of_bounds(self, self.axes)
 
-    def unwritten(self) -> Array | None:
-        """Which of its elements (bool, of its shape) were never written; None if all were."""
-        return self.storage.unwritten_in(
-            self.pattern, dtype=self.dtype, partition_axis=self.partition_axis
+    def codes(self) -> Array | None:
+        """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
+        codes = self.storage.codes(self.pattern, self.dtype, self.partition_axis)
+        return None if codes is None else self.take(codes)
+
+    def unwritten(self, code: int = LEFT) -> Array | None:
+        """Which of its elements (bool, of its shape) were never written; None if all were.
+
+        ``code`` is the least that is known of them.
+        """
+        codes = self.codes()
+        chosen: Array | None = None if codes is None else codes >= code
+        return None if chosen is None or not chosen.any() else chosen
+
+    def lost(self) -> Array | None:
+        """Which of its elements an instruction made of what nothing wrote; None if none."""
+        return self.unwritten(LOST)
+
+    def mark(self, code: int, where: Array | None = None) -> None:
+        """Note what is known of its elements, or of those that ``where`` chooses."""
+        if not self.strided:
+            chosen = np.zeros(self.pattern.shape, BOOL)
+            self.give(chosen, True, where)
+            where = chosen
+        self.storage.mark(
+            self.pattern, code, where, dtype=self.dtype, partition_axis=self.partition_axis
         )
 
     def mark_written(self, where: Array | None = None) -> None:
         """Note that its elements, or those that ``where`` chooses, have been written."""
-        if self.storage.unwritten:
-            self.storage.mark_written(
-                self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
-            )
+        self.mark(DEFINED, where)
 
     def origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
         storage = self.storage
-        if storage.origin is not None:
-            return storage.origin
+        if storage.gaps is not None and storage.gaps.origin is not None:
+            return storage.gaps.origin
         low, high = storage.unwritten_box()
         return Origin(storage.allocation, low, high, event, kernel_location())
 
@@ -224,32 +254,20 @@ class Tile:
         They look so from now on: what was computed there is of no use, and differs by the mode.
         ``origin`` says whence that came, for the error of whoever reads them.
         """
-        storage = self.storage
-        elements = storage.elements(self.pattern, self.dtype, self.partition_axis)
-        elements[where] = poison((), elements.dtype)
-        storage.forget_written(
-            self.pattern, where, dtype=self.dtype, partition_axis=self.partition_axis
-        )
-        storage.origin, storage.lost_at = origin, kernel_location()
-        if storage.lost is None:
-            storage.lost = np.zeros(storage.size, BOOL)
-        if self.dtype is storage.dtype:
-            pattern_view(storage.lost, self.pattern, BOOL)[where] = True
+        if not where.any():
             return
-        parts = np.zeros(storage.size * storage.dtype.itemsize, BOOL)
-        pattern_view(parts, self.pattern.finer(self.itemsize), BOOL)[where] = True
-        storage.lost |= parts.reshape(storage.size, -1).any(axis=1)
+        held = self.storage.elements(self.pattern, self.dtype, self.partition_axis)
+        self.give(held, poison((), held.dtype), where)
+        self.mark(LEFT if self.storage.masked else LOST, where)
+        gaps = self.storage.gaps
+        assert gaps is not None
+        gaps.origin, gaps.lost_at = origin, kernel_location()
 
-    def lost(self) -> Array | None:
-        """Which of its elements an instruction made of what nothing wrote; None if none."""
-        storage = self.storage
-        if storage.lost is None or self.dtype is not storage.dtype:
-            return None
-        missing = self.unwritten()
-        if missing is None:
-            return None
-        found = missing & self.gather(storage.lost)
-        return found if found.any() else None
+    def doubt(self, where: Array, origin: Origin) -> None:
+        """Note that the elements that ``where`` chooses depend on what a mask left out."""
+        self.mark(UNSURE, where)
+        if self.storage.gaps is not None:
+            self.storage.gaps.origin = origin
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
@@ -260,11 +278,11 @@ class Tile:
         if self.axes is not None:
             self.check_bounds()
         storage = self.storage
-        if storage.unwritten and not storage.masked and not unwritten:
-            missing = self.unwritten()
+        if storage.gaps is not None and not unwritten:
+            missing = self.unwritten(NEVER)
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
-            if missing is not None and (where is None or missing.any()):
+            if missing is not None and missing.any():
                 doubt(unwritten_error(self, missing))
                 storage.poison()
         dtype = self.dtype
@@ -453,7 +471,7 @@ class Tile:
         storage = self.storage
         if dtype == storage.dtype:
             return storage.dtype
-        storage.hold_bits(dtype.itemsize)
+        storage.hold_bits()
         storage.allocation.viewed = True
         return dtype
 
@@ -468,40 +486,6 @@ class Tile:
                 limit=f"{list(expected)}",
             )
         return self
-
-
-def unwritten_error(tile: Tile, missing: Array, *, returned: bool = False) -> UnwrittenError:
-    """The error for reading, or returning, a tile of which these elements were never written."""
-    first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage = tile.storage
-    origin, made = storage.origin, storage.allocation.location
-    rule = "an instruction reads only what was written before"
-    happened = "an instruction read what nothing had written"
-    so_far = "never"
-    remedy = (
-        "write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the "
-        "part that is written"
-    )
-    if returned:
-        rule, happened = "a kernel writes what it returns", "the kernel returned what nothing had"
-        happened += " written"
-    elif storage.programs > 1:
-        rule = "what another program writes may be read after the two have met, no sooner"
-        happened, so_far = "a program read what no program had written yet", "not yet"
-        remedy = (
-            "if another program writes it, a barrier is missing: let them meet between the two "
-            "(nisa.core_barrier on this tensor; a classic grid has none)"
-        )
-    return UnwrittenError(
-        rule,
-        happened=happened,
-        received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were {so_far} "
-        f"written, the first at {list(first)}"
-        + ("" if made is None else f"; it was made at {made}")
-        + ("" if origin is None else f"; they came from {origin}"),
-        location=storage.lost_at if returned else None,
-        remedy=remedy,
-    )
 
 
 def padded(tile: Tile, values: Shape, ndim: int) -> Shape:

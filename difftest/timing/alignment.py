@@ -9,13 +9,12 @@ static descriptors; their format was inferred.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from importlib.resources import files
 from statistics import median
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
+from difftest.timing.data_files import rows_of
 from difftest.timing.schedule import Schedule, Span
 
 UNITS = ("load", "tensor", "vector", "scalar", "store")
@@ -48,10 +47,9 @@ class Alignment:
 
 def device_trace(name: str) -> list[Traced]:
     """The trace ``data/traces/<name>.csv``."""
-    path = files("difftest.timing") / "data" / "traces" / f"{name}.csv"
     return [
         Traced(row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"]))
-        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+        for row in rows_of(f"traces/{name}")
     ]
 
 

@@ -13,15 +13,15 @@ derive the other rows from trn2's. The Tensor Engine and DMA have models of thei
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from typing import Any
 
 from difftest.analysis.footprint import free_axes
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
+from difftest.timing.data_files import rows_of
 from difftest.timing.evidence import Evidence
 
 ANY = "*"
@@ -70,22 +70,14 @@ class CostTable:
 @cache
 def all_costs() -> tuple[Cost, ...]:
     """Every row of ``data/costs.csv``, and those of trn1 that follow from trn2's."""
-    text = (files("difftest.timing") / "data" / "costs.csv").read_text(encoding="utf-8")
-    rows = tuple(
-        Cost(
-            machine=row["machine"],
-            instruction=row["instruction"],
-            engine=Engine(row["engine"]),
-            variant=row["variant"],
-            cycles=float(row["cycles"]),
-            interval_ns=float(row["interval_ns"]),
-            latency_ns=float(row["latency_ns"]),
-            evidence=Evidence(row["evidence"]),
-            source=row["source"],
-        )
-        for row in csv.DictReader(text.splitlines())
-    )
+    rows = tuple(map(_cost, rows_of("costs")))
     return rows + on_older_machine(rows) + on_newer_machine(rows)
+
+
+def _cost(row: dict[str, Any]) -> Cost:
+    numbers = {name: float(row[name]) for name in ("cycles", "interval_ns", "latency_ns")}
+    kinds = {"engine": Engine(row["engine"]), "evidence": Evidence(row["evidence"])}
+    return Cost(**row | numbers | kinds)
 
 
 def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:

@@ -6,16 +6,15 @@ repository that it is the latency of, if there is one.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from statistics import median
 from typing import Any
 
 from difftest.timing.calibration import Judged, judge
+from difftest.timing.data_files import rows_of
 from difftest.timing.interval import Estimate
 
 
@@ -59,9 +58,7 @@ class Measurement:
 @cache
 def measurements() -> tuple[Measurement, ...]:
     """Every row of ``data/measurements-trn2.csv``."""
-    path = files("difftest.timing") / "data" / "measurements-trn2.csv"
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    return tuple(_measurement(row) for row in rows)
+    return tuple(map(_measurement, rows_of("measurements-trn2")))
 
 
 def _measurement(row: dict[str, str]) -> Measurement:
@@ -117,12 +114,7 @@ def grouped(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
 
 
 def median_error(comparisons: Iterable[Comparison]) -> float:
-    """The median of the absolute relative errors.
-
-    Raises
-    ------
-    ValueError : there is nothing to take a median of.
-    """
+    """The median of the absolute relative errors."""
     errors = [abs(one.error) for one in comparisons]
     if not errors:
         raise ValueError("no comparison: there is no error to take the median of")

@@ -36,7 +36,10 @@ MANY = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A predicted latency and the timeline that it comes from. All times in microseconds."""
+    """A predicted latency and the timeline that it comes from. All times in microseconds.
+
+    Asking for a total is an UnknownCostError where an instruction's cost is unknown.
+    """
 
     schedule: Schedule
     low: float
@@ -57,23 +60,13 @@ class Prediction:
 
     @property
     def latency(self) -> float:
-        """Predicted nc_latency (benchmarks): the kernel's own part and the fixed one.
-
-        Raises
-        ------
-        UnknownCostError : an instruction's cost is unknown.
-        """
+        """Predicted nc_latency (benchmarks): the kernel's own part and the fixed one."""
         self._need_costs()
         return self.middle + self._overhead
 
     @property
     def total_time(self) -> float:
-        """Predicted total_time (profiles): with the runtime's preamble and postamble.
-
-        Raises
-        ------
-        UnknownCostError : an instruction's cost is unknown.
-        """
+        """Predicted total_time (profiles): with the runtime's preamble and postamble."""
         self._need_costs()
         return self.middle + self._around
 
@@ -84,44 +77,24 @@ class Prediction:
 
     @property
     def latency_estimate(self) -> Estimate:
-        """Predicted nc_latency, with what its interval comes from.
-
-        Raises
-        ------
-        UnknownCostError : an instruction's cost is unknown.
-        """
+        """Predicted nc_latency, with what its interval comes from."""
         self._need_costs()
         return self._estimate(self._overhead, LAUNCH)
 
     @property
     def total_time_estimate(self) -> Estimate:
-        """The same of a profile's total_time.
-
-        Raises
-        ------
-        UnknownCostError : an instruction's cost is unknown.
-        """
+        """The same of a profile's total_time."""
         self._need_costs()
         return self._estimate(self._around, LONG_PROFILE if self._is_long else PROFILE)
 
     @property
     def latency_interval(self) -> Interval:
-        """Between which microseconds nc_latency would lie on a device, nine times of ten.
-
-        Raises
-        ------
-        UnknownCostError : an instruction's cost is unknown.
-        """
+        """Between which microseconds nc_latency would lie on a device, nine times of ten."""
         return self.latency_estimate.interval()
 
     @property
     def total_time_interval(self) -> Interval:
-        """The same of a profile's total_time.
-
-        Raises
-        ------
-        UnknownCostError : an instruction's cost is unknown.
-        """
+        """The same of a profile's total_time."""
         return self.total_time_estimate.interval()
 
     @cached_property

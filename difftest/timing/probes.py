@@ -7,16 +7,15 @@ data (``data/probes-trn1.csv``); an operand is its memory, the bytes of an eleme
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
 from difftest.simulator.machine import TRN1
 from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Region, Space, Trace
 from difftest.timing.calibration import Judged, judge
+from difftest.timing.data_files import rows_of
 from difftest.timing.interval import Estimate, Interval
 from difftest.timing.prediction import Prediction, predict
 
@@ -64,7 +63,6 @@ class Probed:
 @cache
 def probes() -> tuple[Probe, ...]:
     """Every row of ``data/probes-trn1.csv``."""
-    text = (files("difftest.timing") / "data" / "probes-trn1.csv").read_text(encoding="utf-8")
     return tuple(
         Probe(
             instruction=row["instruction"],
@@ -77,7 +75,7 @@ def probes() -> tuple[Probe, ...]:
             fitted=row["fitted"] == "yes",
             what=row["what"],
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in rows_of("probes-trn1")
     )
 
 

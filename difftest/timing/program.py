@@ -343,15 +343,11 @@ class _Builder:
             reads = in_other_tiles(self.renaming.renamed(reads), self.decisions.twins)
             writes = self.renaming.renamed(writes)
         known = self.known.get(event.number)
-        if known is not None:
-            times, product, moved, modelled = (
-                known.times,
-                known.matmul,
-                known.transfer,
-                known.modelled,
-            )
-        else:
+        if known is None:
             times, product, moved, modelled = self._cost(event)
+        else:
+            times, product, moved = known.times, known.matmul, known.transfer
+            modelled = known.modelled
         if moved is not None:
             trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
         if product is not None and event.opcode == "nc_transpose":

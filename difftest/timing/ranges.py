@@ -9,12 +9,11 @@ range of their own (``data/ranges.csv``), each with a reason; every assumed row 
 
 from __future__ import annotations
 
-import csv
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from difftest.timing.costs import Cost
+from difftest.timing.data_files import rows_of
 from difftest.timing.evidence import Evidence
 
 
@@ -93,10 +92,9 @@ def range_of_evidence(evidence: Evidence, machine: str) -> Range:
 @cache
 def own_ranges() -> dict[tuple[str, Evidence], Range]:
     """``data/ranges.csv``: instruction and evidence -> the range of such rows."""
-    text = (files("difftest.timing") / "data" / "ranges.csv").read_text(encoding="utf-8")
     return {
         (row["instruction"], Evidence(row["evidence"])): Range(
             float(row["low"]), float(row["high"])
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in rows_of("ranges")
     }

@@ -10,7 +10,6 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32, is_float
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import Bounded
-from difftest.simulator.exact.owners import may_share
 from difftest.simulator.exact.shadow import Settle, Shadow, move, rule
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.dma import TRANSPOSE_AXES
@@ -25,7 +24,7 @@ def _is_plain(src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
         side.base.storage if isinstance(side, IndirectTile) else side.storage for side in (src, dst)
     ]
     same = src.dtype == dst.dtype or dst.dtype == FLOAT32 or not is_float(dst.dtype)
-    return same and not any(storage.exact is not None or may_share(storage) for storage in storages)
+    return same and not any(storage.exact is not None or storage.shared for storage in storages)
 
 
 @rule("tensor_copy")

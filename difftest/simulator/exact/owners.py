@@ -11,11 +11,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory, PlacedStorage
+from difftest.simulator.addresses import Memory, PlacedStorage
 from difftest.simulator.dtypes import Array
-from difftest.simulator.memory import Storage
-from difftest.simulator.overlaps import OverlappingStorage
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Area
 
 _BYTE = np.dtype(np.uint8)
 _BEFORE, _MACHINE, _GONE = 0, 1, 255
@@ -23,34 +22,11 @@ _BEFORE, _MACHINE, _GONE = 0, 1, 255
 rounded values no longer is."""
 
 
-def is_shared(storage: Storage) -> bool:
-    """Whether a tensor has bytes that another one has too."""
-    if type(storage) is PlacedStorage:
-        return storage.shared
-    return type(storage) is OverlappingStorage
-
-
-def may_share(storage: Storage) -> bool:
-    """As :func:`is_shared`, or whether it may hold what tensors that are gone have rounded."""
-    if type(storage) is PlacedStorage and storage.unwritten and storage.memory.rounded:
-        return True
-    return is_shared(storage)
-
-
-def _begins_to_share(tile: Tile) -> bool:
-    """Whether a tile reads what tensors left at its address that are gone."""
-    storage = tile.storage
-    if type(storage) is not PlacedStorage or storage.shared or not storage.unwritten:
-        return False
-    tile.unwritten()
-    return storage.shared
-
-
 class Owners:
     """The bytes of a launch's memories in which placed tensors share."""
 
     def __init__(self) -> None:
-        self._maps: dict[PlacedMemory, Array] = {}
+        self._maps: dict[Memory, Array] = {}
         self._numbers: WeakKeyDictionary[PlacedStorage, int] = WeakKeyDictionary()
         self._free: list[int] = []
 
@@ -60,7 +36,7 @@ class Owners:
         False if there are more such tensors than numbers.
         """
         storage = tile.storage
-        if type(storage) is not PlacedStorage or not storage.shared:
+        if not isinstance(storage, PlacedStorage) or not storage.shared or storage.in_hbm:
             return None
         number = self._number(storage) if rounded else _MACHINE
         if number is None:
@@ -79,43 +55,30 @@ class Owners:
         be, among their bits.
         """
         storage = tile.storage
-        if type(storage) is OverlappingStorage:
-            return "tensors share the bytes of an address"
-        if type(storage) is not PlacedStorage:
+        if not isinstance(storage, PlacedStorage) or not storage.shared:
             return None
-        if _begins_to_share(tile) and storage.memory.rounded:
+        if storage.in_hbm:
             return "tensors share the bytes of an address"
-        if not storage.shared:
-            return None
         owners = tile.take(self._bytes(storage, tile))
         held = storage.exact is not None
         before = owners == _BEFORE
         number = self._numbers.get(storage, _GONE)
         own = (before & held) | ((owners == number) & (number != _GONE))
-        clean = (owners == _MACHINE) | (before & (not held and not self._may_hide(storage)))
+        clean = (owners == _MACHINE) | (before & (not held and not storage.may_hide()))
         whole: Array = own.all(axis=-1)
         if (whole | clean.all(axis=-1)).all():
             return whole
         return "the bits of rounded values are read as another tensor's"
 
-    def _may_hide(self, storage: PlacedStorage) -> bool:
-        """Whether tensors that share bytes with this one wrote something rounded before they did.
-
-        Of those that are gone nothing is known.
-        """
-        others = [one for one in storage.memory.alive if one is not storage]
-        return storage.memory.rounded or any(
-            one.exact is not None and one.area.overlaps(storage.area) for one in others
-        )
-
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
         """The numbers of a tile's bytes, along a new last axis: a view."""
         memory = storage.memory
         if memory not in self._maps:
-            assert memory.bytes is not None, "it is made when tensors share for the first time"
-            self._maps[memory] = np.zeros_like(memory.bytes)
+            shape = (memory.machine.partitions, memory.partition_bytes)
+            self._maps[memory] = np.zeros(shape, np.uint8)
+        area = Area(0, memory.machine.partitions, 0, memory.partition_bytes)
         pattern = tile.pattern.finer(tile.dtype.itemsize)
-        return storage.placed(self._maps[memory], pattern, _BYTE, tile.partition_axis)
+        return storage.placed(self._maps[memory], area, pattern, _BYTE, tile.partition_axis)
 
     def _number(self, storage: PlacedStorage) -> int | None:
         if storage not in self._numbers:

@@ -42,7 +42,7 @@ from difftest.simulator.exact.contract import Contract
 from difftest.simulator.exact.doubts import Doubt
 from difftest.simulator.exact.losses import Losses
 from difftest.simulator.exact.masks import left_by_mask
-from difftest.simulator.exact.owners import Owners, is_shared
+from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
 from difftest.simulator.instructions.writing import fit
@@ -352,7 +352,7 @@ class Shadow:
         """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
         storage = base.storage
         clean = made is None or (made.error is None and not made.sums)
-        if is_shared(storage):
+        if storage.shared:
             self.doubt("tensors share the bytes of an address", lost=True)
         if clean and storage.exact is None:
             return

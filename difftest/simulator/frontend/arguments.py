@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -22,55 +22,19 @@ class AnyTensor:
     __slots__ = ()
 
 
-class engine(IntEnum):
-    """``nki.isa.engine``."""
-
-    tensor = 1
-    vector = 5
-    scalar = 2
-    gpsimd = 3
-    sync = 6
-    unknown = 0
-
-
-class reduce_cmd(IntEnum):
-    """``nki.isa.reduce_cmd``."""
-
-    idle = 0
-    reset = 1
-    reduce = 2
-    reset_reduce = 3
-
-
-class oob_mode(IntEnum):
-    """``nki.isa.oob_mode``."""
-
-    error = 0
-    skip = 1
-
-
-class dge_mode(IntEnum):
-    """``nki.isa.dge_mode``."""
-
-    none = 0
-    swdge = 1
-    hwdge = 2
-    unknown = 3
-
-
-class nc_version(IntEnum):
-    """``nki.isa.nc_version``."""
-
-    gen2 = 2
-    gen3 = 3
+engine = IntEnum(
+    "engine", {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "sync": 6, "unknown": 0}
+)
+reduce_cmd = IntEnum("reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3})
+oob_mode = IntEnum("oob_mode", {"error": 0, "skip": 1})
+dge_mode = IntEnum("dge_mode", {"none": 0, "swdge": 1, "hwdge": 2, "unknown": 3})
+nc_version = IntEnum("nc_version", {"gen2": 2, "gen3": 3})
 
 
 def absent(
     module: str, documented: frozenset[str], names: Mapping[str, Any]
 ) -> Callable[[str], Unmodelled]:
-    """The ``__getattr__`` of an embedded module: what to say of a name that it does not have.
-
-    ``names`` is its namespace.
+    """The ``__getattr__`` of an embedded module, whose namespace ``names`` is.
 
     ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model:
     they can be named (``hasattr``, imports), and not used.
@@ -111,18 +75,15 @@ def no_extras(where: str, extras: Mapping[str, object]) -> None:
 
 
 _ENGINES = {int(member): Engine[member.name.upper()] for member in engine}
+_COMMANDS = {int(member): Accumulate[member.name.upper()] for member in reduce_cmd}
 
 
 def as_engine(value: object, where: str) -> Engine:
     """The trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):
         return _ENGINES[int(value)]
-    raise KernelError(
-        f"{where} takes engine as a member of nki.isa.engine",
-        happened=f"{where} got {value!r:.40} as engine",
-        received=f"engine={value!r}",
-        limit=", ".join(f"nisa.{member.name}_engine" for member in engine if member.value),
-    )
+    names = (f"{member.name}_engine" for member in engine if member.value)
+    raise _no_member("engine", value, where, names)
 
 
 def as_flag(value: object, name: str) -> bool:
@@ -167,21 +128,19 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     try:
         return kind(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise KernelError(
-            f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
-            happened=f"{where} got {value!r:.40} as {kind.__name__}",
-            received=f"{kind.__name__}={value!r}",
-            limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
-        ) from None
+        names = (f"{kind.__name__}.{member.name}" for member in kind)
+        raise _no_member(kind.__name__, value, where, names) from None
 
 
 def as_accumulate(value: object, where: str) -> Accumulate:
     """What an instruction does with its engine's registers."""
-    try:
-        return Accumulate(int(value))  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError):
-        raise KernelError(
-            f"{where} takes reduce_cmd as a member of nki.isa.reduce_cmd",
-            happened=f"{where} got {value!r:.40} as reduce_cmd",
-            received=f"reduce_cmd={value!r}",
-        ) from None
+    return _COMMANDS[as_member(reduce_cmd, value, where)]
+
+
+def _no_member(kind: str, value: object, where: str, names: Iterable[str]) -> KernelError:
+    return KernelError(
+        f"{where} takes {kind} as a member of nki.isa.{kind}",
+        happened=f"{where} got {value!r:.40} as {kind}",
+        received=f"{kind}={value!r}",
+        limit=", ".join(f"nisa.{name}" for name in names),
+    )

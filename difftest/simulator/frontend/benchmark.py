@@ -5,7 +5,6 @@ The model is not the simulator's: who installs the embedded modules hands it in.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -15,13 +14,7 @@ from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.annotations import Annotation
 from difftest.simulator.frontend.artifacts import artifacts_of
-from difftest.simulator.frontend.kernel import (
-    Kernel,
-    RunAs,
-    as_kernel,
-    options_of_run,
-    outputs_of,
-)
+from difftest.simulator.frontend.kernel import Kernel, RunAs, outputs_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
@@ -29,7 +22,6 @@ PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 """Those that AWS documents for ``get_latency_percentile``."""
 NO_DGE = "--disable-dge"
 """The compiler option without which the device generates DMA descriptors while it runs."""
-OPTIONS = ("warmup", "iters", "save_neff_name", "save_trace_name", "additional_compile_opt")
 
 
 class Latency(Protocol):
@@ -102,6 +94,8 @@ class Benchmark(RunAs):
     ``benchmark_result`` is there after a call.
     """
 
+    where = "nki.benchmark"
+    known = ("warmup", "iters", "save_neff_name", "save_trace_name", "additional_compile_opt")
     benchmark_result: BenchmarkResult
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +105,7 @@ class Benchmark(RunAs):
                 "a latency",
                 "use difftest run, or embedded(predictor=...); a Trainium instance measures",
             )
-        artifacts = artifacts_of("nki.benchmark", self.options, predicts=True)
+        artifacts = artifacts_of(self.where, self.options, predicts=True)
         args = tuple(map(as_array, args))
         kwargs = {name: as_array(value) for name, value in kwargs.items()}
         result = Kernel.launcher(self.kernel, args, kwargs, True)
@@ -131,14 +125,5 @@ class Benchmark(RunAs):
         return outputs_of(result)
 
 
-def benchmark_with(predictor: Predictor | None) -> Callable[..., Any]:
-    """``nki.benchmark`` for modules that are installed with this predictor."""
-
-    def benchmark(kernel: Any = None, **options: Any) -> Any:
-        """Predict a kernel's latency when it is called; a decorator with or without options."""
-        options = options_of_run("nki.benchmark", options, OPTIONS)
-        if kernel is None:
-            return functools.partial(benchmark, **options)
-        return Benchmark(as_kernel(kernel), predictor, options)
-
-    return benchmark
+benchmark_with = Benchmark.decorator
+"""``nki.benchmark`` for modules that are installed with this predictor."""

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from difftest.simulator.core import PlainMode
 from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, SignatureError
-from difftest.simulator.frontend.arguments import HINTS, undocumented_argument
+from difftest.simulator.frontend.arguments import HINTS, no_extras, undocumented_argument
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: names under which kernels give an argument, and those that AWS documents."""
+CLOSED = frozenset(
+    (
+        *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
+        *("nl.arange", "nl.ds", "nl.expand_dims", "nl.num_programs", "nl.program_id"),
+        *("nl.program_ndim", "nl.static_cast", "nl.static_range"),
+    )
+)
+"""Functions that AWS documents without ``**kwargs``; others get arguments that are not modelled."""
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,14 +38,14 @@ def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return plain.call(name, signature, args, kwargs)
 
     return functools.update_wrapper(
-        entering(function, in_plain_mode, _refitting(name, signature)),
+        entering(function, in_plain_mode, _refitting(name, signature, name in CLOSED)),
         function,
         updated=() if isinstance(function, type) else ("__dict__",),
     )
 
 
 def _refitting(
-    name: str, signature: inspect.Signature
+    name: str, signature: inspect.Signature, closed: bool = True
 ) -> Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]:
     """What a call is made with that the function's signature does not fit; or the error of it."""
 
@@ -47,6 +55,8 @@ def _refitting(
         kwargs = _documented(name, signature, kwargs)
         if _fits(signature, args, kwargs):
             return args, kwargs
+        if not closed:
+            no_extras(name, {one: kwargs[one] for one in kwargs if one not in signature.parameters})
         given = _by_name(name, signature, args, kwargs)
         if given is None:
             raise SignatureError(
@@ -135,13 +145,16 @@ UNMODED = frozenset({"nc", "spmd_dim"})
 """Functions about the launch grid, which is made before a launch."""
 
 
-def make_dispatching(short: str, names: dict[str, Any], public: list[str]) -> None:
-    """Let the functions among a module's ``public`` names dispatch; ``short`` is nl or nisa."""
-    for name in public:
-        value = names[name]
+def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
+    """A module's functions as kernels call them; ``short`` is nl or nisa. Other names stay."""
+    called = dict(functions)
+    for name, value in functions.items():
         if name == "mgrid":
-            names[name] = _Grid(value)
+            called[name] = _Grid(value)
         elif name in UNMODED:
-            names[name] = fitting(f"{short}.{name}", value)
+            called[name] = fitting(f"{short}.{name}", value)
         elif name == "ds" or inspect.isfunction(value):
-            names[name] = dispatching(f"{short}.{name}", value)
+            called[name] = dispatching(f"{short}.{name}", value)
+            if short == "nl":  # which instructions also take as operators
+                called[name].nki_name = name
+    return called

@@ -117,6 +117,10 @@ class RunAs:
     Calling it runs it so; ``nki.simulate_kernel`` and another kernel take the kernel below.
     """
 
+    where: ClassVar[str]
+    known: ClassVar[tuple[str, ...]]
+    """Its documented options."""
+
     def __init__(self, kernel: Kernel, predictor: Any, options: dict[str, Any]) -> None:
         self.kernel = kernel
         self.predictor = predictor
@@ -130,20 +134,25 @@ class RunAs:
         """Run it as the decorator does."""
         raise NotImplementedError
 
+    @classmethod
+    def decorator(cls, predictor: Any) -> Callable[..., Any]:
+        """The decorator, with or without options, of modules installed with this predictor."""
 
-def options_of_run(where: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """What one of those decorators was given, without the hints.
+        def decorate(kernel: Any = None, **options: Any) -> Any:
+            given = {}
+            for name, value in options.items():
+                if name in RUN_HINTS:
+                    undocumented_argument(cls.where, name, value)
+                elif name not in cls.known:
+                    raise not_modelled(f"{cls.where}'s argument {name!r}", f"{name}={value!r}")
+                else:
+                    given[name] = value
+            if kernel is None:
+                return functools.partial(decorate, **given)
+            return cls(as_kernel(kernel), predictor, given)
 
-    Raises
-    ------
-    NotModelledError : it has no option of such a name.
-    """
-    for name, value in given.items():
-        if name in RUN_HINTS:
-            undocumented_argument(where, name, value)
-        elif name not in known:
-            raise not_modelled(f"{where}'s argument {name!r}", f"{name}={value!r}")
-    return {name: value for name, value in given.items() if name in known}
+        decorate.__doc__ = cls.__doc__
+        return decorate
 
 
 def as_kernel(kernel: Any) -> Kernel:

@@ -11,7 +11,6 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
-from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
@@ -70,15 +69,13 @@ def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
     return range(*numbers)
 
 
-def affine_range(*args: int, **kwargs: object) -> Iterator[int]:
+def affine_range(*args: int) -> Iterator[int]:
     """A loop whose iterations do not depend on each other; run in order here."""
-    no_extras("nl.affine_range", kwargs)
     return iterate(LoopKind.AFFINE, args)
 
 
-def sequential_range(*args: int, **kwargs: object) -> Iterator[int]:
+def sequential_range(*args: int) -> Iterator[int]:
     """A loop whose iterations run in order."""
-    no_extras("nl.sequential_range", kwargs)
     return iterate(LoopKind.SEQUENTIAL, args)
 
 

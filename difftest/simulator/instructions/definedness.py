@@ -1,338 +1,544 @@
-"""What a mask left unwritten, on its way through a kernel: which results depend on it.
+"""What is not defined, on its way through instructions: what nothing wrote, what a mask left out.
 
-Reading an element that a masked instruction left out is no error: kernels compute on whole tiles
-and mask again when they store. It holds poison here, and on a device whatever lay there. Whether an
-arithmetic result depends on it is plain: it does if one of its terms does. Of everything else it is
-found by computing the instruction again with other poison: what comes out differently depends on
-it, also through a search or a select that shows no NaN, and for integers, which have none. So only
-instructions that read such elements take longer.
+Kernels compute on whole tiles of which they fill and use a part, so reading such elements is no
+harm as long as nobody uses what follows from them. What does, the record says
+(:mod:`difftest.simulator.instructions.carrying`).
+
+- *Never written*: whoever uses it raises. A DMA that writes to an array of the host's, a kernel
+  that returns it, an index, a register; and so does an instruction of whose result nothing is left,
+  or that reads a tile of which nothing was written. Into a tensor of which a mask left elements out
+  nothing is carried.
+- *Left out by a mask*: it holds poison here, and on a device whatever lay there. An arithmetic
+  result depends on it if one of its terms does. Of everything else it is told by computing the
+  instruction again with other poison: what comes out differently depends on it, also through a
+  search or a select that shows no NaN, and for integers, which have none. What goes to HBM, or is
+  an index, is seen.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.carrying import (
-    UNDEFINED,
+    REDUCE_INIT,
+    by_reach,
     by_row,
-    lost_registers,
     over_rows,
     partitions_of,
 )
-from difftest.simulator.instructions.observing import see, see_rounded
-from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
-from difftest.simulator.instructions.undefined_moves import (
-    GATHERS,
-    gathered,
-    undefined_in,
-    undefined_through,
-    under_mask,
-)
-from difftest.simulator.memory import poison
-from difftest.simulator.strictness import unheard
+from difftest.simulator.instructions.observing import see
+from difftest.simulator.instructions.recomputing import changed, first_of
+from difftest.simulator.instructions.record import Call, Unboxed
+from difftest.simulator.memory import LEFT, NEVER, UNSURE, poison
+from difftest.simulator.pattern import Shape
+from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
+from difftest.simulator.unwritten import unwritten_error
+
+INDICES = {"local_gather": "index", "gather_flattened": "indices", "nc_n_gather": "indices"}
+"""Instructions that read an operand of indices, and its name."""
+_LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
+UNWRITTEN, UNDEFINED = "unwritten", "undefined"
+"""The accounts of the reduction registers."""
 
 
-class Undefined(NamedTuple):
-    """An instruction that reads elements that nothing wrote."""
+class Follows(NamedTuple):
+    """What of an instruction's results is not defined."""
 
-    masks: dict[int, Array]
-    """By the operand's place which of its elements they are, in its own shape; -1 for ``dst``."""
-    registers: dict[str, Array]
-    """The reduction registers before it."""
+    elements: Array
+    """Of the first destination, in the result's shape."""
+    partitions: Array
+    """Those of which an operand misses something: of registers and further destinations."""
     origin: Origin
-    """Whence these elements came."""
 
 
-def doubts(
-    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
-) -> Undefined | None:
-    """What an instruction is about to read of elements that nothing wrote; None for nothing."""
-    masks: dict[int, Array] = {}
-    origin: Origin | None = None
-    for place, operand in enumerate(operands):
-        if isinstance(operand, Tile):
-            storage = operand.storage
-            if (storage.masked or storage.undefined is not None) and operand.axes is None:
-                missing = undefined_in(operand)
-                if missing is not None:
-                    masks[place] = missing
-                    origin = origin or _origin(call, operand)
-        elif isinstance(operand, IndirectTile):
-            missing = undefined_through(operand, where)
-            if missing is not None:
-                masks[place] = missing
-                origin = origin or _origin(call, operand.base, *operand.index_tiles)
-    if call.reads_dst and isinstance(dst, Tile):
-        missing = undefined_in(dst) if dst.storage.undefined is not None else None
-        if missing is not None:
-            masks[-1] = missing
-            origin = origin or _origin(call, dst)
-    if origin is None:
+def left_out(tile: Tile | IndirectTile) -> Array | None:
+    """Which of a tile's elements depend on what a mask left out; None if none do."""
+    codes = tile.codes()
+    if codes is None:
         return None
-    registers = {engine: held.copy() for engine, held in core.accumulators.items()}
-    return Undefined(masks, registers, origin)
+    chosen: Array = (codes == UNSURE) | (codes == LEFT)
+    return chosen if chosen.any() else None
 
 
-def _origin(call: Call, *tiles: Tile) -> Origin | None:
+class Gapped:
+    """An instruction that reads elements that are not defined, and what follows of its results."""
+
+    def __init__(
+        self, core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
+    ) -> None:
+        self.core, self.call, self.dst, self.operands, self.where = core, call, dst, operands, where
+        self.never: dict[int, Array] = {}
+        """By the operand's place which of its elements nothing wrote, in its own shape."""
+        self.left: dict[int, Array] = {}
+        """The same of what masks left out; ``dst`` is the last."""
+        self.origin: Origin | None = None
+        """Whence the latter came."""
+        self.lost: Follows | None = None
+        """What of the results counts as never written."""
+        self.unsure: Follows | None = None
+        """What depends on what masks left out."""
+        for access in (dst, *operands):
+            if isinstance(access, IndirectTile):
+                _resolve(access, call, where)
+        for place, operand in enumerate(operands):
+            if isinstance(operand, IndirectTile):
+                places = undefined_places(operand)
+                self._leave_out(place, places, operand.base, *operand.index_tiles)
+            if isinstance(operand, (Tile, IndirectTile)) and operand.storage.gaps is not None:
+                operand.check_bounds()
+                never = operand.unwritten(NEVER)
+                if never is not None:
+                    self.never[place] = never
+                self._leave_out(place, left_out(operand), operand)
+        if call.reads_dst and isinstance(dst, Tile):
+            codes = dst.codes()
+            if codes is not None and (codes == UNSURE).any():
+                self._leave_out(len(operands), codes == UNSURE, dst)
+        self.registers = {
+            name: held.copy() for name, held in core.accumulators.items() if self.left
+        }
+        for place, left in self.left.items():
+            if self._name(place) == INDICES.get(call.name):
+                see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
+
+    def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+        if left is not None and left.any():
+            self.left[place] = left | self.left.get(place, False)
+            self.origin = self.origin or _origin(self.call, *tiles)
+
+    # -- before the instruction computes -----------------------------------------------------------
+
+    def values(self) -> list[Any]:
+        """The operands' values.
+
+        What was never written has the value of an element that was: it decides nothing, and cannot
+        be out of an operator's range. A row of which something was not written is another row,
+        where whole rows are looked at.
+
+        Raises
+        ------
+        UnwrittenError : nothing of an operand was written, or of what a mask leaves of the result
+            nothing follows from what was; or the call is none that carries the mark on.
+        """
+        carries = self.call.instruction.carries
+        values: list[Any] = []
+        for place, operand in enumerate(self.operands):
+            if not isinstance(operand, Tile):
+                values.append(operand)
+            elif carries is not None and place in self.never:
+                held = operand.engine_values(unwritten=True)
+                self.never[place] = missing = self.never[place].reshape(held.shape)
+                some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
+                values.append(np.where(missing, some, held))
+            else:
+                values.append(operand.engine_values())
+        if carries is None or not self.never:
+            return values
+        self.lost = self._carried(values)
+        if self.lost is not None and carries is by_row:
+            values = [_without_rows(value, self.lost.partitions) for value in values]
+        return values
+
+    def foresee(self) -> None:
+        """What follows, of an instruction that reads its operands by itself.
+
+        Raises
+        ------
+        UnwrittenError : as :meth:`values`; or it goes to an array of the host's.
+        """
+        call, dst = self.call, self.dst
+        if self.left and isinstance(dst, Tile):
+            self._be_unsure(self._by_rule(self.left))
+        if call.instruction.carries is None:
+            return
+        for place, missing in self.never.items():
+            operand = self.operands[place]
+            if isinstance(operand, Tile) and not operand.in_hbm:
+                self.never[place] = missing.reshape(operand.tile_shape())
+        if self.never:
+            self.lost = self._carried(list(self.operands))
+        old = dst.lost() if call.reads_dst else None
+        if old is not None and call.options.get("accumulate", True) is None:
+            products = dst.storage.products  # it adds where a matmul wrote alone
+            old = old & (False if products is None else dst.gather(products))
+        if old is not None and old.any():
+            old = old.reshape(call.result.shape)
+            if self.lost is None:
+                self.lost = Follows(old, partitions_of(old), dst.origin(""))
+            else:
+                self.lost = self.lost._replace(elements=self.lost.elements | old)
+
+    def _carried(self, values: list[Any]) -> Follows | None:
+        """What is carried of what was never written; None for nothing, or if that was let pass."""
+        call, dst, where = self.call, self.dst, self.where
+        carries = call.instruction.carries
+        assert carries is not None
+        elements: Array | None = None
+        origin: Origin | None = None
+        partitions = np.zeros(call.result.shape[0] if call.result.shape else 1, BOOL)
+        is_argument = dst.in_hbm and dst.storage.allocation.location is None
+        given = is_argument or dst.storage.masked
+        for place, missing in self.never.items():
+            name = call.instruction.operands[place].name
+            kept = None
+            if name != INDICES.get(call.name):
+                kept = carries(call, missing, name, values)
+            chosen = None
+            if kept is not None and where is not None:
+                chosen = _spread(where, kept.shape)
+                kept = kept & chosen
+                if not kept.any():
+                    continue
+            nothing_left = kept is None or (kept if chosen is None else kept[chosen]).all()
+            if kept is None or nothing_left or missing.all() or (given and kept.any()):
+                doubt(unwritten_error(self.operands[place], missing))
+                self._go_on(values)
+                return None
+            elements = kept if elements is None else elements | kept
+            partitions |= partitions_of(missing if name == REDUCE_INIT else kept)
+            origin = origin or self.operands[place].origin(f"read by {call.name}")
+        if elements is None or origin is None:
+            return None
+        return Follows(elements, partitions, origin)
+
+    def _go_on(self, values: list[Any]) -> None:
+        """Compute with what looks unwritten, where that is no error."""
+        for place in self.never:
+            self.operands[place].storage.poison()
+            if isinstance(values[place], np.ndarray):
+                values[place] = self.operands[place].engine_values(unwritten=True)
+
+    # -- when its results are there ----------------------------------------------------------------
+
+    def look(self, results: Any, unboxed: Unboxed | None) -> None:
+        """What follows of what was computed from what masks left out."""
+        if first_of(results) is None or not self.left:
+            return
+        call, left = self.call, self.left
+        carries, options = call.instruction.carries, call.options.values()
+        decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
+        if unboxed is not None:
+            left = {
+                place: _inside(mask.reshape(self.operands[place].tile_shape()), unboxed.inner)
+                for place, mask in left.items()
+                if place < len(self.operands)
+            }
+        elif call.name not in INDICES and (
+            decides or carries in (None, by_row) or len(self.operands) in left
+        ):
+            self._be_unsure(self._recomputed(left, results))
+            return
+        elements = self._by_rule(left)
+        self._be_unsure(self._recomputed(left, results) if elements is None else elements)
+
+    def _recomputed(self, left: dict[int, Array], results: Any) -> Array | None:
+        read = (*self.operands, self.dst) if self.call.reads_dst else self.operands
+        return changed(self.core, self.call, read, left, self.registers, results)
+
+    def _be_unsure(self, elements: Array | None) -> None:
+        if elements is None or self.origin is None:
+            return
+        rows = partitions_of(elements)
+        for place, mask in self.left.items():
+            if self._name(place) == REDUCE_INIT:
+                rows |= partitions_of(mask)
+        self.unsure = Follows(elements, rows, self.origin)
+
+    def _name(self, place: int) -> str:
+        roles = self.call.instruction.operands
+        return roles[place].name if place < len(roles) else "dst"
+
+    def _by_rule(self, left: dict[int, Array]) -> Array | None:
+        """What follows from the places of elements alone, by the record's rule or its reach.
+
+        None where the rule says that it depends on the values.
+        """
+        call = self.call
+        index, carries = INDICES.get(call.name), call.instruction.carries
+        values: list[Any] = []
+        for place, one in enumerate(() if call.instruction.in_place else self.operands):
+            held = one.engine_values(unwritten=True) if isinstance(one, Tile) else one
+            if place in left and self._name(place) == index:
+                held = np.where(left[place].reshape(held.shape), 0, held)
+            values.append(held)
+        unsure = np.zeros(call.result.shape, BOOL)
+        for place, mask in left.items():
+            if place == len(self.operands):
+                unsure |= mask.reshape(unsure.shape)
+                continue
+            operand, name = self.operands[place], self._name(place)
+            if isinstance(operand, Tile) and not operand.in_hbm and mask.shape == operand.shape:
+                mask = mask.reshape(operand.tile_shape())
+            if call.name == "local_gather" and name == index:
+                mask = _of_cores(call, mask)
+            rule = by_reach if carries is None or name == index else carries
+            carried = rule(call, mask, name, values)
+            if carried is None and index is None and not call.instruction.in_place:
+                return None
+            unsure |= False if carried is None else carried
+        return unsure
+
+    def settle(self, where: Array | None) -> None:
+        """Note of ``dst``, just written where ``where`` says, what is not defined of it."""
+        dst = self.dst
+        if isinstance(dst, IndirectTile):
+            self._settle_scatter(dst, where)
+            return
+        for follows, chosen, kind in (
+            (self.unsure, where, UNDEFINED),
+            (self.lost, self.where, UNWRITTEN),
+        ):
+            if follows is not None:
+                elements = _spread(follows.elements, dst.shape)
+                if chosen is not None:
+                    elements = elements & _spread(chosen, dst.shape)
+                _note(self.core, dst, elements, follows.origin, kind)
+
+    def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
+        kept = None if where is None else where.reshape(dst.shape)
+        moved = self.left.get(0)
+        if moved is not None:
+            moved = moved.reshape(dst.shape)
+            if dst.in_hbm:
+                brought = moved if kept is None else moved & kept
+                see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origin)
+        if self.lost is not None:
+            dst.forget_written(self.lost.elements.reshape(dst.shape), self.lost.origin)
+        places = undefined_places(dst)
+        unsure = moved if places is None else places if moved is None else moved | places
+        if unsure is None:
+            return
+        origin = self.origin or _origin(self.call, *dst.index_tiles)
+        if origin is not None:
+            dst.base.doubt(dst.there(unsure), origin)
+
+
+def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
+    """Whether something that a call reads may not be defined."""
+    for operand in operands:
+        if isinstance(operand, Tile):
+            if operand.storage.gaps is not None:
+                return True
+        elif isinstance(operand, IndirectTile):
+            return True
+    if isinstance(dst, IndirectTile):
+        return True
+    return call.reads_dst and dst.storage.gaps is not None
+
+
+def _origin(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
     """Whence what is undefined in one of them came; of what a mask left out, who reads it first."""
     for tile in tiles:
-        storage = tile.storage
-        if storage.undefined_from is None and storage.masked:
-            storage.undefined_from = tile.origin(f"read by {call.name}")
-        if storage.undefined_from is not None:
-            return storage.undefined_from
+        gaps = tile.storage.gaps
+        if gaps is not None and gaps.origin is None and gaps.masked:
+            gaps.origin = tile.origin(f"read by {call.name}")
+        if gaps is not None and gaps.origin is not None:
+            return gaps.origin
     return None
 
 
-def settle(
-    core: Core, dst: Any, where: Array | None, found: Array | None, origin: Origin | None
-) -> None:
-    """Note which elements of ``dst``, just written, depend on what nothing wrote."""
-    if not isinstance(dst, Tile) or dst.dtype is not dst.storage.dtype:
-        return
-    if found is None:
-        if dst.storage.undefined is not None:
-            _mark(dst, np.zeros((), BOOL), where)
-        return
-    same_size = found.size == dst.size
-    found = found.reshape(dst.shape) if same_size else np.broadcast_to(found, dst.shape)
-    if where is not None and where.size == dst.size:
-        found = found & where.reshape(dst.shape)
-    if dst.in_hbm:
-        _see_stored(core, dst, found, origin)
-    if origin is not None and found.any():
-        dst.storage.undefined_from = origin
-    _mark(dst, found, where)
+def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> None:
+    """Note what of a destination is not defined.
 
-
-def settle_registers(
-    core: Core,
-    call: Call,
-    others: tuple[Tile | None, ...],
-    undefined: Undefined | None,
-    under: Array | None,
-) -> None:
-    """Note what registers and further destinations hold of what nothing wrote.
-
-    ``under`` is what a mask that is no box leaves of it, None without one.
+    What a mask left out is seen if it goes to HBM; first what does not look like it, which no
+    comparison would tell.
     """
-    lost: Array | None = None if under is None else partitions_of(under)
-    if undefined is not None and under is None:
-        lost = np.zeros(call.result.shape[0], BOOL)
-        for place, mask in undefined.masks.items():
-            if place >= 0 and len(mask) == len(lost):
-                lost |= partitions_of(mask)
-    rows = lost_registers(core, call, lost, UNDEFINED)
-    if rows is None:
-        return
-    core.undefined_registers = origin = core.undefined_registers or (
-        None if undefined is None else undefined.origin
-    )
-    for tile in others:
-        if tile is not None and len(rows) == tile.tile_shape()[0]:
-            settle(core, tile, None, over_rows(tile.tile_shape(), rows), origin)
+    if kind == UNWRITTEN:
+        dst.forget_written(elements, origin)
+    elif elements.any():
+        if dst.in_hbm:
+            values = dst.values(unwritten=True)
+            shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
+            hidden = elements & ~shown
+            if hidden.any():
+                see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
+            else:
+                see(core, Seen.UNDEFINED_STORED, "dst", elements, None, origin)
+        dst.doubt(elements, origin)
 
 
-def _see_stored(core: Core, dst: Tile, found: Array, origin: Origin | None) -> None:
-    """Note what goes to HBM; first what does not look like it, which no comparison would tell."""
-    values = dst.values(unwritten=True)
-    shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
-    hidden = found & ~shown
-    if hidden.any():
-        see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
-    else:
-        see(core, Seen.UNDEFINED_STORED, "dst", found, None, origin)
+def check_returned(tile: Tile) -> None:
+    """Raise if something of what a kernel returns follows from what nothing wrote.
+
+    Raises
+    ------
+    UnwrittenError : it does; the line is that of the last instruction that stored such elements.
+    """
+    lost = tile.lost()
+    if lost is not None:
+        doubt(unwritten_error(tile, lost, returned=True))
 
 
-def see_gather(core: Core, call: Call, operands: tuple[Any, ...], undefined: Undefined) -> None:
-    """Note indices that depend on what nothing wrote, of an instruction that has a tile of them."""
-    role = GATHERS.get(call.name)
-    for place, mask in undefined.masks.items():
-        if place >= 0 and call.instruction.operands[place].name == role:
-            see(core, Seen.UNDEFINED_INDEX, role, mask, None, undefined.origin)
+def add_product(target: Tile, product: Tile) -> None:
+    """A product that is added to a tile in PSUM takes along what it depends on."""
+    codes, gaps = product.codes(), product.storage.gaps
+    if codes is not None and gaps is not None and gaps.origin is not None:
+        target.doubt((codes == UNSURE).reshape(target.shape), gaps.origin)
+
+
+def _without_rows(value: Any, lost: Array) -> Any:
+    """Values of which the rows that are lost are the first one that is not."""
+    if not isinstance(value, np.ndarray) or len(value) != len(lost) or lost.all():
+        return value
+    result = value.copy()
+    result[lost] = value[np.argmin(lost)]
+    return result
+
+
+def _spread(where: Array, shape: Shape) -> Array:
+    return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
+
+
+def _inside(mask: Array, inner: Array) -> Array:
+    """An operand's elements that a mask leaves, in the mask's shape; of a vector its partitions."""
+    if mask.size == inner.size:
+        return mask.reshape(inner.shape) & inner
+    spread = (mask.shape[0], *(1,) * (inner.ndim - mask.ndim), *mask.shape[1:])
+    if all(have in (1, want) for have, want in zip(spread, inner.shape, strict=False)):
+        return np.broadcast_to(mask.reshape(spread), inner.shape) & inner
+    return mask & inner.reshape(len(inner), -1).any(axis=1).reshape(-1, *(1,) * (mask.ndim - 1))
+
+
+def _of_cores(call: Call, index: Array) -> Array:
+    """The partitions of the cores of which something is: each 16 share their indices."""
+    lanes = call.machine.gpsimd_core_partitions
+    return np.repeat(index.reshape(len(index) // lanes, -1).any(axis=1), lanes)
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def undefined_places(access: IndirectTile) -> Array | None:
+    """Which elements of an access have an index that depends on what a mask left out."""
+    places: Array | None = None
+    for tile in access.index_tiles:
+        missing = left_out(tile)
+        if missing is not None:
+            try:
+                spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
+            except ValueError:  # an offset that is added to an index expression of another rank
+                spread = np.full(access.shape, True)
+            places = spread if places is None else places | spread
+    return places
+
+
+def _resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
+    """As :meth:`IndirectTile.resolve`, whose error says so where nothing wrote the index.
+
+    Raises
+    ------
+    OutOfBoundsError : an index is out of bounds, and those are not skipped.
+    """
+    where = where if call.instruction.walk is None else None
+    try:
+        access.resolve(skip=call.options.get("oob_mode") == "skip", where=where)
+    except OutOfBoundsError as error:
+        unwritten = undefined_places(access)
+        if unwritten is None:
+            raise
+        kept = None if where is None else where.reshape(access.shape)
+        outside = ~access.locate(kept)[1] & unwritten
+        if not (outside if kept is None else outside & kept).any():
+            raise
+        gaps = (tile.storage.gaps for tile in access.index_tiles)
+        origin = next((one.origin for one in gaps if one is not None and one.origin), None)
+        raise OutOfBoundsError(
+            "an index that nothing wrote is whatever lay in the memory",
+            happened="an index that nothing wrote left its tensor",
+            received=error.received + (f"; it comes from {origin}" if origin else ""),
+            limit=error.limit,
+            remedy="mask the access as the load of the indices was masked, or fill them first",
+            location=error.location,
+        ) from None
 
 
 def see_indices(core: Core, call: Call, access: IndirectTile, where: Array | None) -> None:
-    """Note indices that depend on what nothing wrote, of the rows that a mask leaves."""
+    """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
     for tile in access.index_tiles:
-        if not tile.storage.masked and tile.storage.undefined is None:
-            continue
-        missing = undefined_in(tile)
+        missing = left_out(tile)
         if missing is None:
             continue
         if where is not None:
             if where.shape[:1] != missing.shape[:1]:
                 continue
-            rows = where.reshape(len(where), -1).any(axis=1)
+            rows = partitions_of(where)
             missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
         see(core, Seen.UNDEFINED_INDEX, "index", missing, None, _origin(call, tile))
 
 
-def add_product(target: Tile, product: Tile) -> None:
-    """A product that is added to a tile in PSUM takes along what it depends on."""
-    if product.storage.undefined is None:
-        return
-    missing = undefined_in(product)
-    if missing is not None:
-        old = undefined_in(target) if target.storage.undefined is not None else None
-        missing = missing.reshape(target.shape)
-        target.storage.undefined_from = product.storage.undefined_from
-        _mark(target, missing if old is None else missing | old, None)
+# -- the engines' registers, and further destinations ----------------------------------------------
 
 
-def _mark(dst: Tile, found: Array, where: Array | None) -> None:
-    storage = dst.storage
-    if storage.undefined is None:
-        if not found.any():
-            return
-        storage.undefined = np.zeros(storage.size, BOOL)
-    if where is not None and where.size != dst.size:
-        dst.scatter(storage.undefined, True, np.broadcast_to(found, dst.shape))
-    else:
-        dst.scatter(storage.undefined, found, None if where is None else where.reshape(dst.shape))
-    if not storage.undefined.any():
-        storage.undefined = None
-
-
-# -- instructions that compute ---------------------------------------------------------------------
-
-
-def dependent(
-    core: Core,
-    call: Call,
-    dst: Any,
-    operands: tuple[Any, ...],
-    undefined: Undefined,
-    made: Any,
-    unboxed: Unboxed | None,
-) -> Array | None:
-    """Where what an instruction computed differs if what nothing wrote is something else."""
-    first = _first(made)
-    if first is None:
-        return None
-    if unboxed is not None:
-        return under_mask(call, operands, undefined.masks, unboxed)
-    found = gathered(call, operands, undefined.masks)
-    if found is None:
-        found = _by_rule(call, operands, undefined.masks)
-    if found is not None:
-        return found
-    found = np.zeros(first.shape, BOOL)
-    with _as_before(core):
-        for number in range(len(_STAND_INS)):
-            values = [
-                _with_stand_in(operand, undefined.masks.get(place), number)
-                for place, operand in enumerate(operands)
-            ]
-            if call.reads_dst:
-                values.append(_with_stand_in(dst, undefined.masks.get(-1), number))
-            core.accumulators = {name: held.copy() for name, held in undefined.registers.items()}
-            other = _first(call.instruction.meaning(call, *values))
-            if other is None or other.shape != first.shape:
-                return None
-            found |= (first != other) & ~((first != first) & (other != other))
-    return found
-
-
-def look_for_rounding(
-    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], results: Any
+def settle_further(
+    core: Core, call: Call, dst: Any, others: tuple[Tile | None, ...], gapped: Gapped | None
 ) -> None:
-    """Note the integers that an instruction computed in float32, which does not have them.
+    """Let registers and further destinations lose what follows from what is not defined."""
+    further = call.instruction.carries_further
+    targets = [tile for tile in others if tile is not None]
+    for kind in (UNWRITTEN, UNDEFINED):
+        follows = None
+        if gapped is not None:
+            follows = gapped.lost if kind == UNWRITTEN else gapped.unsure
+        if further is not None and follows is not None:
+            elements, origin = further(call, follows.elements), follows.origin
+            for tile in targets:
+                _note(core, tile, elements, origin, kind)
+            continue
+        rows, source = None if follows is None else follows.partitions, follows and follows.origin
+        if "reduce_cmd" in call.options:
+            account = f"{call.engine.value} {kind}"
+            held = core.register_origins.get(account)
+            if held and not others and call.options["reduce_cmd"].name == "REDUCE":
+                shape = dst.tile_shape()  # which goes on from the registers
+                lost = over_rows(shape, core.accumulators[account][: shape[0], 0])
+                _note(core, dst, lost.reshape(dst.shape), held, kind)
+            rows = _registers(core, call, rows, account)
+            source = held or source
+            if rows is not None and source is not None:
+                core.register_origins[account] = source
+                if not core.accumulators[account].any():
+                    del core.register_origins[account]
+        if rows is None or source is None or not rows.any():
+            continue
+        for tile in targets:
+            if len(rows) == tile.tile_shape()[0]:
+                lost = over_rows(tile.tile_shape(), rows)
+                _note(core, tile, lost.reshape(tile.shape), source, kind)
 
-    Its meaning for the same numbers in float64 says what they are.
+
+def _registers(core: Core, call: Call, lost: Array | None, account: str) -> Array | None:
+    """Which partitions of an engine's registers are lost, by what an instruction just read.
+
+    They lose what is reduced into them, until they are reset.
+
+    Parameters
+    ----------
+    lost : the partitions of which it read what is not defined [P], None for none.
     """
-    if call.attributes.reduce_cmd == "reduce":
-        return  # the registers have gone on
-    values = [
-        one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
-        for one in operands
-    ]
-    if call.reads_dst:
-        values.append(dst.engine_values(unwritten=True).astype(np.float64))
-    registers = {name: held.copy() for name, held in core.accumulators.items()}
-    with _as_before(core):
-        exactly = call.instruction.meaning(call, *values)
-    core.accumulators = registers
-    see_rounded(core, call, results, exactly)
-
-
-def _by_rule(call: Call, operands: tuple[Any, ...], masks: dict[int, Array]) -> Array | None:
-    """:func:`dependent` of arithmetic, where each result follows from all that it is made of.
-
-    None of everything else: where an operand can decide that another one does not count.
-    """
-    instruction = call.instruction
-    options = call.options.values()
-    if any(getattr(op, "bitvec", False) or op in _LOGIC for op in options):
+    command = call.options["reduce_cmd"].name
+    if command == "IDLE" and "reduce_res" not in call.destinations:
         return None
-    reduced = instruction.reduced
-    if reduced is not None and instruction.reach(call) is Reach.AXES and list(masks) == [0]:
-        mask = masks[0].reshape(operands[0].tile_shape())
-        gone: Array = np.any(mask, axis=reduced(call)).reshape(call.result.shape)
-        return gone
-    if instruction.carries in (None, by_row):
-        return None
-    values = [op.engine_values(unwritten=True) if isinstance(op, Tile) else op for op in operands]
-    found: Array | None = None
-    for place, mask in masks.items():
-        if place < 0:
+    held = core.accumulators.get(account)
+    if held is None:
+        if lost is None or not lost.any():
             return None
-        role = instruction.operands[place].name
-        shape = operands[place].tile_shape()
-        carried = instruction.carries(call, mask.reshape(shape), role, values)
-        if carried is None:
-            return None
-        found = carried if found is None else found | carried
-    return found
-
-
-_LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
-
-
-def _first(made: Any) -> Array | None:
-    """The first destination's values."""
-    first = made[0] if type(made) is tuple else made
-    first = first.values if type(first) is Masked else first
-    return first if isinstance(first, np.ndarray) else None
-
-
-_STAND_INS = (3e38, -3e38)
-"""For floats; the largest and the smallest integer of others."""
-
-
-def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
-    if not isinstance(operand, Tile):
-        return operand
-    values = operand.engine_values(unwritten=True)
-    if mask is None:
-        return values
-    stand_in: Any = _STAND_INS[number]
-    if values.dtype == BOOL:
-        stand_in = number == 0
-    elif values.dtype.kind in "iu":
-        info = np.iinfo(values.dtype)
-        stand_in = info.max if number == 0 else info.min
-    return np.where(mask.reshape(values.shape), np.asarray(stand_in, values.dtype), values)
-
-
-@contextlib.contextmanager
-def _as_before(core: Core) -> Iterator[None]:
-    """Leave no trace of what is computed meanwhile."""
-    registers = core.accumulators
-    sights, alarm, made = list(core.sights), core.alarm, set(core.made)
-    try:
-        with unheard():  # a stand-in may break a rule of values
-            yield
-    finally:
-        core.accumulators = registers
-        core.sights[:], core.alarm, core.made = sights, alarm, made
+        held = np.zeros((core.machine.partitions, 1), BOOL)
+    rows = len(lost) if lost is not None else call.result.shape[0]
+    if command not in ("REDUCE", "READ"):
+        held = np.zeros_like(held)
+    if lost is not None and command not in ("RESET", "READ"):
+        held = held.copy()
+        held[:rows, 0] |= lost
+    core.accumulators[account] = held
+    shown: Array = held[:rows, 0]
+    return shown

@@ -15,40 +15,28 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.carrying import (
-    Carried,
-    may_carry,
-    of_moved,
-    operand_values,
-    settle_further,
-)
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
-    Undefined,
-    dependent,
-    doubts,
-    look_for_rounding,
-    see_gather,
+    Gapped,
+    reads_gaps,
     see_indices,
-    settle,
-    settle_registers,
+    settle_further,
 )
 from difftest.simulator.instructions.observing import (
     counts,
     is_rounded,
     look,
     look_at_product,
-    see,
     stored,
     watches_of,
 )
+from difftest.simulator.instructions.recomputing import look_for_rounding
 from difftest.simulator.instructions.record import Call, DType, Instruction, Masked, Reach, Unboxed
-from difftest.simulator.instructions.undefined_moves import carried_along, scatter_along
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.recording import Part
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Seen, Space
+from difftest.simulator.trace import Engine, Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
@@ -102,38 +90,30 @@ def issue(
         core.shadow.foresee(call, dst, operands, others, where, unboxed)
     in_part: list[Part] = [] if where is None else _read_in_part(operands, call, where, unboxed)
     _look_at_operands(core, call, dst, operands, where)
-    undefined = doubts(core, call, dst, operands, where)
-    if undefined is not None:
-        see_gather(core, call, operands, undefined)
-    found: Array | None = None
+    gapped: Gapped | None = None
+    if reads_gaps(call, dst, operands):
+        gapped = Gapped(core, call, dst, operands, where)
     core.alarm = False
     if instruction.in_place:
-        if undefined is not None:
-            found = carried_along(call, dst, undefined.masks)
-        moved_on = of_moved(call, dst, operands, where) if may_carry(call, dst, operands) else None
+        if gapped is not None:
+            gapped.foresee()
         written = instruction.meaning(call, dst, *operands, where=where)
         where = where if written is None else written
-        if moved_on is not None:
-            moved_on.mark(dst, where)
         if core.alarm:
             look_at_product(core, dst, operands)
     else:
-        computed = None if unboxed is None else (unboxed.results, None)
-        made = computed or _results(call, dst, operands, where)
+        results = _results(call, dst, operands, gapped) if unboxed is None else unboxed.results
         if core.alarm:
-            look(core, call, operands, made[0])
-        if call.counts and undefined is None and is_rounded(made[0]):
-            look_for_rounding(core, call, dst, operands, made[0])
-        if undefined is not None:
-            found = dependent(core, call, dst, operands, undefined, made[0], unboxed)
-        where = _put(core, call, dst, made, others, where, in_part)
-        if undefined is not None or core.undefined_registers is not None:
-            under = None if unboxed is None else found
-            settle_registers(core, call, others, undefined, under)
-    if found is not None or (isinstance(dst, Tile) and dst.storage.undefined is not None):
-        settle(core, dst, where, found, None if undefined is None else undefined.origin)
-    elif isinstance(dst, IndirectTile):
-        _settle_scatter(core, call, dst, undefined, where)
+            look(core, call, operands, results)
+        if gapped is not None:
+            gapped.look(results, unboxed)
+        elif call.counts and is_rounded(results):
+            look_for_rounding(core, call, dst, operands, results)
+        where = _put(dst, results, others, where, in_part)
+        if gapped is not None or core.register_origins:
+            settle_further(core, call, dst, others, gapped)
+    if gapped is not None:
+        gapped.settle(where)
     if core.made and dst.in_hbm:
         stored(core, dst.base if isinstance(dst, IndirectTile) else dst)
     if call.is_simple and not indices:
@@ -162,19 +142,6 @@ def _read_in_part(
     return [(one, chosen) for one in tiles if one.size == chosen.size]
 
 
-def _settle_scatter(
-    core: Core, call: Call, dst: IndirectTile, undefined: Undefined | None, where: Array | None
-) -> None:
-    """Note what a scatter, just made, brought of elements that nothing wrote."""
-    moved = None if undefined is None else undefined.masks.get(0)
-    origin = None if undefined is None else undefined.origin
-    scatter_along(dst, moved, where, origin, adds=call.reads_dst)
-    if moved is not None and where is not None:
-        moved = moved.reshape(dst.shape) & where.reshape(dst.shape)
-    if moved is not None and dst.in_hbm:
-        see(core, Seen.UNDEFINED_STORED, "dst", moved, None, origin)
-
-
 def _look_at_operands(
     core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
 ) -> None:
@@ -197,30 +164,25 @@ def _let_others_catch_up(core: Core, baton: Baton, operands: tuple[Any, ...]) ->
         tile = operand.base if isinstance(operand, IndirectTile) else operand
         if isinstance(tile, Tile) and tile.space is Space.SHARED_HBM:
             storage = tile.storage
-            if storage.unwritten or storage.allocation.writes or tile is operands[0]:
+            if storage.gaps is not None or storage.allocation.writes or tile is operands[0]:
                 baton.give_way(core.seat, core.steps)
                 return
 
 
-def _results(
-    call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
-) -> tuple[Any, Carried | None]:
-    """What the instruction means for what its operands hold, and what of it counts as unwritten."""
-    carried: Carried | None = None
-    if may_carry(call, dst, operands):
-        values, carried = operand_values(call, dst, operands, where)
+def _results(call: Call, dst: Any, operands: tuple[Any, ...], gapped: Gapped | None) -> Any:
+    """What the instruction means for what its operands hold."""
+    if gapped is not None:
+        values = gapped.values()
     else:
         values = [op.engine_values() if isinstance(op, Tile) else op for op in operands]
     if call.reads_dst:
         values.append(dst.engine_values())
-    return call.instruction.meaning(call, *values), carried
+    return call.instruction.meaning(call, *values)
 
 
 def _put(
-    core: Core,
-    call: Call,
-    dst: Any,
-    made: tuple[Any, Carried | None],
+    dst: Tile,
+    results: Any,
     others: tuple[Tile | None, ...],
     where: Array | None,
     in_part: list[Part],
@@ -229,7 +191,6 @@ def _put(
 
     Further destinations of which only some elements are written are appended to ``in_part``.
     """
-    results, carried = made
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
@@ -238,22 +199,17 @@ def _put(
         ]
         for tile, _ in further:
             check_destination(tile)
-    asked = where
     if type(results) is Masked:
         chosen = results.chosen
         where = chosen if where is None else chosen & where
         results = results.values
     write(dst, results, where)
-    if carried is not None:
-        carried.mark(dst, asked)
     for tile, value in further:  # after dst, whose values may still lie in an operand that is one
         if type(value) is Masked:
             in_part.append((tile, value.chosen))
             write(tile, value.values, value.chosen)
         else:
             write(tile, value)
-    if carried is not None or core.register_origins:
-        settle_further(core, call, dst, others, carried)
     return where
 
 

@@ -19,6 +19,7 @@ from difftest.simulator.instructions.rules import needs_generation, one_dtype, s
 from difftest.simulator.instructions.search import UINT32, taken_along_rows, taken_from
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.memory import NEVER
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -96,7 +97,7 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
     gone = np.zeros(chosen.shape, dtype=np.bool_)
     firsts = range(0, shape[0], call.machine.gpsimd_core_partitions)
     for p in firsts:
-        if src[p : p + 1].unwritten() is not None and not src.storage.masked:
+        if src[p : p + 1].unwritten(NEVER) is not None:
             gone[p] = True
             continue
         found = np.flatnonzero(rows(src[p : p + 1].engine_values())[0])

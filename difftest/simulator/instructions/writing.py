@@ -19,7 +19,6 @@ def check_destination(dst: Tile) -> None:
         dst.check_bounds()
     if not dst.storage.mutable:
         raise immutable(dst)
-    dst.storage.is_destination = True
 
 
 def write(dst: Tile, values: Array, where: Array | None = None) -> None:
@@ -73,7 +72,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     dst.give(view, values, where)
     if storage.products is not None:
         dst.scatter(storage.products, False, where)
-    if storage.unwritten:
+    if storage.gaps is not None:
         dst.mark_written(where)
     if repeated:
         _settle_repeated(dst, values, where)

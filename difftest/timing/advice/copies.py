@@ -27,10 +27,7 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     writers = _writers(schedule.program.instructions)
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
     for spans in by_line(copies).values():
-        removed = Removed()
-        for span in spans:
-            removed.add(span)
-        worth = units.without(removed.times)
+        worth = units.without(Removed(spans).times)
         yield advice_on(
             spans,
             "redundant-copies",
@@ -100,10 +97,7 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if len(spans) < MANY or len(spans) < 2 * len(targets):
             continue
         kept = len(targets) / len(spans)
-        removed = Removed()
-        for span in spans:
-            removed.add(span, 1.0 - kept)
-        worth = units.without(removed.times)
+        worth = units.without(Removed(spans, 1.0 - kept).times)
         opcode = spans[0].instruction.opcode
         yield advice_on(
             spans,
@@ -124,10 +118,7 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
-        removed = Removed()
-        for span in spans:
-            removed.add(span, 1.0 - len(totals) / len(spans))
-        worth = units.without(removed.times)
+        worth = units.without(Removed(spans, 1.0 - len(totals) / len(spans)).times)
         yield advice_on(
             spans,
             "sums-outside-psum",

@@ -122,10 +122,7 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             distinct = _distinct(source, regions)
             if not distinct or loaded / distinct < AGAIN:
                 continue
-            removed = Removed()
-            for span in group:
-                removed.add(span, 1.0 - distinct / loaded)
-            worth = units.without(removed.times)
+            worth = units.without(Removed(group, 1.0 - distinct / loaded).times)
             yield advice_on(
                 group,
                 "loaded-again",
@@ -195,9 +192,7 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         short = moved / rows < SHORT or moved / partitions < SMALL
         if not in_pieces and (len(spans) < MANY or not short):
             continue
-        removed = Removed()
-        for span in spans:
-            removed.add(span)
+        removed = Removed(spans)
         busy = removed.times
         worth = units.without({unit: max(0.0, time - moved / full) for unit, time in busy.items()})
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)

@@ -187,10 +187,7 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         and any(region.allocation.id in narrow for region in span.instruction.event.reads[:2])
     ]
     for spans in by_line(wide).values():
-        removed = Removed()
-        for span in spans:
-            removed.add(span, 0.75)
-        worth = units.without(removed.times)
+        worth = units.without(Removed(spans, 0.75).times)
         yield advice_on(
             spans,
             "float32-operands",

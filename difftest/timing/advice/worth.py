@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine, Location
@@ -113,16 +113,18 @@ def work_of(span: Span) -> dict[str, float]:
     return {trigger: span.busy, DMA_ENGINES: span.transfer_end - span.transfer_start}
 
 
-@dataclass
 class Removed:
-    """Work that would not be there, by unit."""
+    """Work that would not be there, by unit: a share of each of these spans, and what is added."""
 
-    times: dict[str, float] = field(default_factory=dict)
+    def __init__(self, spans: Iterable[Span] = (), share: float = 1.0) -> None:
+        self.times: dict[str, float] = {}
+        for span in spans:
+            self.add(span, share)
 
     def add(self, span: Span, share: float = 1.0) -> None:
         """Take away ``share`` of an instruction."""
         for unit, time in work_of(span).items():
-            self.times[unit] = self.times.get(unit, 0.0) + share * time
+            self.take(unit, share * time)
 
     def take(self, unit: str, time: float) -> None:
         """Take away ``time`` ns of a unit's work."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from difftest.simulator import TRN3, launch
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import from_bits, is_float
+from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
 from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.frontend.classic.issue import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
@@ -29,6 +29,7 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import INSTRUCTIONS, Reach
 from difftest.simulator.instructions.writing import store
+from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
@@ -191,15 +192,11 @@ class Plane:
 
     @classmethod
     def of(cls, tile: Any) -> Plane:
-        storage = tile.storage
         held = tile.elements()
         values = from_bits(held, tile.dtype) if tile.holds_bits else held
-        missing = tile.unwritten()
-        none = np.zeros(tile.shape, np.bool_)
-        missing = none if missing is None else missing
-        left_out = none | (missing if storage.masked else False)
-        if storage.undefined is not None:
-            left_out = left_out | tile.gather(storage.undefined)
+        codes = tile.codes()
+        codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
+        missing, left_out = codes >= LEFT, (codes == UNSURE) | (codes == LEFT)
         shadow = current().shadow
         exact = error = np.zeros(tile.shape)
         if shadow is not None:
@@ -305,7 +302,7 @@ def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Pla
             values.reshape(-1)[places] = one.values
             if name in masks:
                 mask.reshape(-1)[places] = masks[name]
-            store(base, values.astype(base.elements().dtype))
+            _hold(base, values)
             _plant(base, followed, mask)
             bases[name], tiles[name] = (base, places), view.of(base, shape)
         names = [part.name for part in call.record.destinations if part.name in bases]
@@ -335,6 +332,13 @@ def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
     return core.tile.whole(
         core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)
     ).reinterpret(one.dtype)
+
+
+def _hold(tile: Any, values: Any) -> None:
+    """Let memory hold values, as it keeps them."""
+    kept = tile.elements().dtype
+    bits = tile.holds_bits and tile.dtype == TFLOAT32
+    store(tile, to_bits(values.astype(np.float32), tile.dtype) if bits else values.astype(kept))
 
 
 def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, ...]]:
@@ -418,7 +422,7 @@ def _classic(
             tiles[name] = one() if callable(one) else one
             if isinstance(one, Operand):
                 tiles[name] = tile = _made(np.shape(one.values), one)
-                store(tile, np.asarray(one.values).astype(tile.elements().dtype))
+                _hold(tile, np.asarray(one.values))
                 _plant(tile, followed, masks.get(name, np.zeros(tile.shape, np.bool_)))
         operands = tuple(tiles[part.name] for part in call.record.operands)
         names = [part.name for part in call.record.destinations if tiles[part.name] is not None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN2, LimitError, launch
-from difftest.simulator.capacity import Occupancy, occupied_bytes
+from difftest.simulator import LimitError, launch
+from difftest.simulator.capacity import occupied_bytes
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -30,16 +30,6 @@ BANK = 512
 )
 def test_a_tensor_takes_whole_quadrants(shape, dtype, axis, expected):
     assert occupied_bytes(Allocation(0, Space.SBUF, shape, dtype, axis, None), 32) == expected
-
-
-def test_the_bound_follows_pythons_lifetimes():
-    occupancy = Occupancy(TRN2)
-    tensors = [Allocation(k, Space.PSUM, (128, 10), FLOAT32, 0, None) for k in range(2)]
-    for allocation in tensors:
-        occupancy.add(occupancy.bytes(allocation))
-    occupancy.remove(occupancy.bytes(tensors[0]))
-    assert occupancy.live == 128 * 40
-    assert occupancy.peak == 128 * 80
 
 
 def banks(count):

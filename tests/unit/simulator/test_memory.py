@@ -8,7 +8,6 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, LimitError
-from difftest.simulator.capacity import Occupancy
 from difftest.simulator.dtypes import (
     FLOAT16,
     FLOAT32,
@@ -17,6 +16,8 @@ from difftest.simulator.dtypes import (
     storage_dtype,
 )
 from difftest.simulator.memory import (
+    DEFINED,
+    NEVER,
     Storage,
     check_tensor_size,
     pattern_view,
@@ -31,7 +32,7 @@ SHAPES = hnp.array_shapes(min_dims=1, max_dims=4, max_side=5)
 
 def storage(shape, dtype=FLOAT32, space=Space.SBUF):
     allocation = Allocation(0, space, shape, dtype, 0, None)
-    return Storage(allocation, np.empty(shape, storage_dtype(dtype)), unwritten=int(np.prod(shape)))
+    return Storage(allocation, np.empty(shape, storage_dtype(dtype)))
 
 
 @given(st.data())
@@ -60,13 +61,11 @@ def test_the_written_mask_after_any_writes(data):
             continue
         start = part.__array_interface__["data"][0] - expected.__array_interface__["data"][0]
         where = data.draw(st.none() | hnp.arrays(np.bool_, part.shape))
-        tensor.mark_written(Pattern(start, part.shape, part.strides), where)
+        tensor.mark(Pattern(start, part.shape, part.strides), DEFINED, where)
         part |= True if where is None else where
-    assert tensor.unwritten == int((~expected).sum())
-    missing = tensor.unwritten_in(Pattern.whole(shape))
-    assert_array_equal(np.zeros(shape, np.bool_) if missing is None else missing, ~expected)
-    if expected.all():
-        assert tensor.written is None
+    codes = tensor.codes(Pattern.whole(shape))
+    assert_array_equal(np.zeros(shape, np.bool_) if codes is None else codes == NEVER, ~expected)
+    assert (tensor.gaps is None) == expected.all()
 
 
 @every(
@@ -75,18 +74,17 @@ def test_the_written_mask_after_any_writes(data):
 )
 def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwritten):
     tensor = storage((2, 6))
-    tensor.mark_written(Pattern(0, shape, strides))
-    assert tensor.unwritten == unwritten
-    missing = tensor.unwritten_in(Pattern.whole((2, 6)))
-    assert unwritten == (0 if missing is None else missing.sum())
+    tensor.mark(Pattern(0, shape, strides), DEFINED)
+    codes = tensor.codes(Pattern.whole((2, 6)))
+    assert unwritten == (0 if codes is None else (codes == NEVER).sum())
 
 
 def test_a_whole_write_needs_no_mask():
     tensor = storage((4, 5))
-    tensor.mark_written(Pattern(0, (4, 5), (5, 1)))
-    assert (tensor.unwritten, tensor.written) == (0, None)
-    tensor.mark_written(Pattern(0, (2, 5), (5, 1)))
-    assert (tensor.unwritten, tensor.written) == (0, None)
+    tensor.mark(Pattern(0, (4, 5), (5, 1)), DEFINED)
+    assert tensor.gaps is None
+    tensor.mark(Pattern(0, (2, 5), (5, 1)), DEFINED)
+    assert tensor.gaps is None
 
 
 @every("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"])
@@ -113,7 +111,7 @@ def test_poison_of_bool_is_a_bool():
 def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
     tensor = storage((2, 3))
     tensor.data[...] = 7
-    tensor.mark_written(Pattern(0, (2, 2), (3, 1)))
+    tensor.mark(Pattern(0, (2, 2), (3, 1)), DEFINED)
     tensor.leave_out()
     assert tensor.masked
     assert_array_equal(tensor.data, np.array([[7, 7, np.nan], [7, 7, np.nan]], np.float32))
@@ -122,20 +120,9 @@ def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
 def test_nothing_becomes_poison_in_a_tensor_that_is_written():
     tensor = storage((2, 3))
     tensor.data[...] = 7
-    tensor.mark_written(Pattern(0, (2, 3), (3, 1)))
+    tensor.mark(Pattern(0, (2, 3), (3, 1)), DEFINED)
     tensor.leave_out()
     assert (tensor.data == 7).all()
-
-
-def test_a_tensor_that_is_gone_counts_no_longer():
-    occupancy = Occupancy(TRN2)
-    allocation = Allocation(0, Space.PSUM, (2, 3), FLOAT32, 0, None)
-    data = np.empty((2, 3), np.float32)
-    occupancy.add(40)
-    tensor = Storage(allocation, data, unwritten=6, occupancy=occupancy, occupied=40)
-    assert occupancy.live == 40
-    del tensor
-    assert occupancy.live == 0
 
 
 def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):

@@ -21,6 +21,7 @@ from difftest.simulator.dtypes import (
     to_bits,
 )
 from difftest.simulator.instructions.writing import write
+from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -40,8 +41,7 @@ def on_chip(values, dtype, written=True):
     held = stored(np.zeros(values.shape, np.float32 if dtype.kind not in "iu" else dtype), SBUF)
     storage = held.storage
     storage.dtype = storage.allocation.dtype = dtype
-    storage.unit = dtype.itemsize
-    storage.unwritten = values.size
+    storage.gaps = UNTOUCHED
     tile = Tile.whole(storage)
     if written:
         write(tile, values)
@@ -136,7 +136,7 @@ def test_what_was_written_is_known_by_its_bytes():
     write(view[:, 5:6], np.zeros((2, 1), np.uint8))
     assert_array_equal(tile.unwritten(), [[False, False, False, True]] * 2)
     write(view[:, 6:8], np.zeros((2, 2), np.uint8))
-    assert (tile.unwritten(), tile.storage.unwritten) == (None, 0)
+    assert (tile.unwritten(), tile.storage.gaps) == (None, None)
 
 
 @given(st.data())

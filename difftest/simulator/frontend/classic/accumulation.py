@@ -8,8 +8,7 @@ reads it (see :mod:`difftest.simulator.fuse`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,13 +22,14 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
+from difftest.simulator.memory import NEVER
 from difftest.simulator.strictness import doubt
-from difftest.simulator.tile import Tile, unwritten_error
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
+from difftest.simulator.unwritten import unwritten_error
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """What a matmul was issued with: where a tile in PSUM has its values from."""
 
     stationary: Tile
@@ -95,7 +95,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     call = gate.prepare(
         core, nc_matmul, operands, (adds, *made.placement), target, (), None, Engine.UNKNOWN
     )
-    gone = None if added.storage.masked else added.unwritten()
+    gone = added.unwritten(NEVER)
     if gone is not None and target.storage.masked:
         doubt(unwritten_error(added, gone))
     product, where = added.engine_values(unwritten=True), written(added)
@@ -121,9 +121,8 @@ def _lose(target: Tile, added: Tile, before: Array | None, gone: Array | None) -
         lost = gone if before is None else gone | before
     if lost is None or target.storage.masked:
         return
-    origin = target.storage.origin or added.storage.origin
-    assert origin is not None
-    target.forget_written(lost, origin)
+    first = target if before is not None else added
+    target.forget_written(lost, first.origin("added"))
 
 
 def _begin(target: Tile, product: Array, missing: Array, where: Array | None) -> None:

@@ -3,6 +3,7 @@
 They are made here of instructions that are documented, computed in float32, and rounded to the
 result's dtype once. Source: ``nki.language`` at tag v2.26.0.
 """
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -12,15 +13,12 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, as_dtype
+from difftest.simulator.dtypes import FLOAT32, TFLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import no_extras
 from difftest.simulator.frontend.axes import ascending
-from difftest.simulator.frontend.classic.activations import ACTIVATION
-from difftest.simulator.frontend.classic.arithmetic import reciprocal
+from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
-from difftest.simulator.frontend.classic.functions import NkiFunction, named
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.elementwise import activate, invert_number
 from difftest.simulator.frontend.classic.operators import binary, on_chip
 from difftest.simulator.frontend.classic.reductions import reduce
 from difftest.simulator.index import as_integers
@@ -29,94 +27,44 @@ from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.tile import Tile
 
-_LARGEST_ANGLE = float(np.nextafter(np.float32(np.pi), np.float32(0)))
+_exp, _rsqrt = activate("exp"), activate("rsqrt")
 
 
-def _floor(x: Tile, dtype: object, mask: object) -> Any:
-    """``x - x mod 1``, exact for finite numbers."""
-    part = binary("mod", x, 1.0, dtype=FLOAT32, mask=mask)
-    return binary("subtract", x, part, dtype=dtype, mask=mask)
+@LANGUAGE.by_hand
+def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
+    """The mean along free axes: a float32 sum, scaled and rounded once."""
+    data = on_chip(x, "nl.mean")
+    total = reduce("nl.mean", "add", data, axis, FLOAT32, mask, keepdims)
+    count = data.size // total.size
+    plain = data.dtype if is_float(data.dtype) else FLOAT32
+    return binary("multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype)
 
 
-def _ceil(x: Tile, dtype: object, mask: object) -> Any:
-    """``-floor(-x)``."""
-    turned = binary("multiply", x, -1.0, dtype=FLOAT32, mask=mask)
-    return binary("multiply", _floor(turned, FLOAT32, mask), -1.0, dtype=dtype, mask=mask)
+@LANGUAGE.by_hand
+def var(x, axis, *, dtype=None, mask=None):
+    """The variance along free axes, in float32."""
+    data = on_chip(x, "nl.var")
+    centred = binary("subtract", data, mean(data, axis, dtype=FLOAT32, mask=mask, keepdims=True))
+    squared = binary("multiply", centred, centred, dtype=FLOAT32)
+    return mean(squared, axis, dtype=data.dtype if dtype is None else dtype)
 
 
-def _trunc(x: Tile, dtype: object, mask: object) -> Any:
-    """``x - fmod(x, 1)``."""
-    part = binary("fmod", x, 1.0, dtype=FLOAT32, mask=mask)
-    return binary("subtract", x, part, dtype=dtype, mask=mask)
+@LANGUAGE.by_hand
+def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
+    """``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
+    data = on_chip(x, "nl.softmax")
+    result = dtype if dtype is not None else compute_dtype
+    peak = reduce("nl.softmax", "maximum", data, axis, FLOAT32, mask, True)
+    shifted = binary("subtract", data, peak, dtype=FLOAT32)
+    exponent = _exp(shifted, FLOAT32, None)
+    total = reduce("nl.softmax", "add", exponent, axis, FLOAT32, None, True)
+    scale = invert_number(total, None, None)
+    return binary("multiply", exponent, scale, dtype=data.dtype if result is None else result)
 
 
-def _sine(x: Tile, shift: float, dtype: object, mask: object) -> Any:
-    """``sin(x + shift)``, the angle brought into the range that the Scalar Engine takes."""
-    angle: Any = x
-    for op, number in (
-        ("add", shift + np.pi),
-        ("mod", 2 * np.pi),
-        ("subtract", np.pi),
-        ("minimum", _LARGEST_ANGLE),
-        ("maximum", -_LARGEST_ANGLE),
-    ):
-        angle = binary(op, angle, float(number), dtype=FLOAT32, mask=mask)
-    return ACTIVATION["sin"](angle, dtype=dtype, mask=mask)
-
-
-def _cos(x: Tile, dtype: object, mask: object) -> Any:
-    return _sine(x, np.pi / 2, dtype, mask)
-
-
-def _tan(x: Tile, dtype: object, mask: object) -> Any:
-    cosine = _sine(x, np.pi / 2, FLOAT32, mask)
-    inverse = reciprocal(cosine, dtype=FLOAT32, mask=mask)
-    return binary("multiply", _sine(x, 0.0, FLOAT32, mask), inverse, dtype=dtype, mask=mask)
-
-
-def _composed(name: str, compute: Any) -> NkiFunction:
-    def function(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Any:
-        no_extras(f"nl.{name}", kwargs)
-        data = on_chip(x, f"nl.{name}")
-        return compute(data, data.dtype if dtype is None else dtype, mask)
-
-    return named(function, name, f"``{name}(x)``, element by element; ``x`` is finite.")
-
-
-COMPOSED = {
-    name: _composed(name, compute)
-    for name, compute in (
-        ("floor", _floor),
-        ("ceil", _ceil),
-        ("trunc", _trunc),
-        ("cos", _cos),
-        ("tan", _tan),
-    )
-}
-
-
-def all(x: Any, axis: Any, *, dtype: object = bool, mask: object = None, **kwargs: object) -> Any:
-    """Whether all elements along free axes are true, as bool."""
-    no_extras("nl.all", kwargs)
-    data = on_chip(x, "nl.all")
-    wanted = BOOL if dtype is bool or dtype is None else dtype
-    return reduce("nl.all", "logical_and", data, axis, wanted, mask, False)
-
-
-def rms_norm(
-    x: Any,
-    w: Any,
-    axis: Any,
-    n: Any,
-    epsilon: float = 1e-06,
-    *,
-    dtype: object = None,
-    compute_dtype: object = None,
-    mask: object = None,
-    **kwargs: object,
-) -> Any:
+@LANGUAGE.by_hand
+def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
     """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
-    no_extras("nl.rms_norm", kwargs)
     data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
         raise KernelError(
@@ -131,36 +79,25 @@ def rms_norm(
     total = reduce("nl.rms_norm", "add", squared, axes, FLOAT32, mask, True)
     scaled = binary("multiply", total, 1.0 / float(n), dtype=FLOAT32)
     shifted = binary("add", scaled, float(epsilon), dtype=FLOAT32)
-    inverse = ACTIVATION["rsqrt"](shifted, dtype=FLOAT32)
+    inverse = _rsqrt(shifted, FLOAT32, None)
     normed = binary("multiply", data, inverse, dtype=FLOAT32, mask=mask)
     return binary("multiply", normed, weight, dtype=result, mask=mask)
 
 
-def dropout(
-    x: Any, rate: Any, *, dtype: object = None, mask: object = None, **kwargs: object
-) -> Any:
+@LANGUAGE.issues(scan.dropout)
+def dropout(x, rate, *, dtype=None, mask=None):
     """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
-    no_extras("nl.dropout", kwargs)
-    data = on_chip(x, "nl.dropout")
-    chance = rate
+    data, prob = on_chip(x, "nl.dropout"), rate
     if isinstance(rate, Tile) and rate.size == 1:
-        chance = copy(rate.broadcast_to((data.tile_shape()[0], 1)))
-    return issue(scan.dropout, (data, chance), dtype=dtype, mask=mask)
+        prob = copy(rate.broadcast_to((data.tile_shape()[0], 1)))
+    return locals()
 
 
+@LANGUAGE.by_hand
 def all_reduce(
-    x: Any,
-    op: object,
-    program_axes: Any,
-    *,
-    dtype: object = None,
-    mask: object = None,
-    parallel_reduce: bool = True,
-    asynchronous: bool = False,
-    **kwargs: object,
-) -> Any:
+    x, op, program_axes, *, dtype=None, mask=None, parallel_reduce=True, asynchronous=False
+):
     """A reduction over the instances of a grid: of one instance, the tile itself."""
-    no_extras("nl.all_reduce", kwargs)
     del parallel_reduce, asynchronous
     data, operator = on_chip(x, "nl.all_reduce"), alu_op(op, "nl.all_reduce")
     axes, grid = as_integers(program_axes, "nl.all_reduce's program_axes"), current().grid
@@ -178,7 +115,8 @@ def all_reduce(
     return copy(data, dtype=dtype, mask=mask)
 
 
-def static_cast(input_data: Any, dtype: object) -> Any:
+@LANGUAGE.by_hand
+def static_cast(input_data, dtype):
     """A number, or an array of the host, in another dtype."""
     wanted = as_dtype(dtype, "nl.static_cast")
     if isinstance(input_data, Tile):
@@ -195,6 +133,7 @@ def static_cast(input_data: Any, dtype: object) -> Any:
     return cast if array.ndim else cast[()]
 
 
+@LANGUAGE.by_hand
 class finfo:
     """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python.
 

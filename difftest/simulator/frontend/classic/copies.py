@@ -1,117 +1,99 @@
-"""Copies on chip, and views: ``nisa.tensor_copy`` and kin, ``nl.copy``, ``nl.broadcast_to``."""
+"""Copies on chip, searches and views: ``nisa.tensor_copy``, ``nisa.max8``, ``nl.broadcast_to``."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
-from typing import Any
-
-from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_engine, as_flag, engine, no_extras, same_dtype
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.arguments import engine
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.operators import on_chip
-from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integers
-from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import copy as instructions
+from difftest.simulator.instructions import search
 
 
-def tensor_copy(
-    src: Any,
-    *,
-    mask: object = None,
-    dtype: object = None,
-    engine: engine = engine.unknown,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.tensor_copy)
+def tensor_copy(src, *, mask=None, dtype=None, engine=engine.unknown):
     """A copy of ``src`` in SBUF, cast to ``dtype``."""
-    no_extras("nisa.tensor_copy", kwargs)
-    chosen = as_engine(engine, "tensor_copy")
-    result: Tensor = issue(instructions.tensor_copy, (src,), dtype=dtype, engine=chosen, mask=mask)
-    return result
+    return locals()
 
 
-def tensor_copy_dynamic_src(
-    src: Any,
-    *,
-    mask: object = None,
-    dtype: object = None,
-    engine: engine = engine.unknown,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.tensor_copy_dynamic_src)
+def tensor_copy_dynamic_src(src, *, mask=None, dtype=None, engine=engine.unknown):
     """A copy of ``src``, a tile indexed with an offset held in SBUF."""
-    no_extras("nisa.tensor_copy_dynamic_src", kwargs)
-    if not isinstance(src, IndirectTile):
-        raise KernelError(
-            "tensor_copy_dynamic_src takes a tile indexed by a tile",
-            happened="tensor_copy_dynamic_src got a src without dynamic indices",
-            received=f"src={src!r}",
-        )
-    chosen = as_engine(engine, "tensor_copy_dynamic_src")
-    result: Tensor = issue(
-        instructions.tensor_copy_dynamic_src, (src,), dtype=dtype, engine=chosen, mask=mask
-    )
-    return result
+    return locals()
 
 
-def tensor_copy_dynamic_dst(
-    *,
-    dst: Any,
-    src: Any,
-    mask: object = None,
-    dtype: object = None,
-    engine: engine = engine.unknown,
-    **kwargs: object,
-) -> None:
+@ISA.issues(instructions.tensor_copy_dynamic_dst)
+def tensor_copy_dynamic_dst(*, dst, src, mask=None, dtype=None, engine=engine.unknown):
     """Copy ``src`` to ``dst``, a tile indexed with an offset held in SBUF."""
-    no_extras("nisa.tensor_copy_dynamic_dst", kwargs)
-    if not isinstance(dst, IndirectTile):
-        raise KernelError(
-            "tensor_copy_dynamic_dst takes a dst indexed by a tile",
-            happened="tensor_copy_dynamic_dst got a dst without dynamic indices",
-            received=f"dst={dst!r}",
-        )
-    same_dtype(dtype, dst, "tensor_copy_dynamic_dst")
-    chosen = as_engine(engine, "tensor_copy_dynamic_dst")
-    issue(instructions.tensor_copy_dynamic_dst, (src,), dst=dst, engine=chosen, mask=mask)
+    return locals()
 
 
-def tensor_copy_predicated(
-    *,
-    src: Any,
-    dst: Any,
-    predicate: Any,
-    reverse_pred: bool = False,
-    mask: object = None,
-    dtype: object = None,
-    **kwargs: object,
-) -> None:
+@ISA.issues(instructions.tensor_copy_predicated)
+def tensor_copy_predicated(*, src, dst, predicate, reverse_pred=False, mask=None, dtype=None):
     """Copy ``src`` to ``dst`` where ``predicate`` is true."""
-    no_extras("nisa.tensor_copy_predicated", kwargs)
-    target = on_chip(dst, "tensor_copy_predicated", "dst")
-    same_dtype(dtype, target, "tensor_copy_predicated")
-    options = (as_flag(reverse_pred, "reverse_pred"),)
-    issue(instructions.tensor_copy_predicated, (src, predicate), options, dst=target, mask=mask)
+    return locals()
 
 
-def copy(src: Any, *, mask: object = None, dtype: object = None, **kwargs: object) -> Tensor:
+@ISA.issues(search.max8)
+def max8(*, src, mask=None, dtype=None):
+    """The 8 largest values of each partition, descending."""
+    return locals()
+
+
+@ISA.issues(search.nc_find_index8, all_ones=False)
+def nc_find_index8(*, data, vals, mask=None, dtype=None):
+    """The index of each of 8 values in its partition, uint32 (or uint16)."""
+    return locals()
+
+
+@ISA.issues(search.nc_match_replace8, backwards=False)
+def nc_match_replace8(*, data, vals, imm, dst_idx=None, mask=None, dtype=None):
+    """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
+    return locals()
+
+
+@ISA.issues(search.local_gather)
+def local_gather(src_buffer, index, num_elem_per_idx=1, num_valid_indices=None, *, mask=None):
+    """Gather within each GpSimd core's 16 partitions; [P, indices, elements]."""
+    return locals()
+
+
+@ISA.issues(search.nc_stream_shuffle)
+def nc_stream_shuffle(src, dst, shuffle_mask, *, dtype=None, mask=None):
+    """Move partitions within each quadrant of 32, into ``dst``."""
+    return locals()
+
+
+@ISA.issues(search.sequence_bounds)
+def sequence_bounds(*, segment_ids, dtype=None):
+    """Start and end of each element's segment: [1, 2, n] for ids [1, n]."""
+    return locals()
+
+
+@LANGUAGE.issues(search.gather_flattened)
+def gather_flattened(data, indices, *, mask=None, dtype=None):
+    """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
+    return locals()
+
+
+@LANGUAGE.issues(instructions.tensor_copy)
+def copy(src, *, mask=None, dtype=None):
     """A new SBUF tile with the elements of an on-chip tile."""
-    no_extras("nl.copy", kwargs)
-    source = on_chip(src, "nl.copy", "src")
-    tile: Tensor = issue(instructions.tensor_copy, (source,), dtype=dtype, mask=mask)
-    return tile
+    src = on_chip(src, "nl.copy", "src")
+    return locals()
 
 
-copy.nki_name = "copy"  # type: ignore[attr-defined]
-
-
-def broadcast_to(src: Any, *, shape: Any, **kwargs: object) -> Any:
+@LANGUAGE.by_hand
+def broadcast_to(src, *, shape):
     """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
-    no_extras("nl.broadcast_to", kwargs)
     tile = on_chip(src, "nl.broadcast_to", "src")
     wanted = as_integers(shape, "nl.broadcast_to's shape")
     return tile if tile.shape == wanted else copy(tile.broadcast_to(wanted))
 
 
-def expand_dims(data: Any, axis: Any) -> Any:
+@LANGUAGE.by_hand
+def expand_dims(data, axis):
     """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
     tile = on_chip(data, "nl.expand_dims", "data")
     axes = as_integers(axis, "nl.expand_dims' axis")

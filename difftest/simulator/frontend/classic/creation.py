@@ -1,4 +1,5 @@
 """New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset`` and ``nisa.iota``."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.frontend.arguments import as_engine, engine, no_extras
+from difftest.simulator.frontend.arguments import engine
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.memories import Buffer, Placed, memory_of
 from difftest.simulator.frontend.classic.shapes import as_shape
@@ -27,12 +29,9 @@ MOST_ROWS = 2**15
 """Of an identity matrix."""
 
 
-def ndarray(
-    shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def ndarray(shape, dtype, *, buffer=None, name=""):
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
-    if kwargs:
-        no_extras("nl.ndarray", kwargs)
     space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
     sizes, axis = as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
@@ -51,18 +50,11 @@ def ndarray(
     return Tensor.whole(storage)
 
 
-def full(
-    shape: Any,
-    fill_value: Any,
-    dtype: object,
-    *,
-    buffer: object = None,
-    name: str = "",
-    **kwargs: object,
-) -> Tensor:
+@LANGUAGE.by_hand
+def full(shape, fill_value, dtype, *, buffer=None, name=""):
     """A new on-chip tensor filled with a constant."""
     constant = need_number(fill_value, "fill_value", "nl.full")
-    tensor = ndarray(shape, dtype, buffer=buffer, name=name, **kwargs)
+    tensor = ndarray(shape, dtype, buffer=buffer, name=name)
     if tensor.in_hbm:
         error = KernelError(
             "a tensor in HBM is written by DMA",
@@ -79,43 +71,35 @@ def full(
     return tensor
 
 
-def zeros(
-    shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def zeros(shape, dtype, *, buffer=None, name=""):
     """A new on-chip tensor of zeros."""
-    return full(shape, 0, dtype, buffer=buffer, name=name, **kwargs)
+    return full(shape, 0, dtype, buffer=buffer, name=name)
 
 
-def ones(
-    shape: Any, dtype: object, *, buffer: object = None, name: str = "", **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def ones(shape, dtype, *, buffer=None, name=""):
     """A new on-chip tensor of ones."""
-    return full(shape, 1, dtype, buffer=buffer, name=name, **kwargs)
+    return full(shape, 1, dtype, buffer=buffer, name=name)
 
 
-def empty_like(
-    a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def empty_like(a, dtype=None, *, buffer=None, name=""):
     """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
     like = need_tile(a, "a", "nl.empty_like", ANYWHERE)
-    return ndarray(
-        like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
-    )
+    return ndarray(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
 
-def zeros_like(
-    a: Tile, dtype: object = None, *, buffer: object = None, name: str = "", **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def zeros_like(a, dtype=None, *, buffer=None, name=""):
     """A new on-chip tensor of zeros, of ``a``'s shape and dtype."""
     like = need_tile(a, "a", "nl.zeros_like", ANYWHERE)
-    return zeros(
-        like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs
-    )
+    return zeros(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
 
-def shared_constant(constant: Any, dtype: object = None, **kwargs: object) -> Tensor:
+@LANGUAGE.by_hand
+def shared_constant(constant, dtype=None):
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
-    no_extras("nl.shared_constant", kwargs)
     array = np.array(constant)
     if not array.size:
         raise ShapeError(
@@ -137,7 +121,8 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
     return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
 
 
-def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -> Tensor:
+@LANGUAGE.by_hand
+def shared_identity_matrix(n, dtype=np.uint8):
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
     if size < 1:
@@ -153,30 +138,18 @@ def shared_identity_matrix(n: int, dtype: object = np.uint8, **kwargs: object) -
             received=f"n={size}",
             limit=f"{MOST_ROWS} rows, 4 GiB of float32",
         )
-    return shared_constant(np.identity(size, dtype=np.float32), dtype, **kwargs)
+    return shared_constant(np.identity(size, dtype=np.float32), dtype)
 
 
-def memset(
-    shape: Any,
-    value: Any,
-    dtype: object,
-    *,
-    mask: object = None,
-    engine: engine = engine.unknown,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(copies.memset)
+def memset(shape, value, dtype, *, mask=None, engine=engine.unknown):
     """A new SBUF tile filled with a constant; the first dimension is the partition dimension."""
-    no_extras("nisa.memset", kwargs)
-    sizes, _ = as_shape(shape, "nisa.memset")
-    chosen = as_engine(engine, "memset")
-    result: Tensor = issue(
-        copies.memset, (value,), (sizes,), dtype=as_dtype(dtype), engine=chosen, mask=mask
-    )
-    return result
+    (shape, _), dtype = as_shape(shape, "nisa.memset"), as_dtype(dtype)
+    return locals()
 
 
-def iota(expr: Any, dtype: object, *, mask: object = None, **kwargs: object) -> Tensor:
+@ISA.issues(copies.iota)
+def iota(expr, dtype, *, mask=None):
     """A tile of the values of an index expression."""
-    no_extras("nisa.iota", kwargs)
-    result: Tensor = issue(copies.iota, (expr,), dtype=as_dtype(dtype), mask=mask)
-    return result
+    dtype = as_dtype(dtype)
+    return locals()

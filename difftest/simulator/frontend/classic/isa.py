@@ -16,52 +16,10 @@ from difftest.simulator.frontend.arguments import (
     oob_mode,
     reduce_cmd,
 )
-from difftest.simulator.frontend.classic.activations import activation, activation_reduce
-from difftest.simulator.frontend.classic.copies import (
-    tensor_copy,
-    tensor_copy_dynamic_dst,
-    tensor_copy_dynamic_src,
-    tensor_copy_predicated,
-)
-from difftest.simulator.frontend.classic.creation import iota, memset
-from difftest.simulator.frontend.classic.dma import dma_copy, dma_transpose
-from difftest.simulator.frontend.classic.elementwise import (
-    reciprocal,
-    scalar_tensor_tensor,
-    tensor_scalar,
-    tensor_tensor,
-    tensor_tensor_scan,
-)
+from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.classic.language import fp32
-from difftest.simulator.frontend.classic.memories import get_nc_version
-from difftest.simulator.frontend.classic.products import nc_matmul, nc_transpose
-from difftest.simulator.frontend.classic.randomness import dropout
-from difftest.simulator.frontend.classic.reductions import (
-    tensor_partition_reduce,
-    tensor_reduce,
-    tensor_scalar_reduce,
-)
-from difftest.simulator.frontend.classic.searches import (
-    local_gather,
-    max8,
-    nc_find_index8,
-    nc_match_replace8,
-    nc_stream_shuffle,
-    sequence_bounds,
-)
-from difftest.simulator.frontend.classic.selections import (
-    affine_select,
-    range_select,
-    select_reduce,
-)
-from difftest.simulator.frontend.classic.statistics import bn_aggr, bn_stats
-from difftest.simulator.frontend.dispatch import make_dispatching
+from difftest.simulator.frontend.dispatch import as_called
 
-tensor_engine = engine.tensor
-vector_engine = engine.vector
-scalar_engine = engine.scalar
-gpsimd_engine = engine.gpsimd
-unknown_engine = engine.unknown
 constants = types.SimpleNamespace(
     engine=engine,
     dge_mode=dge_mode,
@@ -69,56 +27,13 @@ constants = types.SimpleNamespace(
     reduce_cmd=reduce_cmd,
     nc_version=nc_version,
 )
-
+_PUBLIC = {
+    **vars(constants),
+    **{f"{member.name}_engine": member for member in engine if member is not engine.sync},
+    **as_called("nisa", ISA),
+    "constants": constants,
+    "fp32": fp32,
+}
+globals().update(_PUBLIC)
+__all__ = sorted(_PUBLIC)
 __getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}), globals())
-
-
-__all__ = [
-    "activation",
-    "activation_reduce",
-    "affine_select",
-    "bn_aggr",
-    "bn_stats",
-    "constants",
-    "dge_mode",
-    "dma_copy",
-    "dma_transpose",
-    "dropout",
-    "engine",
-    "fp32",
-    "get_nc_version",
-    "gpsimd_engine",
-    "iota",
-    "local_gather",
-    "max8",
-    "memset",
-    "nc_find_index8",
-    "nc_match_replace8",
-    "nc_matmul",
-    "nc_stream_shuffle",
-    "nc_transpose",
-    "nc_version",
-    "oob_mode",
-    "range_select",
-    "reciprocal",
-    "reduce_cmd",
-    "scalar_engine",
-    "scalar_tensor_tensor",
-    "select_reduce",
-    "sequence_bounds",
-    "tensor_copy",
-    "tensor_copy_dynamic_dst",
-    "tensor_copy_dynamic_src",
-    "tensor_copy_predicated",
-    "tensor_engine",
-    "tensor_partition_reduce",
-    "tensor_reduce",
-    "tensor_scalar",
-    "tensor_scalar_reduce",
-    "tensor_tensor",
-    "tensor_tensor_scan",
-    "unknown_engine",
-    "vector_engine",
-]
-
-make_dispatching("nisa", globals(), __all__)

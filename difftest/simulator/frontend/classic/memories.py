@@ -11,6 +11,7 @@ from typing import Any
 from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.machine import TRN2, Machine
@@ -59,17 +60,15 @@ class Buffer:
         num_free_tiles: Any = (),
     ) -> Placed:
         """Modulo allocation: so many physical tiles, which the blocks take in turn."""
-        base = as_integer(base_partition, "base_partition"), as_integer(base_addr, "base_addr")
-        par, free = (
-            as_integers(num_par_tiles, "num_par_tiles"),
-            as_integers(num_free_tiles, "num_free_tiles"),
+        first, byte = (
+            as_integer(base_partition, "base_partition"),
+            as_integer(base_addr, "base_addr"),
         )
+        par = as_integers(num_par_tiles, "num_par_tiles")
+        free = as_integers(num_free_tiles, "num_free_tiles")
 
         def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
-            return (
-                base[0] + _turn(index, par) * partitions,
-                base[1] + _turn(index, free) * size,
-            )
+            return first + _turn(index, par) * partitions, byte + _turn(index, free) * size
 
         return Placed(self.space, place)
 
@@ -84,10 +83,8 @@ class Buffer:
         num_free_tiles: Any = (),
     ) -> Placed:
         """The same, with banks."""
-        bank, banks = (
-            as_integer(base_bank, "base_bank"),
-            as_integers(num_bank_tiles, "num_bank_tiles"),
-        )
+        bank = as_integer(base_bank, "base_bank")
+        banks = as_integers(num_bank_tiles, "num_bank_tiles")
         inside = self._in_sbuf(
             base_addr=base_addr,
             base_partition=base_partition,
@@ -220,11 +217,30 @@ def memory_of(buffer: object, where: str) -> Space:
     )
 
 
+_SIZES = {
+    "pmax": "partitions",
+    "total_available_sbuf_size": "sbuf_usable_bytes",
+    **{
+        name: name
+        for name in (
+            *("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax", "bn_stats_fmax"),
+            *("psum_min_align", "sbuf_min_align"),
+        )
+    },
+}
+"""Where the machine has what AWS documents of ``nl.tile_size``."""
+
+
 class TileSize:
     """``nl.tile_size``: the running launch's machine, trn2 where no kernel runs."""
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in _SIZES:
+            raise AttributeError(f"nl.tile_size has no {name}, but {', '.join(sorted(_SIZES))}")
+        return getattr(current().machine if is_running() else TRN2, _SIZES[name])
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if not isinstance(getattr(type(self), name, None), property):
+        if name not in _SIZES:
             raise KernelError(
                 "nl.tile_size has the sizes that AWS documents",
                 happened=f"nl.tile_size.{name} was set",
@@ -237,64 +253,20 @@ class TileSize:
             remedy="give the kernel a parameter instead",
         )
         note(error)
-        self.__dict__.setdefault("own", {})[name] = as_integer(value, f"nl.tile_size.{name}")
+        self.__dict__[name] = as_integer(value, f"nl.tile_size.{name}")
 
-    def __getattribute__(self, name: str) -> Any:
-        own = object.__getattribute__(self, "__dict__").get("own", {})
-        return own[name] if name in own else object.__getattribute__(self, name)
+    def __dir__(self) -> list[str]:
+        return sorted(_SIZES)
 
     def reset(self) -> None:
         """Forget what kernels' modules have set."""
         self.__dict__.clear()
 
-    @property
-    def _machine(self) -> Machine:
-        return current().machine if is_running() else TRN2
-
-    @property
-    def pmax(self) -> int:
-        """Partitions of a tile."""
-        return self._machine.partitions
-
-    @property
-    def psum_fmax(self) -> int:
-        """Free size of a PSUM tile, in float32."""
-        return self._machine.psum_fmax
-
-    @property
-    def gemm_stationary_fmax(self) -> int:
-        """Free size of nc_matmul's stationary operand."""
-        return self._machine.gemm_stationary_fmax
-
-    @property
-    def gemm_moving_fmax(self) -> int:
-        """Free size of nc_matmul's moving operand."""
-        return self._machine.gemm_moving_fmax
-
-    @property
-    def bn_stats_fmax(self) -> int:
-        """Free size of bn_stats' input."""
-        return self._machine.bn_stats_fmax
-
-    @property
-    def psum_min_align(self) -> int:
-        """Alignment of PSUM addresses, in bytes."""
-        return self._machine.psum_min_align
-
-    @property
-    def sbuf_min_align(self) -> int:
-        """Alignment of SBUF addresses, in bytes."""
-        return self._machine.sbuf_min_align
-
-    @property
-    def total_available_sbuf_size(self) -> int:
-        """Bytes of an SBUF partition that a kernel can use."""
-        return self._machine.sbuf_usable_bytes
-
 
 tile_size = TileSize()
 
 
+@ISA.by_hand
 def get_nc_version() -> nc_version:
     """The NeuronCore version of the running launch's machine."""
     return nc_version(current().machine.nc_version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
@@ -88,7 +89,7 @@ def begin_or_update(
         else:
             _copy_into(target, issue(instruction, operands, options, dtype=dtype, chosen=chosen))
 
-    into_target(tensor_copy, _like(other, target), options=(), where=missing)
+    into_target(tensor_copy, repeated(other, target.tile_shape()), options=(), where=missing)
     if not missing.all():
         left, right = _spread_partitions(target, other)
         into_target(tensor_tensor, left, right, options=(ALU_OPS[name],), where=~missing)
@@ -100,10 +101,10 @@ def _copy_into(target: Tile, made: Tile) -> None:
     issue(tensor_copy, (made,), dst=target, chosen=lambda shape: True if where is None else where)
 
 
-def _like(tile: Tile, target: Tile) -> Tile:
-    """A tile repeated along its free dimensions of size 1 to another's shape."""
-    shape, have = target.tile_shape(), tile.tile_shape()
-    if tile.size == target.size:
+def repeated(tile: Tile, shape: Shape) -> Tile:
+    """A tile repeated along its free dimensions of size 1, unless it has as many elements."""
+    have = tile.tile_shape()
+    if tile.size == math.prod(shape):
         return tile
     padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
     return tile.as_tile().reshape(padded).broadcast_to(shape)

@@ -1,4 +1,5 @@
 """``nl.device_print``."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.frontend.arguments import no_extras
+from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.tile import Tile
 
 
-def device_print(prefix: str, x: Any, *, mask: object = None, **kwargs: object) -> None:
+@LANGUAGE.by_hand
+def device_print(prefix, x, *, mask=None):
     """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
-    no_extras("nl.device_print", kwargs)
     chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
     if chosen is False:
         return

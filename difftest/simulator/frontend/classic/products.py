@@ -1,4 +1,5 @@
 """Matrix products and transposes on chip: ``nisa.nc_matmul``, ``nl.matmul`` and kin."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from typing import Any
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import (
-    as_engine,
     as_flag,
     engine,
     no_extras,
     undocumented_argument,
 )
 from difftest.simulator.frontend.classic.accumulation import product
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
 from difftest.simulator.frontend.classic.issue import issue, written
@@ -23,7 +24,6 @@ from difftest.simulator.frontend.classic.operators import (
     copy_to_sbuf,
     on_chip,
 )
-from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import matmul as instructions
 from difftest.simulator.instructions.copy import tensor_copy
@@ -32,18 +32,11 @@ from difftest.simulator.trace import Space
 DOUBLE_ROW = "double_row_gen3"
 
 
+@ISA.by_hand
 def nc_matmul(
-    stationary: Any,
-    moving: Any,
-    *,
-    is_stationary_onezero: bool = False,
-    is_moving_onezero: bool = False,
-    is_transpose: bool = False,
-    tile_position: Any = (),
-    tile_size: Any = (),
-    mask: object = None,
-    **kwargs: object,
-) -> Tensor:
+    stationary, moving, *, is_stationary_onezero=False, is_moving_onezero=False,
+    is_transpose=False, tile_position=(), tile_size=(), mask=None, **kwargs,
+):  # fmt: skip
     """``stationary.T @ moving`` in PSUM, float32; [K, M] and [K, ...N] give [M, ...N].
 
     The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
@@ -65,8 +58,7 @@ def nc_matmul(
         )
     if mode is not None:
         return _double_row(stationary, moving, placement, whole, mode)
-    result: Tensor = product(stationary, moving, placement, whole)
-    return result
+    return product(stationary, moving, placement, whole)
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:
@@ -79,7 +71,7 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
 
 def _double_row(
     stationary: Any, moving: Any, placement: tuple[Any, ...], mask: ProductMask, mode: object
-) -> Tensor:
+) -> Any:
     """A contraction of 8-bit floats with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
@@ -90,8 +82,7 @@ def _double_row(
         )
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
     mask.stationary, mask.moving = _of_pairs(mask.stationary), _of_pairs(mask.moving)
-    result: Tensor = product(*tiles, placement, mask, perf_mode="double_row")
-    return result
+    return product(*tiles, placement, mask, perf_mode="double_row")
 
 
 def _of_pairs(chosen: Array | None) -> Array | None:
@@ -107,11 +98,9 @@ def _of_pairs(chosen: Array | None) -> Array | None:
     return chosen[:, 0]
 
 
-def matmul(
-    x: Any, y: Any, *, transpose_x: bool = False, mask: object = None, **kwargs: object
-) -> Tensor:
+@LANGUAGE.by_hand
+def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
-    no_extras("nl.matmul", kwargs)
     x, left = _unmasked(x)
     y, right = _unmasked(y)
     stationary = on_chip(x, "nl.matmul")
@@ -121,33 +110,21 @@ def matmul(
         left = None if left is None else left.T
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")
-    tile: Tensor = product(stationary, moving, ((), ()), ProductMask(mask, left, right))
-    return tile
+    return product(stationary, moving, ((), ()), ProductMask(mask, left, right))
 
 
-def nc_transpose(
-    data: Any,
-    *,
-    mask: object = None,
-    dtype: object = None,
-    engine: engine = engine.unknown,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.nc_transpose)
+def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
     """``data.T`` between partitions and the collapsed free axes.
 
     In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
     """
-    no_extras("nisa.nc_transpose", kwargs)
-    chosen = as_engine(engine, "nc_transpose")
-    result: Tensor = issue(
-        instructions.nc_transpose, (data,), dtype=dtype, engine=chosen, mask=mask
-    )
-    return result
+    return locals()
 
 
-def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: object) -> Tensor:
+@LANGUAGE.by_hand
+def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
-    no_extras("nl.transpose", kwargs)
     data = on_chip(x, "nl.transpose")
     if len(data.tile_shape()) != 2:
         raise ShapeError(
@@ -157,9 +134,8 @@ def transpose(x: Any, *, dtype: object = None, mask: object = None, **kwargs: ob
         )
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
-    turned: Tensor = issue(instructions.nc_transpose, (data,), mask=mask)
+    turned = issue(instructions.nc_transpose, (data,), mask=mask)
     where = written(turned)
     if where is None:
         return copy(turned, dtype=dtype)
-    tile: Tensor = issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)
-    return tile
+    return issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)

@@ -1,19 +1,16 @@
 """``nl.rand``, ``nl.random_seed`` and ``nisa.dropout``: the launch's own generator."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import no_extras
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.masking import as_truth
 from difftest.simulator.frontend.classic.shapes import as_shape
-from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import scan
@@ -22,17 +19,16 @@ from difftest.simulator.tile import Tile
 SEED_BITS = 32
 
 
-def rand(shape: Any, dtype: object = FLOAT32, **kwargs: object) -> Tensor:
+@LANGUAGE.issues(copies.rand)
+def rand(shape, dtype=FLOAT32):
     """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
-    no_extras("nl.rand", kwargs)
-    sizes, _ = as_shape(shape, "nl.rand")
-    tile: Tensor = issue(copies.rand, (), (sizes,), dtype=dtype)
-    return tile
+    shape, _ = as_shape(shape, "nl.rand")
+    return locals()
 
 
-def random_seed(seed: Any, *, mask: object = None, **kwargs: object) -> None:
+@LANGUAGE.by_hand
+def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
-    no_extras("nl.random_seed", kwargs)
     if not as_truth(mask, "nl.random_seed"):
         return
     value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
@@ -58,10 +54,7 @@ def _seed_held(seed: Tile) -> int:
     return int(values.item())
 
 
-def dropout(
-    data: Any, prob: Any, *, mask: object = None, dtype: object = None, **kwargs: object
-) -> Tensor:
+@ISA.issues(scan.dropout)
+def dropout(data, prob, *, mask=None, dtype=None):
     """``data`` with elements replaced by 0 at the given probability."""
-    no_extras("nisa.dropout", kwargs)
-    result: Tensor = issue(scan.dropout, (data, prob), dtype=dtype, mask=mask)
-    return result
+    return locals()

@@ -1,4 +1,5 @@
 """Reductions along axes: ``nl.sum`` and kin, ``nisa.tensor_reduce`` and kin."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.arguments import as_flag, no_extras
+from difftest.simulator.frontend.arguments import as_flag
 from difftest.simulator.frontend.axes import ascending, not_last
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.creation import ndarray
 from difftest.simulator.frontend.classic.destination import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.frontend.classic.functions import NkiFunction, named
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -26,22 +27,6 @@ from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-
-
-def _reduction_function(name: str, operator: str) -> NkiFunction:
-    def function(
-        x: Any,
-        axis: Any,
-        *,
-        dtype: object = None,
-        mask: object = None,
-        keepdims: bool = False,
-        **kwargs: object,
-    ) -> Any:
-        no_extras(f"nl.{name}", kwargs)
-        return reduce(f"nl.{name}", operator, x, axis, dtype, mask, keepdims)
-
-    return named(function, name, f"The {name} along free axes; at least [P, 1].")
 
 
 def reduce(
@@ -78,33 +63,39 @@ def _inside(data: Tile, axes: Shape, mask: object) -> Tile:
     return copied
 
 
-REDUCTION = {
-    name: _reduction_function(name, operator)
-    for name, operator in (
-        ("max", "maximum"),
-        ("min", "minimum"),
-        ("sum", "add"),
-        ("prod", "multiply"),
-    )
-}
+def _reduction(name: str, operator: str) -> None:
+    def function(
+        x: Any, axis: Any, *, dtype: object = None, mask: object = None, keepdims: bool = False
+    ) -> Any:
+        return reduce(f"nl.{name}", operator, x, axis, dtype, mask, keepdims)
+
+    LANGUAGE.add(name, function, f"The {name} along free axes; at least [P, 1].")
 
 
-def loop_reduce(
-    x: Any,
-    op: object,
-    loop_indices: Any,
-    *,
-    dtype: object = None,
-    mask: object = None,
-    **kwargs: object,
-) -> Any:
+for _name, _operator in (
+    ("max", "maximum"),
+    ("min", "minimum"),
+    ("sum", "add"),
+    ("prod", "multiply"),
+):
+    _reduction(_name, _operator)
+
+
+@LANGUAGE.by_hand
+def all(x, axis, *, dtype=bool, mask=None):
+    """Whether all elements along free axes are true, as bool."""
+    wanted = BOOL if dtype is bool or dtype is None else dtype
+    return reduce("nl.all", "logical_and", x, axis, wanted, mask, False)
+
+
+@LANGUAGE.by_hand
+def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
     """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
 
     The destination is the variable (or tile) on the left of the ``=``, as in NKI, where the
     compiler finds it; here it is found in the kernel's source line. With another ``dtype`` than the
     destination's the result is rounded into that first.
     """
-    no_extras("nl.loop_reduce", kwargs)
     name, data = alu_op(op, "nl.loop_reduce").name, on_chip(x, "nl.loop_reduce")
 
     def into(target: Tensor) -> Tensor:
@@ -119,83 +110,35 @@ def loop_reduce(
     return AwaitsTarget("nl.loop_reduce", into) if target is None else into(target)
 
 
-def tensor_reduce(
-    op: object,
-    data: Any,
-    axis: Any,
-    *,
-    mask: object = None,
-    dtype: object = None,
-    negate: bool = False,
-    keepdims: bool = False,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.tensor_reduce)
+def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdims=False):
     """A reduction of the last free axes on the Vector Engine; at least [P, 1]."""
-    no_extras("nisa.tensor_reduce", kwargs)
-    tile = on_chip(data, "tensor_reduce", "data")
-    axes = ascending(axis, tile, "tensor_reduce")
-    error = not_last(axes, tile, "tensor_reduce")
+    data = on_chip(data, "tensor_reduce", "data")
+    axis = ascending(axis, data, "tensor_reduce")
+    error = not_last(axis, data, "tensor_reduce")
     if error is not None:
         note(error)
-    tile = _inside(tile, axes, mask)
-    result: Tensor = issue(
-        instructions.tensor_reduce,
-        (tile,),
-        (
-            alu_op(op, "tensor_reduce"),
-            axes,
-            as_flag(negate, "negate"),
-            as_flag(keepdims, "keepdims"),
-        ),
-        dtype=dtype,
-        mask=mask,
-    )
-    return result
+    data = _inside(data, axis, mask)
+    return locals()
 
 
-def tensor_partition_reduce(
-    op: object, data: Any, *, mask: object = None, dtype: object = None, **kwargs: object
-) -> Tensor:
+@ISA.issues(instructions.tensor_partition_reduce)
+def tensor_partition_reduce(op, data, *, mask=None, dtype=None):
     """A reduction across partitions on the GpSimd Engine; [1, ...]."""
-    no_extras("nisa.tensor_partition_reduce", kwargs)
-    result: Tensor = issue(
-        instructions.tensor_partition_reduce,
-        (data,),
-        (alu_op(op, "tensor_partition_reduce"),),
-        dtype=dtype,
-        mask=mask,
-    )
-    return result
+    return locals()
 
 
+@ISA.issues(
+    instructions.tensor_scalar_reduce,
+    reduce_init=None,
+    reduce_cmd=Accumulate.RESET_REDUCE,
+    reduce_res_negate=False,
+)
 def tensor_scalar_reduce(
-    *,
-    data: Any,
-    op0: object,
-    operand0: Any,
-    reduce_op: object,
-    reduce_res: Any,
-    reverse0: bool = False,
-    dtype: object = None,
-    mask: object = None,
-    **kwargs: object,
-) -> Tensor:
+    *, data, op0, operand0, reduce_op, reduce_res, reverse0=False, dtype=None, mask=None
+):
     """``data <op0> operand0``, and its reduction along the free axes into ``reduce_res``."""
-    no_extras("nisa.tensor_scalar_reduce", kwargs)
     if reverse0:
         raise not_modelled("tensor_scalar_reduce's reverse0", f"{reverse0}")
-    into = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
-    result: Tensor = issue(
-        instructions.tensor_scalar_reduce,
-        (data, operand0, None),
-        (
-            alu_op(op0, "tensor_scalar_reduce"),
-            alu_op(reduce_op, "tensor_scalar_reduce"),
-            Accumulate.RESET_REDUCE,
-            False,
-        ),
-        others=(into,),
-        dtype=dtype,
-        mask=mask,
-    )
-    return result
+    reduce_res = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
+    return locals()

@@ -1,4 +1,5 @@
 """Selections: ``nl.where``, ``nisa.affine_select``, ``range_select``, ``select_reduce``."""
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
@@ -8,13 +9,8 @@ import numpy as np
 
 from difftest.simulator.dtypes import INT32
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import (
-    as_accumulate,
-    as_flag,
-    no_extras,
-    reduce_cmd,
-    same_dtype,
-)
+from difftest.simulator.frontend.arguments import reduce_cmd
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.expressions import Mask, check_partitions_first
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import (
@@ -23,28 +19,24 @@ from difftest.simulator.frontend.classic.operators import (
     on_chip,
     tile_or_number,
 )
-from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import as_integer, broadcast_shapes
+from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions import select as instructions
-from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import iota
-from difftest.simulator.instructions.operands import need_number
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
 _FP32_MIN = float(np.finfo(np.float32).min)
 
 
-def where(
-    condition: Any, x: Any, y: Any, *, dtype: object = None, mask: object = None, **kwargs: object
-) -> Any:
+@LANGUAGE.issues(instructions.where)
+def where(condition, x, y, *, dtype=None, mask=None):
     """``condition ? x : y``, element by element."""
-    no_extras("nl.where", kwargs)
-    sides = (tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where"))
+    x, y = tile_or_number(x, "x", "nl.where"), tile_or_number(y, "y", "nl.where")
     if isinstance(condition, Mask):
-        condition = _predicate(condition, sides)
-    test = on_chip(condition, "nl.where", "condition")
-    return issue(instructions.where, (test, *sides), dtype=dtype, mask=mask)
+        condition = _predicate(condition, (x, y))
+    condition = on_chip(condition, "nl.where", "condition")
+    return locals()
 
 
 def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
@@ -67,17 +59,9 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     return result  # type: ignore[no-any-return]
 
 
-def affine_select(
-    pred: Any,
-    on_true_tile: Any,
-    on_false_value: Any,
-    *,
-    mask: object = None,
-    dtype: object = None,
-    **kwargs: object,
-) -> Tensor:
+@ISA.issues(instructions.affine_select, cmp_op=ALU_OPS["greater_equal"])
+def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
     """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
-    no_extras("nisa.affine_select", kwargs)
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
         raise KernelError(
             "affine_select takes one comparison of index expressions as pred",
@@ -88,77 +72,24 @@ def affine_select(
     on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile")
     if isinstance(on_true_tile, Tile):
         check_partitions_first(pred.shape, on_true_tile.tile_shape(), "pred")
-    operands = (on_true_tile, pred.terms[0], on_false_value)
-    options = (ALU_OPS["greater_equal"],)
-    result: Tensor = issue(instructions.affine_select, operands, options, dtype=dtype, mask=mask)
-    return result
+    pred = pred.terms[0]
+    return locals()
 
 
+@ISA.issues(instructions.range_select)
 def range_select(
-    *,
-    on_true_tile: Any,
-    comp_op0: object,
-    comp_op1: object,
-    bound0: Any,
-    bound1: Any,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
-    reduce_res: Any = None,
-    reduce_op: object = np.amax,
-    range_start: int = 0,
-    on_false_value: Any = _FP32_MIN,
-    mask: object = None,
-    dtype: object = None,
-    **kwargs: object,
-) -> Tensor:
+    *, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd=reduce_cmd.idle,
+    reduce_res=None, reduce_op=np.amax, range_start=0, on_false_value=_FP32_MIN,
+    mask=None, dtype=None,
+):  # fmt: skip
     """``on_true_tile`` where the free index lies between two bounds held in tiles."""
-    no_extras("nisa.range_select", kwargs)
-    options = (
-        alu_op(comp_op0, "range_select"),
-        alu_op(comp_op1, "range_select"),
-        as_integer(range_start, "range_select's range_start"),
-        float(need_number(on_false_value, "on_false_value", "range_select")),
-        alu_op(reduce_op, "range_select"),
-        as_accumulate(reduce_cmd, "range_select"),
-    )
-    result: Tensor = issue(
-        instructions.range_select,
-        (on_true_tile, bound0, bound1),
-        options,
-        others=(reduce_res,),
-        dtype=dtype,
-        mask=mask,
-    )
-    return result
+    return locals()
 
 
+@ISA.issues(instructions.select_reduce)
 def select_reduce(
-    *,
-    dst: Any,
-    predicate: Any,
-    on_true: Any,
-    on_false: Any,
-    reduce_res: Any = None,
-    reduce_cmd: reduce_cmd = reduce_cmd.idle,
-    reduce_op: object = np.amax,
-    reverse_pred: bool = False,
-    mask: object = None,
-    dtype: object = None,
-    **kwargs: object,
-) -> None:
+    *, dst, predicate, on_true, on_false, reduce_res=None, reduce_cmd=reduce_cmd.idle,
+    reduce_op=np.amax, reverse_pred=False, mask=None, dtype=None,
+):  # fmt: skip
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
-    no_extras("nisa.select_reduce", kwargs)
-    into = on_chip(dst, "select_reduce", "dst")
-    same_dtype(dtype, into, "select_reduce")
-    options = (
-        as_flag(reverse_pred, "reverse_pred"),
-        alu_op(reduce_op, "select_reduce"),
-        as_accumulate(reduce_cmd, "select_reduce"),
-    )
-    issue(
-        instructions.select_reduce,
-        (on_true, predicate, on_false),
-        options,
-        dst=into,
-        others=(reduce_res,),
-        mask=mask,
-    )
+    return locals()

@@ -34,6 +34,13 @@ class MemoryRegion(Enum):
     shared_hbm = "shared_hbm"
 
 
+ENUMERATIONS = {
+    one.__name__: one
+    for one in (dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd)
+}
+NAMES = {**ENUMERATIONS, "MemoryRegion": MemoryRegion}
+"""All that kernels find in ``nki.isa.constants``."""
+
 _SPACES = {
     MemoryRegion.sbuf: Space.SBUF,
     MemoryRegion.psum: Space.PSUM,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.dtypes import BOOL, Array, as_nki_dtype
+from difftest.simulator.dtypes import Array, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns
 from difftest.simulator.frontend.nki.binding import public
@@ -27,7 +27,6 @@ from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Origin
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -283,23 +282,6 @@ class IndirectTensor(NkiTensor):
     def is_whole(self) -> bool:
         """It has an order of its own."""
         return False
-
-    def unwritten(self) -> Array | None:
-        missing = self.owner.unwritten()
-        taken = None if missing is None else self.take(missing)
-        return None if taken is None or not taken.any() else taken
-
-    def mark_written(self, where: Array | None = None) -> None:
-        self.owner.mark_written(self._there(where))
-
-    def forget_written(self, where: Array, origin: Origin) -> None:
-        self.owner.forget_written(self._there(where), origin)
-
-    def _there(self, where: Array | None) -> Array:
-        """Elements of the view as elements of its owner."""
-        there = np.zeros(self.owner.shape, BOOL)
-        self.give(there, True, where)
-        return there
 
     def signature(self) -> tuple[object, ...]:
         return (*super().signature(), self.shape)

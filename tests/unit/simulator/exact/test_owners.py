@@ -146,7 +146,7 @@ def test_what_a_tensor_that_is_gone_left():
         return stored(placed())
 
     run, _, _ = exact_of(kernel)
-    assert lost(run) == {"tensors share the bytes of an address"}
+    assert lost(run) == {FOREIGN}
 
 
 def test_more_alive_than_there_are_numbers():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN1, TRN2, TRN3, KernelError, NkiError
+from difftest.simulator import TRN1, TRN3, NkiError
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.accumulate import exponential, tensor_scalar_cumulative
@@ -15,7 +15,7 @@ from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.reduce import tensor_scalar_reduce
 from difftest.simulator.instructions.registers import Accumulate
 from tests.every import every
-from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles
 
 RESET, REDUCE, LOAD = Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE
 DATA = normal(6, 10)
@@ -88,27 +88,7 @@ def test_exponential_rounds_into_its_destination():
 
 
 EXPONENTIAL_REFUSED = {
-    "generation": (lambda x: ((x, 0.0, None), RESET, None), TRN2, "needs NeuronCore-v4"),
-    "command": (lambda x: ((x, 0.0, None), Accumulate.RESET, None), TRN3, "knows only some"),
-    "idle and read": (
-        lambda x: ((x, 0.0, None), Accumulate.IDLE, column()),
-        TRN3,
-        "reads the reduction registers only if it uses them",
-    ),
-    "nothing to load": (lambda x: ((x, 0.0, None), LOAD, None), TRN3, "from reduce_init"),
     "init without load": (lambda x: ((x, 0.0, 2.0), RESET, None), TRN3, "load_reduce only"),
-    "vector without load": (lambda x: ((x, 0.0, x[:, :1]), RESET, None), TRN3, "load_reduce only"),
-    "result of a wrong shape": (
-        lambda x: ((x, 0.0, None), RESET, nl.ndarray((6, 2), nl.float32)),
-        TRN3,
-        r"writes reduce_res of shape \[6, 1\]",
-    ),
-    "integer sum": (lambda x: ((x, 0.0, None), RESET, column(nl.int32)), TRN3, "certain dtypes"),
-    "bfloat16 maximum": (
-        lambda x: ((x, nl.zeros((6, 1), nl.bfloat16), None), RESET, None),
-        TRN3,
-        "max_value of certain dtypes",
-    ),
     "maximum of a wrong shape": (lambda x: ((x, x, None), RESET, None), TRN3, "as a scalar or"),
 }
 
@@ -123,16 +103,6 @@ def test_what_exponential_refuses(name):
 
     with pytest.raises(NkiError, match=rule):
         on_tiles(kernel, DATA, machine=machine)
-
-
-def test_five_dimensions_are_too_many():
-    def kernel(x):
-        return gate.issue(
-            exponential, (x.reshape((6, 1, 5, 1, 2)), 0.0, None), (RESET,), others=(None,)
-        )
-
-    with pytest.raises(NkiError, match="at most 4 dimensions"):
-        on_tiles(kernel, DATA, machine=TRN3)
 
 
 # -- tensor_scalar_cumulative ----------------------------------------------------------------------
@@ -181,42 +151,6 @@ def test_a_cumulative_result_goes_on_in_the_next_tile():
     assert_array_equal(whole, np.add.accumulate(DATA, axis=1))
 
 
-CUMULATIVE_REFUSED = {
-    "wide integers": (np.int32, lambda x: ((x, 1.0, None), (OP0, OP1, RESET)), "src of certain"),
-    "bits": (
-        np.uint8,
-        lambda x: ((x, 1.0, None), (ALU_OPS["bitwise_and"], OP1, RESET)),
-        "takes an arithmetic operator",
-    ),
-    "a comparison": (
-        np.float32,
-        lambda x: ((x, 1.0, None), (OP0, ALU_OPS["greater"], RESET)),
-        "accumulates with few operators",
-    ),
-    "idle": (
-        np.float32,
-        lambda x: ((x, 1.0, None), (OP0, OP1, Accumulate.IDLE)),
-        "knows only some commands",
-    ),
-    "nothing to load": (np.float32, lambda x: ((x, 1.0, None), (OP0, OP1, LOAD)), "from imm1"),
-    "bfloat16 scalar": (
-        np.float32,
-        lambda x: ((x, nl.zeros((6, 1), nl.bfloat16), None), (OP0, OP1, RESET)),
-        "imm0 of certain dtypes",
-    ),
-}
-
-
-@every("name", CUMULATIVE_REFUSED)
-def test_what_tensor_scalar_cumulative_refuses(name):
-    dtype, arguments, rule = CUMULATIVE_REFUSED[name]
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(
-            lambda x: gate.issue(tensor_scalar_cumulative, *arguments(x)),
-            integers(6, 10, low=0, high=9, dtype=dtype),
-        )
-
-
 # -- tensor_scalar_reduce's registers --------------------------------------------------------------
 
 
@@ -249,15 +183,3 @@ def test_tensor_scalar_reduce_goes_on_loads_and_negates(name, combine):
     assert_allclose(negated, -combine(reduced, reduced), rtol=1e-5, atol=1e-6)
     assert_allclose(thrice, combine(combine(reduced, reduced), reduced), rtol=1e-5, atol=1e-6)
     assert_allclose(loaded, combine(start, reduced), rtol=1e-5, atol=1e-6)
-
-
-@every("init, command, op", [(None, LOAD, "add"), (1.0, RESET, "add"), (None, REDUCE, "subtract")])
-def test_what_tensor_scalar_reduce_refuses_of_its_registers(init, command, op):
-    def kernel(x):
-        return gate.issue(
-            tensor_scalar_reduce, (x, 1.0, init), (OP0, ALU_OPS[op], command, False), others=(None,)
-        )
-
-    rule = "registers do not subtract" if op == "subtract" else "reduce_init with reduce_cmd.load"
-    with pytest.raises(KernelError, match=rule):
-        on_tiles(kernel, DATA)

@@ -204,11 +204,6 @@ def test_engines():
 X = nl.arange(3)[None, :]
 REFUSED = [
     (
-        "PSUM on GpSimd",
-        lambda a, p: nisa.tensor_copy(in_psum(a), engine=nisa.gpsimd_engine),
-        "the GpSimd Engine cannot access PSUM",
-    ),
-    (
         "the Tensor Engine",
         lambda a, p: nisa.tensor_copy(a, engine=nisa.tensor_engine),
         "tensor_copy runs on the engines",
@@ -219,35 +214,6 @@ REFUSED = [
         "memset runs on the engines",
     ),
     ("memset without shape", lambda a, p: nisa.memset((), 0, nl.float32), "positive sizes"),
-    (
-        "a predicate of floats",
-        lambda a, p: nisa.tensor_copy_predicated(src=a, dst=a, predicate=a),
-        "takes predicate of certain dtypes",
-    ),
-    (
-        "two dtypes",
-        lambda a, p: nisa.tensor_copy_predicated(
-            src=nl.copy(a, dtype=nl.float16), dst=a, predicate=p
-        ),
-        "takes src and dst of one dtype",
-    ),
-    (
-        "a source of another size",
-        lambda a, p: nisa.tensor_copy_predicated(src=a[:, 0:1], dst=a, predicate=p),
-        "the same number of elements a partition",
-    ),
-    (
-        "a predicate of another size",
-        lambda a, p: nisa.tensor_copy_predicated(src=a, dst=a, predicate=p[:, 0:1]),
-        "the same number of elements a partition",
-    ),
-    (
-        "source and predicate in PSUM",
-        lambda a, p: nisa.tensor_copy_predicated(src=in_psum(a), dst=a, predicate=in_psum(p)),
-        "the two inputs are not both in PSUM",
-    ),
-    ("iota of one dimension", lambda a, p: nisa.iota(nl.arange(3), nl.int32), "two dimensions"),
-    ("iota of a number", lambda a, p: nisa.iota(3, nl.int32), "iota takes an affine expression"),
     ("iota beyond 32 bits", lambda a, p: nisa.iota(X * 2**31, nl.int32), "32-bit integers"),
     (
         "no tile as offset",

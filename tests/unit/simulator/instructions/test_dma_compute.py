@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import NkiError, launch
+from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.dma_compute import MOST_SOURCES, dma_compute
 from difftest.simulator.trace import Engine
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, normal
+from tests.unit.simulator.on_tiles import normal
 
 ADD = ALU_OPS["add"]
 
@@ -63,25 +62,3 @@ def test_the_destination_may_be_a_source():
 
     data = normal(4, 6)
     assert_array_equal(launch(kernel, [data]).outputs[0], data + data)
-
-
-REFUSED = {
-    "a product": (lambda out, x: added(out, x, x, op=ALU_OPS["multiply"]), "dma_compute adds"),
-    "a scale": (lambda out, x: added(out, x, x, scales=(1.0, 2.0)), "each source by 1.0"),
-    "a scale too few": (lambda out, x: added(out, x, x, scales=(1.0,)), "each source by 1.0"),
-    "other elements": (lambda out, x: added(out, x, x[:, :3]), "the same number of elements"),
-    "psum": (lambda out, x: added(out, x, in_psum(nl.load(x))), "takes src1 in hbm or sbuf"),
-    "no source": (lambda out, x: added(out), "takes a tile as src0"),
-}
-
-
-@every("name", REFUSED)
-def test_what_is_refused(name):
-    call, rule = REFUSED[name]
-
-    def kernel(x):
-        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-        return call(out, x)
-
-    with pytest.raises(NkiError, match=rule):
-        launch(kernel, [normal(4, 6)])

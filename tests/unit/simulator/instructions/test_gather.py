@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, TRN2, NkiError, launch
+from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.gather import nc_n_gather, nonzero_with_count
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 # -- nc_n_gather -----------------------------------------------------------------------------------
 
@@ -35,15 +35,6 @@ def test_nc_n_gather_takes_the_free_axes_as_one(dtype):
 
 GATHER_REFUSED = {
     "an index beyond": (lambda x, k: (x[:, :3], k), None, r"indices of elements of the data"),
-    "other partitions": (lambda x, k: (x, k[:4]), None, "the same number of partitions"),
-    "signed indices": (
-        lambda x, k: (x, nl.zeros((7, 2), nl.int32)),
-        None,
-        "indices of certain dtypes",
-    ),
-    "psum": (lambda x, k: (in_psum(x), k), None, "takes data in sbuf"),
-    "a cast": (lambda x, k: (x, k), ((7, 6), "float16"), "data and dst of one dtype"),
-    "a dst of another size": (lambda x, k: (x, k), ((7, 5), "float32"), "writes dst of shape"),
 }
 
 
@@ -102,32 +93,3 @@ def test_the_trace_says_that_dst_is_written_in_part():
     events = launch(kernel, [EXAMPLE]).trace.events
     (event,) = [event for event in events if event.opcode == "nonzero_with_count"]
     assert [(region.role, region.whole) for region in event.writes] == [("dst", False)]
-
-
-COUNT_REFUSED = {
-    "generation": (TRN1, lambda x: counted(x), "nonzero_with_count needs NeuronCore-v3"),
-    "no element more": (
-        TRN2,
-        lambda x: counted(x, dst=nl.ndarray((1, 8), nl.int32)),
-        "one element a partition more",
-    ),
-    "a float result": (
-        TRN2,
-        lambda x: counted(x, dst=nl.ndarray((1, 9), nl.float32)),
-        "dst of certain dtypes",
-    ),
-    "narrow integers": (
-        TRN2,
-        lambda x: counted(nl.zeros((1, 8), nl.int16)),
-        "src of certain dtypes",
-    ),
-    "an offset beyond int32": (TRN2, lambda x: counted(x, offset=2**31), "index_offset as an int"),
-    "a padding that is no integer": (TRN2, lambda x: counted(x, padding=0.5), "padding_val as an"),
-}
-
-
-@every("name", COUNT_REFUSED)
-def test_what_nonzero_with_count_refuses(name):
-    machine, call, rule = COUNT_REFUSED[name]
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(call, EXAMPLE, machine=machine)

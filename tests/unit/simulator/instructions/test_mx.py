@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN2, TRN3, NkiError, Space, launch
+from difftest.simulator import TRN3, NkiError, Space, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import (
     FLOAT4_E2M1FN_X4,
@@ -206,50 +206,10 @@ def product_of(x, *, m=6, n=10, dst=None, options=(False, (), ()), scale=None):
 
 DATA = normal(32, 40, dtype=np.float16)
 REFUSED = {
-    "generation": (TRN2, lambda x: quantized(x), "quantize_mx needs NeuronCore-v4"),
-    "float32": (
-        TRN3,
-        lambda x: quantized(nl.copy(x, dtype=nl.float32)),
-        "takes src of certain dtypes",
-    ),
-    "48 partitions": (
-        TRN3,
-        lambda x: quantized(nl.zeros((48, 8), nl.float16)),
-        "multiple of 32 partitions",
-    ),
-    "not four": (TRN3, lambda x: quantized(x[:, :6]), "multiple of 4 elements a partition"),
-    "float4": (TRN3, lambda x: quantized(x, FLOAT4_E2M1FN_X4), "takes dst of certain dtypes"),
-    "a small scale": (
-        TRN3,
-        lambda x: quantized(nl.zeros((64, 8), nl.float16), scale_shape=(8, 2)),
-        "in 4 partitions of each quadrant",
-    ),
     "an infinity": (
         TRN3,
         lambda x: quantized(nl.full((32, 4), np.inf, nl.float16)),
         "documented for finite values",
-    ),
-    "an odd stationary": (TRN3, lambda x: product_of(x, m=5), "stationary operand is even"),
-    "float16 result": (
-        TRN3,
-        lambda x: product_of(x, dst=tile((6, 10), np.float16, Space.PSUM)),
-        "takes dst of certain dtypes",
-    ),
-    "columns": (
-        TRN3,
-        lambda x: product_of(x, options=(False, (0, 0), (32, 64))),
-        "it tiles rows only",
-    ),
-    "a row between": (
-        TRN3,
-        lambda x: product_of(x, options=(False, (32, 0), (64, 128))),
-        "starts at a multiple",
-    ),
-    "position alone": (TRN3, lambda x: product_of(x, options=(False, (0, 0), ())), "both are set"),
-    "beyond the array": (
-        TRN3,
-        lambda x: product_of(x, options=(False, (128, 0), (32, 128))),
-        "lies in the PE array",
     ),
     "arithmetic": (
         TRN3,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, TRN2, TRN3, Engine, NkiError, launch
+from difftest.simulator import TRN1, TRN3, Engine, NkiError, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.random_numbers import rand2, rng
@@ -45,12 +45,6 @@ def test_the_engines_of_rng():
 
 
 RNG_REFUSED = {
-    "floats": (TRN2, {"dtype": "float32"}, "rng takes dst of certain dtypes"),
-    "gpsimd in psum": (
-        TRN2,
-        {"dtype": "int32", "engine": Engine.GPSIMD, "buffer": nl.psum},
-        "GpSimd Engine cannot access PSUM",
-    ),
     "gpsimd on trn1": (
         TRN1,
         {"dtype": "int32", "engine": Engine.GPSIMD},
@@ -88,12 +82,8 @@ def test_rand2_lies_between_its_bounds(dtype):
 
 
 RAND2_REFUSED = {
-    "generation": (TRN2, lambda x: (0.0, 1.0), "rand2 needs NeuronCore-v4"),
     "a min above": (TRN3, lambda x: (2.0, 1.0), "rand2 takes a min below its max"),
     "equal bounds": (TRN3, lambda x: (x, x), "rand2 takes a min below its max"),
-    "other partitions": (TRN3, lambda x: (x[:2], 1.0), "one element in each partition"),
-    "a matrix": (TRN3, lambda x: (0.0, nl.zeros((4, 2), nl.float32)), "one element in each"),
-    "bfloat16": (TRN3, lambda x: (nl.zeros((4, 1), nl.bfloat16), 1.0), "min of certain dtypes"),
 }
 
 

@@ -89,17 +89,6 @@ def test_tensor_scalar_reduce_with_a_unary_operator(op, expected):
     assert_allclose(total[:, 0], wanted.sum((1, 2)), rtol=1e-5)
 
 
-@every("op", [nl.rsqrt, nl.power])
-def test_tensor_scalar_reduce_has_the_vector_engines_operators(op):
-    with pytest.raises(NkiError, match="tensor_scalar_reduce runs on the Vector Engine"):
-        on_tiles(
-            lambda x: nisa.tensor_scalar_reduce(
-                data=x, op0=op, operand0=2.0, reduce_op=np.add, reduce_res=x[:, 0, 0]
-            ),
-            DATA,
-        )
-
-
 BOUND = {"comp_op0": np.less, "comp_op1": np.less}
 INTO = {  # name: an instruction of x [4, 6] with the second destination ``into``
     "activation": lambda x, into: nisa.activation(

@@ -9,7 +9,7 @@ from difftest.simulator import NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles
 
 A, B, START = normal(4, 9), normal(4, 9, seed=1), normal(4, 1, seed=2)
 
@@ -98,41 +98,9 @@ def test_dropout_keeps_about_its_share_and_repeats_itself():
 
 REFUSED = [
     (
-        "both in PSUM",
-        lambda a, b, s: nisa.tensor_tensor_scan(in_psum(a), in_psum(b), s, np.add, np.add),
-        "the two inputs are not both in PSUM",
-    ),
-    (
-        "other lengths",
-        lambda a, b, s: nisa.tensor_tensor_scan(a, b[:, 0:3], s, np.add, np.add),
-        "takes operands with the same number of elements a partition",
-    ),
-    (
-        "bits",
-        lambda a, b, s: nisa.tensor_tensor_scan(a, b, s, np.bitwise_and, np.add),
-        "takes binary arithmetic operators",
-    ),
-    (
-        "a unary operator",
-        lambda a, b, s: nisa.tensor_tensor_scan(a, b, s, np.add, nl.rsqrt),
-        "takes binary arithmetic operators",
-    ),
-    (
-        "power",
-        lambda a, b, s: nisa.tensor_tensor_scan(a, b, s, nl.power, np.add),
-        "runs on the Vector Engine",
-    ),
-    (
         "a start for each element",
         lambda a, b, s: nisa.tensor_tensor_scan(a, b, b, np.add, np.add),
         "takes initial as a scalar or a vector",
-    ),
-    ("513 elements", lambda a, b, s: nisa.bn_stats(nl.zeros((4, 513), nl.float32)), "at most 512"),
-    ("no tuples", lambda a, b, s: nisa.bn_aggr(a[:, 0:4]), "takes .count, mean, variance"),
-    (
-        "dropout into another integer",
-        lambda a, b, s: nisa.dropout(nl.copy(a, dtype=nl.int8), 0.5, dtype=nl.int16),
-        "dropout of integers keeps their dtype",
     ),
 ]
 

@@ -142,28 +142,6 @@ def test_nc_stream_shuffle_in_place():
     assert_array_equal(result, data[::-1])
 
 
-@every(
-    "shape, dtype, rule",
-    [
-        ((4, 6), np.uint32, "writes dst_idx of shape"),
-        ((4, 1), np.uint32, "writes dst_idx of shape"),
-        ((1, 32), np.uint32, "writes dst_idx of shape"),
-        ((5, 8), np.uint16, "writes dst_idx of shape"),
-        ((4, 8), np.float32, "takes dst_idx of certain dtypes"),
-        ((4, 8), np.int32, "takes dst_idx of certain dtypes"),
-    ],
-)
-def test_the_indices_of_a_replacement_have_a_place_each(shape, dtype, rule):
-    def compute(x):
-        nisa.nc_match_replace8(
-            data=x, vals=nisa.max8(src=x), imm=0.0, dst_idx=nl.zeros(shape, dtype)
-        )
-        return x
-
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(compute, normal(4, 16))
-
-
 @every("ids", [[np.nan], [1, -1], [1.5], [np.inf]])
 def test_segment_ids_are_integers_from_0(ids):
     with pytest.raises(NkiError, match="takes integers of at least 0 as segment_ids") as caught:
@@ -197,57 +175,15 @@ def test_sequence_bounds(dtype):
 
 
 REFUSED = [
-    ("7 elements", lambda x: nisa.max8(src=x[:, 0:7]), "max8 takes 8 to 16384 elements"),
-    ("PSUM has no 16385", lambda x: nisa.max8(src=many()), "max8 takes 8 to 16384 elements"),
-    (
-        "vals of 7",
-        lambda x: nisa.nc_find_index8(data=x, vals=x[:, 0:7]),
-        "takes 8 values a partition",
-    ),
     (
         "values that are not there",
         lambda x: nisa.nc_find_index8(data=x, vals=nl.full((5, 8), 99, nl.float32)),
         "undefined for a value that is not in the data",
     ),
     (
-        "other partitions",
-        lambda x: nisa.nc_find_index8(data=x, vals=x[0:3, 0:8]),
-        "operands with the same number of partitions",
-    ),
-    (
         "places in float32",
         lambda x: nisa.nc_find_index8(data=x, vals=x[:, 0:8], dtype=nl.float32),
         "takes the result of certain dtypes",
-    ),
-    (
-        "5 partitions to gather in",
-        lambda x: nisa.local_gather(x, nl.zeros((5, 2), nl.uint16)),
-        "local_gather: partitions are a multiple of 16",
-    ),
-    (
-        "three at a time",
-        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint16), 3),
-        "local_gather: num_elem_per_idx is one of",
-    ),
-    (
-        "more than there are",
-        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint16), 1, 33),
-        "local_gather: at most the 32 indices of a core's slice",
-    ),
-    (
-        "less than none",
-        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint16), 1, -1),
-        "local_gather: at least one index",
-    ),
-    (
-        "4097 indices",
-        lambda x: nisa.local_gather(many(32), nl.zeros((32, 257), nl.uint16), 1),
-        "local_gather: at most 4096 indices a core",
-    ),
-    (
-        "indices of 32 bits",
-        lambda x: nisa.local_gather(many(32), nl.zeros((32, 2), nl.uint32)),
-        "local_gather takes index of certain dtypes",
     ),
     (
         "an index beyond",
@@ -258,31 +194,6 @@ REFUSED = [
         "a flat index beyond",
         lambda x: nl.gather_flattened(x, nl.full((5, 2), 20, nl.uint32)),
         "gather_flattened returns garbage for indices beyond the data",
-    ),
-    (
-        "signed indices",
-        lambda x: nl.gather_flattened(x, nl.zeros((5, 2), nl.int32)),
-        "gather_flattened takes indices of certain dtypes",
-    ),
-    (
-        "a short shuffle",
-        lambda x: nisa.nc_stream_shuffle(x, x, [0] * 31),
-        "nc_stream_shuffle takes a list of 32 partitions",
-    ),
-    (
-        "a partition that is not there",
-        lambda x: nisa.nc_stream_shuffle(x, x, [32] * 32),
-        "nc_stream_shuffle takes a list of 32 partitions",
-    ),
-    (
-        "another dtype",
-        lambda x: nisa.nc_stream_shuffle(x, nl.zeros((5, 20), nl.float16), [0] * 32),
-        "nc_stream_shuffle takes src and dst of one dtype",
-    ),
-    (
-        "two partitions of segments",
-        lambda x: nisa.sequence_bounds(segment_ids=x),
-        "sequence_bounds takes one partition",
     ),
 ]
 

@@ -9,7 +9,7 @@ from difftest.simulator import TRN1, NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles
 
 FLOAT32_MIN = np.finfo(np.float32).min
 A = normal(6, 8)
@@ -189,61 +189,9 @@ REFUSED = [
     ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "takes one comparison"),
     ("a tile as condition", lambda x, p: nisa.affine_select(x > 0, x, 0), "takes one comparison"),
     (
-        "a predicate over more columns",
-        lambda x, p: nisa.affine_select(nl.arange(99)[None, :] >= 4, x, 0),
-        "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
-    ),
-    (
-        "a predicate over other partitions",
-        lambda x, p: nisa.affine_select(nl.arange(3)[:, None] >= 1, x, 0),
-        "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
-    ),
-    ("no comparison", lambda x, p: ranged(x, comp_op0=np.add), "range_select compares"),
-    ("not_equal", lambda x, p: ranged(x, comp_op0=np.not_equal), "range_select compares"),
-    (
-        "another value for false",
-        lambda x, p: ranged(x, on_false_value=0.0),
-        "range_select's on_false_value is the smallest float32",
-    ),
-    (
-        "bounds in bfloat16",
-        lambda x, p: ranged(x, bound1=nl.zeros((6, 1), nl.bfloat16)),
-        "range_select takes bound1 of certain dtypes",
-    ),
-    (
         "a bound for each element",
         lambda x, p: ranged(x, bound1=x),
         "range_select takes bound1 as a vector",
-    ),
-    ("integers", lambda x, p: ranged(p), "range_select takes on_true_tile of certain dtypes"),
-    ("a sum", lambda x, p: ranged(x, reduce_op=np.add), "range_select reduces with max only"),
-    ("2 ** 24", lambda x, p: ranged(x, range_start=2**24 - 7), "compares indices in float32"),
-    ("select_reduce's sum", lambda x, p: selected(x, p, reduce_op=np.add), "reduces with max"),
-    ("a float predicate", lambda x, p: selected(x, x), "takes predicate of certain dtypes"),
-    (
-        "integers of 32 bits",
-        lambda x, p: selected(nl.copy(x, dtype=nl.int32), p),
-        "takes on_true of certain dtypes",
-    ),
-    (
-        "both in PSUM",
-        lambda x, p: selected(in_psum(x), in_psum(p)),
-        "the two inputs are not both in PSUM",
-    ),
-    (
-        "another size",
-        lambda x, p: selected(x, p[:, 0:4]),
-        "the same number of elements a partition",
-    ),
-    (
-        "a register that is not used",
-        lambda x, p: selected(x, p, reduce_res=nl.zeros((6, 1), nl.float32)),
-        "reads the reduction registers only if it uses them",
-    ),
-    (
-        "where of shapes that do not fit",
-        lambda x, p: nl.where(x > 0, x, x[:, 0:3]),
-        "nl.where's condition, x and y must have shapes that broadcast",
     ),
     ("where of a number", lambda x, p: nl.where(1, x, x), "nl.where takes a tile as condition"),
 ]

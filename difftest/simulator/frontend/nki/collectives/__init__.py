@@ -5,42 +5,21 @@ The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from difftest.simulator.errors import missing_name
+from difftest.simulator.frontend.nki.binding import API
+from difftest.simulator.frontend.nki.collectives import (  # noqa: F401  each adds its functions
+    fixed,
+    ring,
+    variable,
+)
 from difftest.simulator.frontend.nki.collectives.exchange import ReplicaGroup
-from difftest.simulator.frontend.nki.collectives.fixed import (
-    all_gather,
-    all_reduce,
-    all_to_all,
-    collective_permute,
-    rank_id,
-    reduce_scatter,
-)
-from difftest.simulator.frontend.nki.collectives.ring import (
-    collective_permute_implicit,
-    collective_permute_implicit_current_processing_rank_id,
-    collective_permute_implicit_reduce,
-)
-from difftest.simulator.frontend.nki.collectives.variable import all_gather_v, all_to_all_v
 from difftest.simulator.frontend.nki.levels import ending
 
+NAMES = {"ReplicaGroup": ReplicaGroup, **API["ncc"]}
+"""All that kernels find in ``nki.collectives``."""
+globals().update(NAMES)
+__all__ = sorted(NAMES)
 
-def __getattr__(name: str) -> NoReturn:
+
+def __getattr__(name):
     raise missing_name("nki.collectives", name, __all__, ended=ending(f"ncc.{name}"))
-
-
-__all__ = [
-    "ReplicaGroup",
-    "all_gather",
-    "all_gather_v",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_v",
-    "collective_permute",
-    "collective_permute_implicit",
-    "collective_permute_implicit_current_processing_rank_id",
-    "collective_permute_implicit_reduce",
-    "rank_id",
-    "reduce_scatter",
-]

@@ -24,11 +24,6 @@ from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
-_ENUMERATIONS = (
-    *("dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "oob_mode"),
-    "reduce_cmd",
-)
-
 
 @public
 def get_nc_version():
@@ -47,7 +42,7 @@ NAMES = {
     "NkiValidationError": NkiValidationError,
     "VirtualRegister": VirtualRegister,
     "constants": constants,
-    **{name: getattr(constants, name) for name in _ENUMERATIONS},
+    **constants.ENUMERATIONS,
     **{
         f"{name}_engine": constants.engine[name]
         for name in ("tensor", "vector", "scalar", "gpsimd", "unknown")

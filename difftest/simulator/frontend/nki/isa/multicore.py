@@ -24,6 +24,7 @@ from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.memory import NEVER
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Engine, Space
 
@@ -168,7 +169,7 @@ def _values_of(src: Any) -> tuple[Array, Array | None]:
     ------
     UnwrittenError : nothing of it was written.
     """
-    missing = None if src.storage.masked else src.unwritten()
+    missing = src.unwritten(NEVER)
     some = missing is not None and not missing.all()
     return src.engine_values(unwritten=some).copy(), missing
 

@@ -56,13 +56,6 @@ class TileSizes:
         return [*_SIZES]
 
 
-tile_size = TileSizes()
-sbuf = MemoryRegion.sbuf
-psum = MemoryRegion.psum
-private_hbm = hbm = MemoryRegion.private_hbm
-shared_hbm = MemoryRegion.shared_hbm
-
-
 @public
 def is_hbm(buffer: Any) -> bool:
     """Whether a memory is HBM of either kind."""
@@ -72,16 +65,16 @@ def is_hbm(buffer: Any) -> bool:
 @public
 def is_sbuf(buffer: Any) -> bool:
     """Whether a memory is SBUF."""
-    return buffer is sbuf
+    return buffer is MemoryRegion.sbuf
 
 
 @public
 def is_psum(buffer: Any) -> bool:
     """Whether a memory is PSUM."""
-    return buffer is psum
+    return buffer is MemoryRegion.psum
 
 
 @public
 def is_on_chip(buffer: Any) -> bool:
     """Whether a memory is SBUF or PSUM."""
-    return buffer is sbuf or buffer is psum
+    return buffer is MemoryRegion.sbuf or buffer is MemoryRegion.psum

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import functools
+import importlib
 import sys
 
 import numpy as np
@@ -304,11 +305,29 @@ def test_nki_is_there_in_the_scope_and_no_longer():
         import nki.language
         from nki.isa.constants import dge_mode
 
-        assert nki.isa is nisa
+        assert nki.isa.dma_copy is nisa.dma_copy
         assert nki.language.float32 == np.float32
         assert dge_mode is nisa.dge_mode
         assert nki.jit is jit
     assert sys.modules.get("nki") is before
+
+
+HELPERS = {
+    "isa": ("public", "current", "moves", "missing_name"),
+    "isa.constants": ("check_level", "member_of"),
+    "language": ("np", "check_name", "functions"),
+    "collectives": ("exchange", "API"),
+}
+
+
+@every("module", HELPERS)
+def test_a_helper_of_ours_is_no_name_of_nki(module):
+    """A typo would run here and fail on AWS's."""
+    with embedded():
+        made = importlib.import_module(f"nki.{module}")
+    for name in HELPERS[module]:
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
+            getattr(made, name)
 
 
 def test_a_trace_has_the_kernels_lines_and_loops():

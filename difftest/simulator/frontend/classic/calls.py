@@ -1,0 +1,138 @@
+"""The functions of the classic dialect as data: a stub is AWS's signature, its record the rest.
+
+A parameter that has the name of an operand, an option or a destination of the record stands for it.
+What is left of a function is what its stub does before it returns its arguments by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.frontend.arguments import (
+    as_accumulate,
+    as_engine,
+    as_flag,
+    as_member,
+    dge_mode,
+    engine,
+    same_dtype,
+)
+from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.operators import on_chip
+from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.operands import need_number
+from difftest.simulator.instructions.record import Instruction, Takes
+from difftest.simulator.trace import Engine
+
+Converter = Callable[[Any, str], Any]
+"""Makes a record's option of an argument; the second word is for errors."""
+_OF_CALL: dict[str, Converter] = {
+    **dict.fromkeys(("op", "op0", "op1", "comp_op0", "comp_op1", "reduce_op"), alu_op),
+    "reduce_cmd": as_accumulate,
+    "range_start": lambda value, where: as_integer(value, f"{where}'s range_start"),
+    "on_false_value": lambda value, where: float(need_number(value, "on_false_value", where)),
+    "dge_mode": lambda value, where: as_member(dge_mode, value, "a DMA").name,
+}
+"""Converters whose errors name the function."""
+_OF_ARGUMENT: dict[str, Converter] = {
+    **dict.fromkeys(("reverse0", "reverse1", "reverse_pred", "negate", "keepdims"), as_flag),
+    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices"), as_integer),
+    **dict.fromkeys(("shuffle_mask", "axes"), as_integers),
+}
+"""Converters whose errors name the argument."""
+
+
+class Functions(dict[str, Callable[..., Any]]):
+    """The functions of a module by name, which ``short`` is the usual name of: nl or nisa."""
+
+    def __init__(self, short: str) -> None:
+        super().__init__()
+        self.short = short
+
+    def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Add a function that is more than a record's call."""
+        self[function.__name__] = function
+        return function
+
+    def add(self, name: str, function: Callable[..., Any], doc: str) -> None:
+        """Add a function of a table, under the name that it has in the module."""
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = doc
+        self[name] = function
+
+    def issues(
+        self, record: Instruction, **settings: Any
+    ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., Any]]:
+        """Make of a stub, which returns its arguments by name, the function that issues ``record``.
+
+        ``settings`` are converters of options that a kernel gives, and the values of those that it
+        does not choose. An argument whose default is None may be None.
+        """
+        return lambda stub: self.by_hand(_issuing(record, stub, settings))
+
+
+UNNAMED = engine.unknown
+ISA, LANGUAGE = Functions("nisa"), Functions("nl")
+
+
+def _issuing(
+    record: Instruction, stub: Callable[..., dict[str, Any]], settings: dict[str, Any]
+) -> Callable[..., Any]:
+    where, parameters = stub.__name__, inspect.signature(stub).parameters
+    constants = {name: value for name, value in settings.items() if name not in parameters}
+    converted = []
+    for name in record.options:
+        said = name if name in _OF_ARGUMENT else where
+        converter = settings.get(name, _OF_CALL.get(name, _OF_ARGUMENT.get(name)))
+        if name in parameters and converter is not None:
+            default = parameters[name].default
+            simple = default is None or default is inspect.Parameter.empty
+            usual = default if simple else converter(default, said)
+            converted.append((name, converter, said, default, usual))
+    operands = _tuple_of([role.name for role in record.operands])
+    options = _tuple_of(record.options)
+    others = _tuple_of([role.name for role in record.destinations[1:]])
+    writes, names_engine = "dst" in parameters, "engine" in parameters
+    on_tile = record.destinations[0].takes is Takes.TILE
+
+    @functools.wraps(stub)
+    def issued(*args: Any, **kwargs: Any) -> Any:
+        given = stub(*args, **kwargs)
+        if constants:
+            given.update(constants)
+        for name, converter, said, default, usual in converted:
+            value = given[name]
+            given[name] = usual if value is default else converter(value, said)
+        dtype, dst, issuer = given.get("dtype"), None, Engine.UNKNOWN
+        if names_engine and given["engine"] is not UNNAMED:
+            issuer = as_engine(given["engine"], where)
+        if dtype is not None:
+            dtype = as_dtype(dtype)
+        if writes:
+            dst = on_chip(given["dst"], where, "dst") if on_tile else given["dst"]
+            same_dtype(dtype, dst, where)
+            dtype = None
+        taken, chosen = operands(given) if operands else (), options(given) if options else ()
+        further, mask = others(given) if others else (), given.get("mask")
+        how: dict[str, Any] = {"dst": dst, "others": further, "dtype": dtype, "engine": issuer}
+        if mask is None:
+            result = gate.issue(record, taken, chosen, **how)
+        else:
+            result = issue(record, taken, chosen, mask=mask, **how)
+        return None if writes else result
+
+    return issued
+
+
+def _tuple_of(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:
+    """What takes the values of these names out of a call's arguments; None if there are none."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return (lambda given: (given[names[0]],)) if names else None
