@@ -10,9 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from difftest.harness.bound import BoundCase
+    from difftest.harness.bound import BoundCase, check
     from difftest.harness.case import Case
-    from difftest.harness.checking import check
     from difftest.harness.decorator import kernel_test
     from difftest.harness.failures import DifferentialFailure
     from difftest.harness.recipes import (
@@ -62,7 +61,7 @@ _HOMES = {
     "Uniform": "structured",
     "Zeros": "recipes",
     "cases": "strategies",
-    "check": "checking",
+    "check": "bound",
     "kernel_test": "decorator",
     "multiples": "strategies",
     "seeded": "strategies",

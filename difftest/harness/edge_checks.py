@@ -22,12 +22,11 @@ from difftest.harness.edges import (
 )
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
-from difftest.harness.kernel_calls import run_kernel
 from difftest.harness.questions import reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.reference_cost import foreseen
 from difftest.harness.report import edge_text
-from difftest.harness.runner import Runner, judge, make_call, verdict_on
+from difftest.harness.runner import Runner, judge, make_call, run_kernel, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Inconclusive, OneSided, Verdict, is_failure

@@ -10,7 +10,7 @@ import numpy as np
 
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.verdict import Inconclusive, Mismatch, Verdict
-from difftest.simulator.exact.chains import RUNNING_SUM
+from difftest.simulator.exact.contract import RUNNING_SUM
 
 if TYPE_CHECKING:
     from difftest.analysis.finding import Finding

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import (
@@ -30,9 +32,8 @@ from difftest.harness.failures import (
     HazardWarning,
     NotRejectedError,
 )
-from difftest.harness.kernel_calls import overwritten, run_kernel
 from difftest.harness.questions import Reference, answer, reference_of
-from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import Reproduction, rejection_text
 from difftest.harness.rounding import Array
@@ -375,3 +376,44 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
     if isinstance(outcome, Rejected):
         return OneSided("kernel", outcome.error)
     return compare(expected, outcome.outputs, outcome.unwritten)
+
+
+def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
+    """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
+    try:
+        return backend.run(call)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # Skipped and Failed of pytest, SystemExit
+        return Crashed(error)
+
+
+def overwritten(
+    names: Sequence[str],
+    given: Sequence[Array],
+    after: Sequence[Array],
+    written: Sequence[Array] = (),
+) -> Mismatch | None:
+    """What is wrong with a kernel that wrote to an input; None if it only read them all.
+
+    Parameters
+    ----------
+    names : of the inputs.
+    given, after : the arrays before the call and after it.
+    written : those after it that the backend saw written, with equal values too.
+    """
+    rule = "A kernel reads its inputs; what it writes in place is named under outputs="
+    for name, before, now in zip(names, given, after, strict=True):
+        width = before.dtype.itemsize
+        changed = (bytes_of(before) != bytes_of(now)).reshape(-1, width).any(axis=1)
+        count, message = int(changed.sum()), ""
+        if count:
+            first = [int(one) for one in np.argwhere(changed.reshape(before.shape))[0]]
+            message = f"the kernel overwrites its input {name}: {count} of {changed.size} elements"
+            message += f", the first at {first}. {rule}"
+        elif any(one is now for one in written):
+            message = f"the kernel writes to its input {name}, and what it writes is what was "
+            message += f"there in this case. {rule}"
+        if message:
+            return Mismatch("inputs", None, message, elements=changed.size, wrong=count)
+    return None

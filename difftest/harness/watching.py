@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-from difftest.harness.coverage import Coverage, Place
-from difftest.harness.forks import TURNS, Fork, forks_of
+from difftest.harness.coverage import TURNS, Coverage, Fork, Place, forks_of
 from difftest.harness.frames import is_installed, is_library
 
 _MONITORING: Any = getattr(sys, "monitoring", None)

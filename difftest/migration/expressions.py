@@ -9,9 +9,8 @@ from difftest.migration.calls import MAKERS, OPERATORS, RANGES
 from difftest.migration.functions import FunctionWriter
 from difftest.migration.instructions import Wanted
 from difftest.migration.masks import EVERYTHING
-from difftest.migration.operands import NewOperand
+from difftest.migration.operands import NewOperand, expression
 from difftest.migration.rules import GONE, MASK, NEW_AXIS, OPERATOR, NotMechanicalError
-from difftest.migration.writer import expression
 
 
 class ExpressionWriter(FunctionWriter):
@@ -27,18 +26,13 @@ class ExpressionWriter(FunctionWriter):
         if isinstance(node, ast.UnaryOp):
             return self._sign(node)
         if isinstance(node, ast.Attribute):
-            return self._attribute(node)
+            own = bool(self.names.meant(node))
+            return node if own else ast.Attribute(self.value(node.value), node.attr, node.ctx)
         if isinstance(node, (ast.Tuple, ast.List)):
             return type(node)([self.value(one) for one in node.elts], node.ctx)
         if isinstance(node, ast.Starred):
             return ast.Starred(self.value(node.value), node.ctx)
         return node
-
-    def _attribute(self, node: ast.Attribute) -> ast.expr:
-        if self.names.meant(node):
-            return node
-        inner = self.value(node.value)
-        return ast.Attribute(inner, node.attr, node.ctx)
 
     def _subscript(self, node: ast.Subscript) -> ast.expr:
         grids = self.scope.grids

@@ -7,7 +7,7 @@ import ast
 from difftest.migration.calls import BINARY, ELEMENTWISE, INSTRUCTIONS, REDUCTIONS, SCALED, UNARY
 from difftest.migration.instructions import InstructionWriter, Wanted
 from difftest.migration.masks import EVERYTHING
-from difftest.migration.operands import NewOperand, written
+from difftest.migration.operands import NewOperand, expression, written
 from difftest.migration.rules import (
     BROADCAST,
     MASK,
@@ -18,7 +18,6 @@ from difftest.migration.rules import (
 )
 from difftest.migration.scope import KnownTile, Shape, axes_of
 from difftest.migration.terms import ONE
-from difftest.migration.writer import expression
 
 
 class FunctionWriter(InstructionWriter):
@@ -134,7 +133,7 @@ class FunctionWriter(InstructionWriter):
         if shape is not None:
             column, tile = (left, right) if left.shape != shape else (right, left)
             fits = tile.shape == shape and column.shape != shape and column.is_scalar
-            if fits and name in SCALED and _size(column) == _size(tile):
+            if fits and name in SCALED and (column.shape or ())[:1] == shape[:1]:
                 return self._scaled(name, tile, column, tile is right, wanted)
             left, right = (self._spread(side, shape, wanted) for side in (left, right))
         if wanted.is_value:
@@ -185,11 +184,6 @@ class FunctionWriter(InstructionWriter):
         float32 = self.nl("float32")
         known = [None if side.tile is None else side.tile.dtype for side in (left, right)]
         return float32 if known[1] == float32 and known[0] != float32 and left.tile else None
-
-
-def _size(operand: NewOperand) -> object:
-    """The partitions of an operand."""
-    return None if operand.shape is None else operand.shape[0]
 
 
 def _joined(left: Shape | None, right: Shape | None) -> Shape | None:

@@ -32,10 +32,7 @@ TODAY = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
 class Names:
     """How a file calls NKI's modules; the rules call them nki, nisa, nl, nt and np.
 
-    Parameters
-    ----------
-    module : the file.
-    today : the new name of a module that is rewritten too; None for any other.
+    ``today`` has the new name of a module that is rewritten too, and None for any other.
     """
 
     def __init__(

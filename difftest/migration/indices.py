@@ -70,12 +70,7 @@ Grid = GridIndex | tuple[GridIndex, ...]
 
 
 class Grids:
-    """The indices that the names of a function stand for.
-
-    Parameters
-    ----------
-    names : what the file calls NKI's modules.
-    """
+    """The indices that the names of a function stand for."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -122,9 +117,9 @@ class Grids:
             return self.is_index(node.left) or self.is_index(node.right)
         if isinstance(node, ast.Call):
             return self.names.meant(node.func) == "nl.arange"
-        if isinstance(node, ast.Subscript):
-            return self.names.meant(node.value) == "nl.mgrid" or self.is_index(node.value)
-        return isinstance(node, ast.Attribute) and self.is_index(node.value)
+        if not isinstance(node, (ast.Attribute, ast.Subscript)):
+            return False
+        return self.names.meant(node.value) == "nl.mgrid" or self.is_index(node.value)
 
     def defined(self, node: ast.expr) -> Grid | None:
         """What an expression makes: one index, or all of a grid; None if it is no index."""

@@ -18,10 +18,9 @@ from difftest.migration.calls import (
     positional,
 )
 from difftest.migration.masks import EVERYTHING, MaskBox
-from difftest.migration.operands import NewOperand, OperandWriter, written
+from difftest.migration.operands import NewOperand, OperandWriter, expression, written
 from difftest.migration.rules import MASK, SHAPE, UNKNOWN_CALL, NotMechanicalError
 from difftest.migration.scope import axes_of, reduced
-from difftest.migration.writer import expression
 from difftest.simulator.frontend.nki import isa
 
 OF_RESULT = ("shape", "dtype", "mask")

@@ -1,4 +1,4 @@
-"""What a rewritten statement still breaks, and the comments that say so."""
+"""What a rewritten statement still breaks, the comments that say so, and definitions that go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import libcst as cst
 from libcst import matchers as m
 
 from difftest.migration.calls import INSTRUCTIONS
-from difftest.migration.imports import Names
 from difftest.migration.rules import (
     GONE,
     INSIDE,
@@ -26,54 +25,40 @@ COMMENT = "# difftest migrate: {}; {}"
 TODAYS_MODULES = {"nl": language, "nisa": isa}
 
 
-class Leftovers:
-    """The rules that statements of a file still break.
+def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
+    """The rules that a statement still breaks."""
+    names = scope.names
+    broken: list[Rule] = []
+    for one in nodes(node, m.Import() | m.ImportFrom()):
+        broken += names.rules_broken(one)
+    for one in nodes(node, m.Attribute()):
+        broken += _of_name(names.of(one))
+    for one in nodes(node, m.Call()):
+        broken += _of_call(one, names.of(one.func) or "")
+    for one in nodes(node, m.BinaryOperation() | m.UnaryOperation() | m.AugAssign()):
+        if any(_is_tile(side, scope) for side in one.children):
+            broken.append(OPERATOR)
+    return broken
 
-    Parameters
-    ----------
-    names : what the file calls NKI's modules.
-    """
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+def _of_name(name: str | None) -> Iterator[Rule]:
+    if name in GONE:
+        yield GONE[name]
+    elif name is not None and _is_unknown(name):
+        yield f"today's dialect has no {name}", "`difftest api` lists what it has"
 
-    def rules(self, node: cst.CSTNode, scope: Scope) -> list[Rule]:
-        """Of one statement."""
-        found: list[Rule] = []
-        for one in nodes(node, m.Import() | m.ImportFrom()):
-            found += self.names.rules_broken(one)
-        for one in nodes(node, m.Attribute()):
-            found += self._of_name(self.names.of(one))
-        for one in nodes(node, m.Call()):
-            found += self._of_call(one)
-        found += self._of_operators(node, scope)
-        return found
 
-    def _of_name(self, name: str | None) -> Iterator[Rule]:
-        if name in GONE:
-            yield GONE[name]
-        elif name is not None and _is_unknown(name):
-            yield f"today's dialect has no {name}", "`difftest api` lists what it has"
-
-    def _of_call(self, call: cst.Call) -> Iterator[Rule]:
-        name = self.names.of(call.func) or ""
-        keywords = {a.keyword.value for a in call.args if a.keyword}
-        if name == "nki.jit" and "platform_target" in keywords:
-            yield PLATFORM
-        if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
-            yield MASK
-        elif name == "nl.store" or (
-            name in INSTRUCTIONS and "dst" not in keywords and name != "nl.copy"
-        ):
-            yield INSIDE
-        elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
-            yield UNKNOWN_CALL
-
-    def _of_operators(self, node: cst.CSTNode, scope: Scope) -> Iterator[Rule]:
-        operators = m.BinaryOperation() | m.UnaryOperation() | m.AugAssign()
-        for one in nodes(node, operators):
-            if any(_is_tile(side, scope) for side in one.children):
-                yield OPERATOR
+def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
+    keywords = {a.keyword.value for a in call.args if a.keyword}
+    returns = name in INSTRUCTIONS and "dst" not in keywords and name != "nl.copy"
+    if name == "nki.jit" and "platform_target" in keywords:
+        yield PLATFORM
+    if name.startswith(("nl.", "nisa.")) and "mask" in keywords:
+        yield MASK
+    elif name == "nl.store" or returns:
+        yield INSIDE
+    elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
+        yield UNKNOWN_CALL
 
 
 def commented(statement: Any, rules: list[Rule]) -> Any:
@@ -106,3 +91,80 @@ def _is_unknown(name: str) -> bool:
 def _is_issue(name: str) -> bool:
     """Whether a name of ``nisa`` is an instruction's, and not a query's or an enum's."""
     return not name.startswith("nisa.get_") and name.count(".") == 1
+
+
+class Definitions:
+    """The lines of a function that define index grids and masks."""
+
+    def __init__(self) -> None:
+        self.lines: list[cst.SimpleStatementLine] = []
+
+    def add(self, line: cst.SimpleStatementLine) -> None:
+        """A line that gives an index grid its name."""
+        self.lines.append(line)
+
+    def settled(self, function: Any) -> tuple[Any, list[Rule]]:
+        """The function without the lines that it needs no more; the others get their rules."""
+        kept = self._needed(function)
+        rules = [GONE["nl.arange"] for _ in kept]
+        made = function.visit(_Settling(self.lines, kept))
+        return made, rules
+
+    def _needed(self, function: Any) -> list[cst.SimpleStatementLine]:
+        """The definitions whose names other lines still use."""
+        used = _names(function.visit(_Settling(self.lines, [])))
+        kept: list[cst.SimpleStatementLine] = []
+        while new := [one for one in self.lines if one not in kept and _targets(one) & used]:
+            kept += new
+            used |= set().union(*map(_names, new))
+        return kept
+
+
+def _names(node: Any) -> set[str]:
+    return {name.value for name in nodes(node, m.Name())}
+
+
+def _targets(line: cst.SimpleStatementLine) -> set[str]:
+    [assignment] = line.body
+    assert isinstance(assignment, cst.Assign)
+    return _names(assignment.targets[0])
+
+
+class _Settling(cst.CSTTransformer):
+    """Takes lines out, or puts comments over them."""
+
+    def __init__(self, lines: list[Any], kept: list[Any]) -> None:
+        super().__init__()
+        self.kept = {id(one) for one in kept}
+        self.gone = {id(one) for one in lines} - self.kept
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> Any:
+        if id(original_node) in self.kept:
+            return commented(updated_node, [GONE["nl.arange"]])
+        return updated_node
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> Any:
+        body: list[Any] = []
+        comments: list[Any] = []
+        new: Any
+        for old, new in zip(original_node.body, updated_node.body, strict=True):
+            if id(old) in self.gone:
+                comments += new.leading_lines
+                continue
+            if comments:
+                new = new.with_changes(leading_lines=[*comments, *_after(comments, new)])
+                comments = []
+            body.append(new)
+        return updated_node.with_changes(body=body or [cst.parse_statement("pass")])
+
+
+def _after(comments: list[Any], statement: Any) -> list[Any]:
+    """The leading lines of a statement that follows lines that went: one gap is enough."""
+    lines = list(statement.leading_lines)
+    while lines and comments and lines[0].comment is None and comments[-1].comment is None:
+        lines = lines[1:]
+    return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from difftest.migration import views
@@ -10,9 +11,8 @@ from difftest.migration.calls import NAMES
 from difftest.migration.indices import AXES, items_of
 from difftest.migration.masks import EVERYTHING, MaskBox, box
 from difftest.migration.rules import MASK, NotMechanicalError
-from difftest.migration.scope import PARTITIONS, KnownTile, Shape, sizes_of_slices
+from difftest.migration.scope import PARTITIONS, KnownTile, Scope, Shape, sizes_of_slices
 from difftest.migration.terms import ONE, Term
-from difftest.migration.writer import Writer, expression
 from difftest.simulator.frontend.nki import language
 
 _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")
@@ -36,8 +36,59 @@ class NewOperand:
         return self.shape is not None and all(size == ONE for size in self.shape[1:])
 
 
-class OperandWriter(Writer):
-    """Expressions as operands."""
+class OperandWriter(ABC):
+    """The new lines of one statement, and expressions as operands in them.
+
+    Each line that is written adds to what is known of the function's names.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.names = scope.names
+        self.lines: list[str] = []
+
+    @abstractmethod
+    def value(self, node: ast.expr, wish: str | None = None) -> ast.expr:
+        """An expression in today's words; what it is made of comes on lines before it.
+
+        ``wish`` names a new tile, where the whole expression is one.
+        """
+
+    def emit(self, text: str) -> None:
+        """Write a line."""
+        self.lines.append(text)
+        self.scope.learn(ast.parse(text).body[0])
+
+    def nl(self, name: str) -> str:
+        """A name of today's ``nl``, as the file calls that."""
+        return f"{self.names.local('nl')}.{name}"
+
+    def issue(self, name: str, dst: str, operands: dict[str, str]) -> None:
+        """Write an instruction, ``nisa.tensor_copy``, with its operands by name."""
+        module, function = name.split(".")
+        parts = [f"dst={dst}", *(f"{role}={text}" for role, text in operands.items())]
+        self.emit(f"{self.names.local(module)}.{function}({', '.join(parts)})")
+
+    def allocate(self, name: str, shape: str, dtype: str, buffer: str = "sbuf") -> str:
+        """Write the allocation of a tile; its name."""
+        place = self.nl(buffer)
+        self.emit(f"{name} = {self.nl('ndarray')}({shape}, dtype={dtype}, buffer={place})")
+        return name
+
+    def named(self, text: str, wish: str) -> str:
+        """A name for what new lines need more than once."""
+        if text.isidentifier():
+            return text
+        name = self.scope.new_name(wish)
+        self.emit(f"{name} = {text}")
+        return name
+
+    def fresh(self, wish: str | None, source: ast.AST, name: str) -> str:
+        """The name of a new tile: the one that is wished for, unless ``source`` reads it."""
+        if wish is None:
+            return self.scope.new_name(f"{name}_result")
+        used = {one.id for one in ast.walk(source) if isinstance(one, ast.Name)}
+        return self.scope.new_name(f"new_{wish}") if wish in used else wish
 
     def limits(self, mask: ast.expr | None) -> MaskBox:
         """The box that a mask leaves; what is counted gets a name."""
@@ -165,10 +216,8 @@ class OperandWriter(Writer):
         source = operand.text
         if not source.replace(".", "").replace("[", "").replace("]", "").isidentifier():
             source = self.named(source, "narrow")
-        name = self.allocate(self.scope.new_name("column"), f"{source}.shape", float32)
-        self.issue("nisa.tensor_copy", name, {"src": source})
         shape = None if operand.shape is None else operand.shape[:2]
-        return NewOperand(name, KnownTile(shape, float32, "sbuf"))
+        return self._copy(source, "column", float32, shape)
 
     def in_sbuf(self, operand: NewOperand) -> NewOperand:
         """A copy in SBUF of what lies in PSUM, where no DMA reaches."""
@@ -176,9 +225,12 @@ class OperandWriter(Writer):
             return operand
         wanted = self.dtype_of(operand)
         source = self.named(operand.text, "product")
-        name = self.allocate(self.scope.new_name("copied"), f"{source}.shape", wanted)
+        return self._copy(source, "copied", wanted, operand.shape)
+
+    def _copy(self, source: str, wish: str, dtype: str, shape: Shape | None) -> NewOperand:
+        name = self.allocate(self.scope.new_name(wish), f"{source}.shape", dtype)
         self.issue("nisa.tensor_copy", name, {"src": source})
-        return NewOperand(name, KnownTile(operand.shape, wanted, "sbuf"))
+        return NewOperand(name, KnownTile(shape, dtype, "sbuf"))
 
     def has_dtype(self, dst: str, wanted: str | None) -> bool:
         """Whether a destination is seen to have the dtype that a call asks for."""
@@ -202,3 +254,8 @@ def written(shape: Shape) -> str:
     """A shape as Python."""
     inner = ", ".join(size.text() for size in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def expression(text: str) -> ast.expr:
+    """The syntax tree of an expression."""
+    return ast.parse(text, mode="eval").body

@@ -16,10 +16,6 @@ class Package:
     An import of ``kernels.classic.conv2d`` in ``kernels/classic`` becomes one of
     ``kernels.nki.conv2d`` if the new files go to ``.../kernels/nki``: as many parts of the name
     are taken from the new folder's path as stood for the old one.
-
-    Parameters
-    ----------
-    folder, output : existing folder, and the one for the new files.
     """
 
     def __init__(self, folder: Path, output: Path) -> None:
@@ -28,18 +24,12 @@ class Package:
         self._returns: dict[Path, dict[str, KnownTile]] = {}
 
     def migrated(self) -> dict[Path, Migrated]:
-        """The new files, by their places in the folder.
-
-        Raises
-        ------
-        libcst.ParserSyntaxError, UnicodeDecodeError : a file is no Python; ``path`` of the error
-            names it.
-        """
+        """The new files, by their places in the folder."""
         made: dict[Path, Migrated] = {}
         for _ in range(2):  # what a function returns is known when the files are read again
             for file in self.files:
                 text = file.read_text(encoding="utf-8")
-                result = migrate(text, Neighbours(self, file))
+                result = migrate(text, self)
                 self._returns[file] = result.returns
                 made[file.relative_to(self.folder)] = result
         return made
@@ -80,34 +70,15 @@ class Package:
                 depth = count
         return depth
 
-    def today(self, name: str) -> str:
-        """The dotted name of a module of the folder among the new files."""
+    def today(self, name: str) -> str | None:
+        """The dotted name of a module among the new files; None if it is not in the folder."""
+        if self.file_of(name) is None:
+            return None
         for count, rest in self._named(name):
             return ".".join([*self.output.parts[-count:], *rest])
         return name
 
-    def returns(self, file: Path) -> dict[str, KnownTile]:
-        """What the functions of a file return, as far as that is known yet."""
-        return self._returns.get(file, {})
-
-
-class Neighbours:
-    """The files that one file can import from.
-
-    Parameters
-    ----------
-    package : theirs.
-    file : the one that imports.
-    """
-
-    def __init__(self, package: Package, file: Path) -> None:
-        self.package, self.file = package, file
-
-    def today(self, name: str) -> str | None:
-        """The new name of a module; None if it is not among the files."""
-        return None if self.package.file_of(name) is None else self.package.today(name)
-
     def returns(self, name: str) -> dict[str, KnownTile]:
-        """What the functions of a module return."""
-        file = self.package.file_of(name)
-        return {} if file is None else self.package.returns(file)
+        """What the functions of a module return, as far as that is known yet."""
+        file = self.file_of(name)
+        return {} if file is None else self._returns.get(file, {})

@@ -78,15 +78,14 @@ class Proof:
 
 def shapes_text(calls: Sequence[ProofCall]) -> str:
     """The shapes that were tried: all, or the smallest and the largest of them."""
-    different = sorted({call.shapes for call in calls}, key=_elements)
+    different = sorted(
+        {call.shapes for call in calls},
+        key=lambda shapes: (sum(int(np.prod(shape)) for shape in shapes), shapes),
+    )
     texts = [" ".join(str(list(shape)) for shape in shapes) for shapes in different]
     if len(texts) > 4:
         return f"{len(texts)} shapes from {texts[0]} to {texts[-1]}"
     return f"shapes {'; '.join(texts)}"
-
-
-def _elements(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, Any]:
-    return sum(int(np.prod(shape)) for shape in shapes), shapes
 
 
 def prove(
@@ -95,11 +94,6 @@ def prove(
     """Make each call of ``kernel`` of both files, and compare what comes of it.
 
     Outputs are compared by their bits, and so are the arguments that a kernel writes to.
-
-    Raises
-    ------
-    ProofError : a kernel is missing, one refuses a call, the two do not agree, or nothing was
-        compared.
     """
     proof = Proof([], [], [])
     with embedded():
@@ -115,7 +109,8 @@ class _Ran(NamedTuple):
     """A call: its outputs and what it left in its arguments, or how it was refused."""
 
     arrays: list[Array]
-    exact: list[ExactOutput] | None
+    exact: list[ExactOutput]
+    """Empty where they mean nothing."""
     refusal: str | None
 
 
@@ -176,26 +171,17 @@ def _run(kernel: Any, call: ProofCall, setting: Setting) -> _Ran:
             exact=setting.may_round,
         )
     except (NkiError, AssertionError, ValueError) as error:
-        return _Ran([], None, str(error) or type(error).__name__)
+        return _Ran([], [], str(error) or type(error).__name__)
     except Exception as error:  # of whatever kind: the kernel is someone's code
-        return _Ran([], None, f"{type(error).__name__}: {error}")
-    return _Ran([*result.outputs, *arrays], _exact_of(result), None)
-
-
-def _exact_of(result: LaunchResult) -> list[ExactOutput] | None:
-    """The exact outputs and arguments; None where they mean nothing."""
-    if result.exact is None or not result.exact.has_meaning:
-        return None
-    return [*result.exact.outputs, *(output for _, output in result.exact.arguments)]
+        return _Ran([], [], f"{type(error).__name__}: {error}")
+    exact: list[ExactOutput] = []
+    if result.exact is not None and result.exact.has_meaning:
+        exact = [*result.exact.outputs, *(output for _, output in result.exact.arguments)]
+    return _Ran([*result.outputs, *arrays], exact, None)
 
 
 def _compare(before: _Ran, after: _Ran, call: ProofCall, setting: Setting, proof: Proof) -> None:
-    """Note how two runs of a call agree.
-
-    Raises
-    ------
-    ProofError : they do not.
-    """
+    """Note how two runs of a call agree."""
     refusals = {"classic": before.refusal, "new": after.refusal}
     if all(refusals.values()):
         proof.refused.append(call)
@@ -214,12 +200,7 @@ def _compare(before: _Ran, after: _Ran, call: ProofCall, setting: Setting, proof
 
 
 def _difference(before: list[Array], after: list[Array], where: str) -> str | None:
-    """Where the bits differ, as text; None if they agree.
-
-    Raises
-    ------
-    ProofError : the arrays cannot be compared.
-    """
+    """Where the bits differ, as text; None if they agree."""
     if len(before) != len(after):
         raise ProofError(f"{where}: {len(before)} arrays before, {len(after)} after")
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -238,7 +219,7 @@ def _difference(before: list[Array], after: list[Array], where: str) -> str | No
 
 def _is_rounding(before: _Ran, after: _Ran) -> bool:
     """Whether both kernels compute the same where nothing rounds."""
-    if before.exact is None or after.exact is None or len(before.exact) != len(after.exact):
+    if not before.exact or len(before.exact) != len(after.exact):
         return False
     return all(
         one.value.shape == other.value.shape

@@ -14,14 +14,12 @@ from typing import Any, Protocol
 import libcst as cst
 from libcst import matchers as m
 
-from difftest.migration.blocks import blocks_of
 from difftest.migration.calls import RANGES
-from difftest.migration.definitions import Definitions
 from difftest.migration.imports import Names
 from difftest.migration.indices import Grids
-from difftest.migration.leftovers import COMMENT, Leftovers, commented, nodes
+from difftest.migration.leftovers import COMMENT, Definitions, commented, nodes, rules_broken
 from difftest.migration.rules import NotMechanicalError, Rule
-from difftest.migration.scope import KnownTile, Scope, bound_names
+from difftest.migration.scope import KnownTile, Scope, blocks_of, bound_names
 from difftest.migration.statements import StatementWriter
 
 CLAUSES = ("orelse", "finalbody")
@@ -67,12 +65,7 @@ class Others(Protocol):
 
 
 def migrate(text: str, others: Others | None = None) -> Migrated:
-    """Rewrite a classic kernel file in today's dialect, as far as rules go.
-
-    Raises
-    ------
-    libcst.ParserSyntaxError : the text is no Python.
-    """
+    """Rewrite a classic kernel file in today's dialect, as far as rules go."""
     module = cst.parse_module(text)
     names = Names(module, None if others is None else others.today)
     imported = {} if others is None else _imported(module, others)
@@ -147,14 +140,7 @@ def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
 
 
 class _Rewriting:
-    """The walk over the statements of a file.
-
-    Parameters
-    ----------
-    names : what the file calls NKI's modules.
-    returns : what its functions return, as an earlier walk found.
-    taken : every name that occurs in it.
-    """
+    """The walk over the statements of a file; an earlier walk found what its functions return."""
 
     def __init__(self, names: Names, returns: dict[str, KnownTile], taken: set[str]) -> None:
         self.names = names
@@ -162,7 +148,6 @@ class _Rewriting:
         self.taken = taken
         self.returns: dict[str, KnownTile] = {}
         self.left: list[Rule] = []
-        self.leftovers = Leftovers(names)
         self.definitions = Definitions()
 
     def new_scope(self, taken: set[str]) -> Scope:
@@ -176,7 +161,7 @@ class _Rewriting:
         if isinstance(statement, cst.SimpleStatementLine):
             return self._line(statement, scope)
         if isinstance(statement, cst.Match):
-            return [self._commented(statement, self.leftovers.rules(statement, scope))]
+            return [self._commented(statement, rules_broken(statement, scope))]
         if isinstance(statement, cst.FunctionDef):
             return [self._function(statement)]
         changed = _bound(statement)
@@ -190,7 +175,7 @@ class _Rewriting:
     def _compound(self, statement: Any, scope: Scope) -> Any:
         """A statement with blocks, each rewritten; what is counted in one is known there alone."""
         counts = dict(scope.counts)
-        rules = self.leftovers.rules(_header(statement), scope)
+        rules = rules_broken(_header(statement), scope)
         changes: dict[str, Any] = {}
         if isinstance(statement, cst.For):
             changes["iter"] = self._iterated(statement.iter)
@@ -279,10 +264,10 @@ class _Rewriting:
             for one in parsed:
                 scope.learn(one)
                 self._note_return(one, scope)
-            return [self._commented(line, self.leftovers.rules(line, scope))]
+            return [self._commented(line, rules_broken(line, scope))]
         self._note_return(ast.parse(new[-1].strip()).body[0], scope)
         lines: list[Any] = [cst.parse_statement(text) for text in new]
-        rules = [rule for one in lines for rule in self.leftovers.rules(one, scope)]
+        rules = [rule for one in lines for rule in rules_broken(one, scope)]
         lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
         lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
         return [self._commented(lines[0], rules), *lines[1:]]

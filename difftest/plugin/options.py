@@ -213,10 +213,6 @@ def read_request(
     args : the command line.
     final : whether conftests have declared theirs. An option wins over its key then; before, a key
         that is set says that the option may be another's.
-
-    Raises
-    ------
-    pytest.UsageError : an ini key has a value that it does not accept.
     """
     for plugin in config.pluginmanager.get_plugins():
         asked = getattr(plugin, ASKED, None)

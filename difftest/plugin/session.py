@@ -83,10 +83,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
 def start_session(config: pytest.Config, request: Request) -> Session:
     """Prepare the backends that were asked for; the config's cleanup undoes what this installs.
 
-    Raises
-    ------
-    pytest.UsageError : a backend is not here, or a case was given and none was asked for, or
-        the report cannot be written.
+    What cannot be done, such as a backend that is not here, is a usage error.
     """
     check_case(request)
     check_report(request)
@@ -215,12 +212,7 @@ def tally_of(reports: Iterable[object]) -> Tally:
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:
-    """Keep the one kernel test that was selected, and run it on just the case of ``text``.
-
-    Raises
-    ------
-    pytest.UsageError : not exactly one kernel test is selected, or the case does not fit it.
-    """
+    """Keep the one kernel test that was selected, and run it on just the case of ``text``."""
     from difftest.harness.decorator import kernel_test_of
     from difftest.harness.explicit import CaseError, case_from_json
 

@@ -39,7 +39,7 @@ class Piece:
             np.copyto(own[rows, columns], new, where=codes != NEVER)
 
 
-class Memory:
+class PlacedMemory:
     """One memory as far as kernels place tensors in it."""
 
     def __init__(self, machine: Machine, space: Space) -> None:
@@ -116,7 +116,7 @@ class PlacedStorage(Storage):
 
     __slots__ = ("__weakref__", "_piece", "area", "memory", "shared", "start")
 
-    def __init__(self, memory: Memory, allocation: Allocation, data: Array) -> None:
+    def __init__(self, memory: PlacedMemory, allocation: Allocation, data: Array) -> None:
         super().__init__(allocation, data)
         assert allocation.area is not None
         self.area: Area = allocation.area

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from difftest.simulator.addresses import Memory, PlacedStorage
+from difftest.simulator.addresses import PlacedMemory, PlacedStorage
 from difftest.simulator.capacity import check_psum, occupied_bytes
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import (
@@ -131,7 +131,7 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
-        self.placed: dict[Space, Memory] = {}
+        self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
         self.plain: PlainMode | None = None
         """What runs the kernel's calls instead, in plain mode."""
@@ -330,10 +330,10 @@ class Core:
             return PlacedStorage(memory, allocation, data)
         return Storage(allocation, data)
 
-    def _placed_in(self, space: Space) -> Memory:
+    def _placed_in(self, space: Space) -> PlacedMemory:
         """A memory in which the kernel places tensors."""
         if space not in self.placed:
-            self.placed[space] = Memory(self.machine, space)
+            self.placed[space] = PlacedMemory(self.machine, space)
         return self.placed[space]
 
     def _allocate_shared(

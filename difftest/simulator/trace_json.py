@@ -9,187 +9,268 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any, NoReturn, get_type_hints
 
-from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import Location
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
+    Engine,
     Event,
     Iteration,
     Loop,
+    LoopKind,
+    Origin,
     Output,
     Region,
+    Seen,
     Sight,
+    Space,
     Trace,
+)
+from difftest.simulator.trace_forms import (
+    DTYPE,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TRUTH,
+    Form,
+    Tables,
+    TraceFormatError,
+    check_members,
+    each,
+    entry,
+    member,
+    record,
+    refuse,
+    row,
+    whole,
 )
 
 FORMAT = "difftest trace"
 VERSION = 3
 
-T = TypeVar("T", bound=Hashable)
-Stack = tuple[Location, ...]
+# -- what holds of several members at once ---------------------------------------------------------
+
+
+def _check_axis(axis: int, shape: tuple[int, ...], where: str) -> None:
+    if axis >= max(len(shape), 1):
+        refuse(f"{where}.partition_axis", axis, f"an axis of the shape {list(shape)}")
+
+
+def _check_allocation(tables: Tables, where: str, given: Any, fields: dict[str, Any]) -> None:
+    shape, axis, number = fields["shape"], fields["partition_axis"], fields["id"]
+    _check_axis(axis, shape, where)
+    blocks = math.prod(shape[:axis])
+    if "places" in given and len(fields["places"]) != blocks:
+        refuse(f"{where}.places", given["places"], f"a list of {blocks}")
+    if number in tables.numbers:
+        refuse(f"{where}.id", number, "an id that no other allocation has")
+    tables.numbers[number] = len(tables.numbers)
+
+
+def _check_region(tables: Tables, where: str, given: Any, fields: dict[str, Any]) -> None:
+    allocation, shape, view = fields["allocation"], fields["shape"], fields["view"]
+    if fields["partition_axis"] is not None:
+        _check_axis(fields["partition_axis"], shape, where)
+    allocation.viewed |= view is not None
+    dtype = allocation.dtype
+    size = math.prod(allocation.shape) * dtype.itemsize // (view or dtype).itemsize
+    pattern = Pattern(fields["offset"], shape, fields["strides"])
+    if len(pattern.strides) != len(shape) or not pattern.fits(size):
+        refuse(where, given, f"a stride for each size, and elements of {allocation}")
+
+
+def _check_event(tables: Tables, where: str, given: Any, fields: dict[str, Any]) -> None:
+    places, grid, number = fields["program"], tables.grid, fields["number"]
+    if len(places) != len(grid) or any(p >= n for p, n in zip(places, grid, strict=True)):
+        refuse(f"{where}.program", list(places), f"a place in the grid {list(grid)}")
+    if number <= tables.last:
+        refuse(f"{where}.number", number, f"more than {tables.last}, the one before")
+    tables.last = number
+
+
+# -- the form of each class ------------------------------------------------------------------------
+
+
+def _known(tables: Tables, number: Any, where: str) -> Allocation:
+    place = tables.numbers.get(_WHOLE.read(tables, number, where))
+    if place is None:
+        refuse(where, number, "the id of an allocation")
+    one: Allocation = tables.entries["allocations"][place]
+    return one
+
+
+def _output(tables: Tables, value: Any, where: str) -> Output:
+    return Output() if value == {} else _SOME.read(tables, value, where)
+
+
+def _pair(*numbers: int) -> tuple[int, ...]:
+    return numbers
+
+
+_WHOLE, _NATURAL = whole(), whole(0)
+_SIZES, _INDEX, _NUMBERS = each(whole(1)), each(_NATURAL), each(_WHOLE)
+_LINE = entry("locations").or_else(None)
+_PLACE = row(_pair, whole(0), whole(0))
+_ALLOCATION = Form(lambda tables, one: one.id, _known)
+_TURNS = each(row(Iteration, entry("loops"), whole(0), whole()), numbered=True).or_else(())
+_SOME = record(Output, unwritten=whole(1), first=_INDEX)
+_OUTPUT = Form(lambda tables, one: one._asdict() if one.unwritten else {}, _output)
+_AXIS = Form(
+    None,
+    lambda tables, axis, where: None if axis is None else _NATURAL.read(tables, axis, where),
+)
+_BY_TYPE = {
+    str | None: TEXT,
+    bool: FLAG,
+    float | None: NUMBER,
+    tuple[int, ...] | None: _INDEX,
+}
+_ATTRIBUTES = record(
+    Attributes,
+    **{
+        name: _BY_TYPE[kind].or_else(Attributes._field_defaults[name])
+        for name, kind in get_type_hints(Attributes).items()
+    },
+)
+_REGION = record(
+    Region,
+    _check_region,
+    allocation=_ALLOCATION,
+    offset=whole(0),
+    shape=_SIZES,
+    strides=_NUMBERS,
+    partition_axis=_AXIS.or_else(0),
+    role=TEXT.or_else(""),
+    whole=TRUTH.or_else(True),
+    view=DTYPE.or_else(None),
+)
+_ORIGIN = record(
+    Origin, allocation=_ALLOCATION, low=_INDEX, high=_SIZES, event=TEXT, location=_LINE
+)
+_SIGHT = record(
+    Sight,
+    what=member(Seen),
+    role=TEXT,
+    elements=whole(1),
+    of=whole(1),
+    first=_INDEX,
+    value=NUMBER.or_else(None),
+    origin=_ORIGIN.or_else(None),
+)
+_REGIONS = each(_REGION, numbered=True)
+
+_HEAD = {
+    "kernel": TEXT,
+    "machine": TEXT,
+    "grid": _SIZES,
+    "cores": _INDEX,
+    "dialect": TEXT,
+    "divided": TRUTH,
+}
+_TABLES = {
+    "files": TEXT,
+    "locations": row(Location, entry("files"), whole(0)),
+    "stacks": each(entry("locations")),
+    "loops": record(Loop, id=whole(0), kind=member(LoopKind), location=_LINE),
+    "allocations": record(
+        Allocation,
+        _check_allocation,
+        id=whole(),
+        name=TEXT.or_else(""),
+        space=member(Space),
+        shape=_SIZES,
+        dtype=DTYPE,
+        partition_axis=whole(0),
+        address=_PLACE.or_else(None),
+        places=each(_PLACE).or_else(()),
+        location=_LINE,
+        loops=_TURNS,
+        output=_OUTPUT.or_else(None),
+        first=whole(-1),
+        last=whole(-1),
+        reads=whole(-1),
+        writes=whole(-1),
+    ),
+    "events": record(
+        Event,
+        _check_event,
+        number=whole(0),
+        opcode=TEXT,
+        engine=member(Engine),
+        stack=entry("stacks"),
+        program=_INDEX.or_else(()),
+        loops=_TURNS,
+        writes=_REGIONS,
+        reads=_REGIONS,
+        attributes=_ATTRIBUTES.or_else(Attributes()),
+        seen=each(_SIGHT, numbered=True).or_else(()),
+    ),
+}
+"""Each of them names entries of those before it."""
+_FILLED = ("allocations", "events", "stacks", "loops", "locations", "files")
+"""The order in which they are written: each fills those after it."""
+
+
+# -- a whole trace ---------------------------------------------------------------------------------
 
 
 def trace_to_json(trace: Trace) -> str:
     """The trace as a JSON text, with a line for each entry of a table and each event."""
-    tables = _Tables()
-    allocations = [tables.allocation(one) for one in trace.allocations]
-    events = [tables.event(one) for one in trace.events]
-    # Stacks and loops are made of source lines, and lines of files: each table fills the next.
-    stacks = tables.stacks.entries(tables.stack)
-    loops = tables.loops.entries(tables.loop)
-    locations = tables.locations.entries(tables.location)
-    parts = {
-        "format": _compact(FORMAT),
-        "version": _compact(VERSION),
-        "kernel": _compact(trace.kernel),
-        "machine": _compact(trace.machine),
-        "grid": _compact(trace.grid),
-        "cores": _compact(trace.cores),
-        "dialect": _compact(trace.dialect),
-        "divided": _compact(trace.divided),
-        "files": _lines(tables.files.entries(str)),
-        "locations": _lines(locations),
-        "stacks": _lines(stacks),
-        "loops": _lines(loops),
-        "allocations": _lines(allocations),
-        "events": _lines(events),
-    }
+    tables = Tables()
+    rows = {}
+    for name in _FILLED:
+        values = getattr(trace, name) if hasattr(trace, name) else tables.places[name]
+        write = _TABLES[name].write
+        rows[name] = _lines(values if write is None else [write(tables, one) for one in values])
+    head = {"format": FORMAT, "version": VERSION}
+    head |= {name: getattr(trace, name) for name in _HEAD}
+    parts = {name: _compact(value) for name, value in head.items()}
+    parts |= {name: rows[name] for name in _TABLES}
     return "{" + ",\n".join(f'"{name}":{part}' for name, part in parts.items()) + "}\n"
 
 
-class _Table(Generic[T]):
-    """Values that are written once, in the order in which they were first asked for."""
+def trace_from_json(text: str) -> Trace:
+    """The trace that :func:`trace_to_json` wrote.
 
-    def __init__(self) -> None:
-        self.places: dict[T, int] = {}
-
-    def place(self, value: T) -> int:
-        """Where the value stands; it is added if it is new."""
-        return self.places.setdefault(value, len(self.places))
-
-    def entries(self, form: Callable[[T], Any]) -> list[Any]:
-        """The values in the form in which they are written."""
-        return [form(value) for value in self.places]
-
-
-class _Tables:
-    """The tables of one trace, filled while its allocations and events are written."""
-
-    def __init__(self) -> None:
-        self.files: _Table[str] = _Table()
-        self.locations: _Table[Location] = _Table()
-        self.stacks: _Table[Stack] = _Table()
-        self.loops: _Table[Loop] = _Table()
-
-    def location(self, location: Location) -> list[int]:
-        return [self.files.place(location.file), location.line]
-
-    def stack(self, stack: Stack) -> list[int]:
-        return [self.locations.place(location) for location in stack]
-
-    def turns(self, turns: tuple[Iteration, ...]) -> list[list[int]]:
-        return [[self.loops.place(turn.loop), turn.number, turn.value] for turn in turns]
-
-    def loop(self, loop: Loop) -> dict[str, Any]:
-        return {"id": loop.id, "kind": loop.kind.value, **self._at(loop.location)}
-
-    def allocation(self, one: Allocation) -> dict[str, Any]:
-        return {
-            "id": one.id,
-            **({"name": one.name} if one.name else {}),
-            "space": one.space.value,
-            "shape": one.shape,
-            "dtype": name_of(one.dtype),
-            "partition_axis": one.partition_axis,
-            **({} if one.address is None else {"address": one.address}),
-            **({"places": one.places} if one.places else {}),
-            **self._at(one.location),
-            **({"loops": self.turns(one.loops)} if one.loops else {}),
-            **({} if one.output is None else {"output": _output(one.output)}),
-            "first": one.first,
-            "last": one.last,
-            "reads": one.reads,
-            "writes": one.writes,
-        }
-
-    def event(self, event: Event) -> dict[str, Any]:
-        document: dict[str, Any] = {
-            "number": event.number,
-            "opcode": event.opcode,
-            "engine": event.engine.value,
-            "stack": self.stacks.place(event.stack),
-        }
-        if event.program:
-            document["program"] = event.program
-        if event.loops:
-            document["loops"] = self.turns(event.loops)
-        document["writes"] = [_region(region) for region in event.writes]
-        document["reads"] = [_region(region) for region in event.reads]
-        attributes = _attributes(event.attributes)
-        if attributes:
-            document["attributes"] = attributes
-        if event.seen:
-            document["seen"] = [self._sight(sight) for sight in event.seen]
-        return document
-
-    def _sight(self, sight: Sight) -> dict[str, Any]:
-        document: dict[str, Any] = {"what": sight.what.value, "role": sight.role}
-        document |= {"elements": sight.elements, "of": sight.of, "first": sight.first}
-        if sight.value is not None:
-            document["value"] = _number(sight.value)
-        origin = sight.origin
-        if origin is not None:
-            document["origin"] = {
-                "allocation": origin.allocation.id,
-                "low": origin.low,
-                "high": origin.high,
-                "event": origin.event,
-                **self._at(origin.location),
-            }
-        return document
-
-    def _at(self, location: Location | None) -> dict[str, int]:
-        return {} if location is None else {"location": self.locations.place(location)}
+    Raises
+    ------
+    TraceFormatError : the text is no JSON, of another version, or breaks the form somewhere.
+    """
+    try:
+        document = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise TraceFormatError(f"not a trace: not JSON ({error})") from None
+    _check_version(document)
+    check_members(document, "the document", ("format", "version", *_HEAD, *_TABLES))
+    tables, trace = Tables(), Trace()
+    for name, form in _HEAD.items():
+        setattr(trace, name, form.read(tables, document[name], name))
+    tables.grid = trace.grid
+    if len(trace.cores) not in (0, math.prod(trace.grid)):
+        refuse("cores", list(trace.cores), "none, or one for each instance of the grid")
+    for name, form in _TABLES.items():
+        tables.entries[name] = [*each(form, numbered=True).read(tables, document[name], name)]
+    trace.allocations, trace.events = tables.entries["allocations"], tables.entries["events"]
+    return trace
 
 
-def _output(output: Output) -> dict[str, Any]:
-    return output._asdict() if output.unwritten else {}
+def _no_constant(name: str) -> NoReturn:
+    raise TraceFormatError(f"{name} is no number of JSON's")
 
 
-def _region(region: Region) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "allocation": region.allocation.id,
-        "offset": region.offset,
-        "shape": region.shape,
-        "strides": region.strides,
-    }
-    if region.partition_axis != 0:
-        document["partition_axis"] = region.partition_axis
-    if region.role:
-        document["role"] = region.role
-    if not region.whole:
-        document["whole"] = False
-    if region.view is not None:
-        document["view"] = name_of(region.view)
-    return document
-
-
-def _attributes(attributes: Attributes) -> dict[str, Any]:
-    given = attributes._asdict()
-    plain = Attributes._field_defaults
-    told = {name: given[name] for name in given if given[name] != plain[name]}
-    if attributes.value is not None:
-        told["value"] = _number(attributes.value)
-    return told
-
-
-def _number(value: float) -> float | str:
-    """A number, or its text where JSON has no name for it."""
-    return value if math.isfinite(value) else repr(value)
+def _check_version(document: object) -> None:
+    """Before anything else: another version may have other members."""
+    if not isinstance(document, dict):
+        refuse("the document", document, "an object")
+    if document.get("format") != FORMAT:
+        refuse("format", document.get("format"), json.dumps(FORMAT))
+    version = document.get("version")
+    if version != VERSION or not isinstance(version, int) or isinstance(version, bool):
+        refuse("version", version, f"{VERSION}; record the kernel again with this difftest")
 
 
 def _lines(documents: Iterable[Any]) -> str:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import UnwrittenError
 
-if TYPE_CHECKING:
-    from difftest.simulator.indirect import IndirectTile
-    from difftest.simulator.tile import Tile
 
-
-def unwritten_error(
-    tile: Tile | IndirectTile, missing: Array, *, returned: bool = False
-) -> UnwrittenError:
+def unwritten_error(tile: Any, missing: Array, *, returned: bool = False) -> UnwrittenError:
     """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage, gaps = tile.storage, tile.storage.gaps

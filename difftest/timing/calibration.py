@@ -74,12 +74,7 @@ def needed_scale(measured: float, interval_at: Callable[[float], Interval]) -> f
 
 
 def scale_for(needed: Sequence[float], coverage: float = COVERAGE) -> float:
-    """The scale that holds ``coverage`` of what needs these.
-
-    Raises
-    ------
-    ValueError : there is nothing to hold.
-    """
+    """The scale that holds ``coverage`` of what needs these."""
     if not needed:
         raise ValueError("no published latency: there is nothing to calibrate with")
     return sorted(needed)[math.ceil(coverage * len(needed)) - 1]
@@ -99,12 +94,7 @@ class Calibration(NamedTuple):
 
 
 def calibration(judged: Sequence[Judged]) -> Calibration:
-    """The intervals of all; leave-one-kernel-out beside it.
-
-    Raises
-    ------
-    ValueError : there is nothing to calibrate with.
-    """
+    """The intervals of all; leave-one-kernel-out beside it."""
     left_out = 0
     for one in judged:
         others = [other.needed for other in judged if other.kernel != one.kernel]

@@ -279,12 +279,7 @@ _CLOCKWORKS = {"trn1": TRN1, "trn2": TRN2, "trn3": TRN3}
 
 
 def clockwork(machine: Machine) -> Clockwork:
-    """The times of ``machine``.
-
-    Raises
-    ------
-    UnknownCostError : there is no timing data for the machine.
-    """
+    """The times of ``machine``."""
     if machine.name not in _CLOCKWORKS:
         known = ", ".join(sorted(_CLOCKWORKS))
         raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {known}")

@@ -14,12 +14,7 @@ WINDOW = 1000.0
 
 
 class SharedHbm:
-    """What of HBM's bandwidth is taken, window by window.
-
-    Parameters
-    ----------
-    rate : bytes a nanosecond that all cores have together.
-    """
+    """What of HBM's bandwidth is taken, window by window; ``rate`` is all cores', in bytes a ns."""
 
     def __init__(self, rate: float) -> None:
         self._room = rate * WINDOW

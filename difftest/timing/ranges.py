@@ -64,12 +64,7 @@ def spilled(part: float) -> Range:
 
 
 def range_of(cost: Cost) -> Range:
-    """The range of an instruction's row.
-
-    Raises
-    ------
-    ValueError : an assumed row has none in ``data/ranges.csv``.
-    """
+    """The range of an instruction's row."""
     own = own_ranges().get((cost.instruction, cost.evidence))
     if own is not None:
         return own

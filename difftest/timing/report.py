@@ -106,9 +106,9 @@ class Report:
         writes: Counter[Space] = Counter()
         for one in self.prediction.program.instructions:
             for region in one.event.reads:
-                reads[region.allocation.space] += _bytes(region)
+                reads[region.allocation.space] += bytes_of(region)
             for region in one.event.writes:
-                writes[region.allocation.space] += _bytes(region)
+                writes[region.allocation.space] += bytes_of(region)
         return reads, writes
 
     def _bytes(self, own: float) -> dict[str, float]:
@@ -240,7 +240,8 @@ def _place(one: LoweredInstruction) -> str:
     return f"{location.file}:{location.line}" if location else "(unknown)"
 
 
-def _bytes(region: Region) -> int:
+def bytes_of(region: Region) -> int:
+    """Bytes of a region's elements."""
     return region.elements * region.dtype.itemsize
 
 

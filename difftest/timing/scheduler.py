@@ -85,12 +85,7 @@ class Scheduler:
         self.scheduled = 0
 
     def run(self) -> Timeline:
-        """The timeline.
-
-        Raises
-        ------
-        RuntimeError : instructions wait for each other.
-        """
+        """The timeline."""
         self._wire()
         events, units = self.events, self.by_number
         while events:

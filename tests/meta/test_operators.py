@@ -47,7 +47,7 @@ def test_a_correct_kernel_is_never_red(name):
     assert findings.first is None, findings.first[2]
     # Where scores are very large, no digit of a softmax of them is sure; squares overflow float16.
     huge = sum(map(has_huge_scores, findings.unsure))
-    assert huge <= (CASES // 3 if name == "attention" else 2)
+    assert huge <= (CASES // 3 if name == "attention" else CASES * 2 // 25)
     assert findings.counts["match"] > (CASES - huge) * 0.9
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.simulator.dtypes import (
+    BOOL,
     FLOAT8_E4M3FN,
     FLOAT32,
     FLOATS,
@@ -41,8 +42,7 @@ FAILURE_PROBABILITY = 1e-9
 """That a probabilistic bound fails somewhere in one sum of arrays, at most."""
 
 
-@dataclass(frozen=True)
-class Rounding:
+class Rounding(NamedTuple):
     """What one rounding to nearest into a dtype may change of v: ``unit * abs(v) + tiny``.
 
     ``largest`` is the largest number of the dtype.
@@ -69,51 +69,40 @@ LARGEST_SUM = 1 / UNIT
 """Sums of integers up to here are exact in float32, in any order."""
 
 
+@dataclass(slots=True, eq=False)
 class Bounded:
-    """Values that a machine meets to within a bound.
+    """Values that a machine meets to within a bound."""
 
-    Attributes
-    ----------
-    value : float64.
-    error : of the value's shape, or one that broadcasts to it; None where the machine is exact.
-    dtype : the dtype into which it was rounded last, whose values it can take without a rounding.
-    sums : how many roundings into a dtype narrower than float32 the longest chain of additions has
-        behind it.
-    adds : whether the last operation was an addition.
-    partial : whether it is a sum that was rounded into a narrow dtype, and since then was only
-        added to, moved or rounded again.
-    """
-
-    __slots__ = ("adds", "dtype", "error", "partial", "sums", "value")
-
-    def __init__(
-        self,
-        value: Float64,
-        error: Float64 | None = None,
-        dtype: DType | None = None,
-        sums: int = 0,
-        adds: bool = False,
-        partial: bool = False,
-    ) -> None:
-        self.value: Any = value
-        self.error: Any = error
-        self.dtype = dtype
-        self.sums = sums
-        self.adds = adds
-        self.partial = partial
+    value: Any
+    """Float64."""
+    error: Any = None
+    """Of the value's shape, or one that broadcasts to it; None where the machine is exact."""
+    dtype: DType | None = None
+    """The dtype into which it was rounded last, whose values it can take without a rounding."""
+    sums: int = 0
+    """How many roundings into a dtype narrower than float32 the longest chain of additions has
+    behind it."""
+    adds: bool = False
+    """Whether the last operation was an addition."""
+    partial: bool = False
+    """Whether it is a sum that was rounded into a narrow dtype, and since then was only added to,
+    moved or rounded again."""
 
     def shaped(self, change: Callable[[Any], Any]) -> Bounded:
         """The same numbers in another arrangement, which ``change`` makes of an array."""
-        error = self.error
-        if error is not None:
-            if error.shape != self.value.shape:
-                error = np.broadcast_to(error, self.value.shape)
-            error = change(error)
+        error = None if self.error is None else change(spread(self))
         return Bounded(change(self.value), error, self.dtype, self.sums, self.adds, self.partial)
 
     def part(self, index: Any) -> Bounded:
         """Some of the numbers."""
         return self.shaped(lambda array: array[index])
+
+
+def spread(x: Bounded) -> Any:
+    """The bound of each element."""
+    if x.error is None or x.error.shape == x.value.shape:
+        return x.error
+    return np.broadcast_to(x.error, x.value.shape)
 
 
 class Held(NamedTuple):
@@ -184,6 +173,41 @@ def both(left: Float64 | None, right: Float64 | None) -> Float64 | None:
 def add(left: Bounded, right: Bounded) -> Bounded:
     """``left + right``."""
     return rounded(left.value + right.value, both(left.error, right.error), left, right, adds=True)
+
+
+def added_at(before: Bounded, made: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
+    """What an addition to each place leaves there; a place named twice is added to twice.
+
+    ``growth`` is the relative error of a number of roundings, as :func:`gamma` has it.
+    """
+    value, sizes = before.value.copy(), np.abs(before.value)
+    error, times = np.zeros(value.shape), np.zeros(value.shape)
+    if before.error is not None:
+        error[...] = before.error
+    np.add.at(value, places, made.value)
+    np.add.at(sizes, places, np.abs(made.value))
+    np.add.at(times, places, 1.0)
+    if made.error is not None:
+        np.add.at(error, places, made.error)
+    most = int(times.max(initial=0.0))
+    if before.error is None and made.error is None and most == 1:
+        return rounded(value[places], None, before, made, adds=True)
+    error = error + growth(most, value.size) * (sizes + error)
+    sums = max(before.sums, made.sums) + most - 1
+    again = before.partial or made.partial or most > 1
+    return Bounded(value[places], error[places], FLOAT32, sums, adds=True, partial=again)
+
+
+def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounded:
+    """The sum of both, in the shape of the first; where that is ``missing`` the second alone."""
+    added = added.shaped(lambda array: array.reshape(held.value.shape))
+    total = add(held, added)
+    if missing is None:
+        return total
+    fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, total))
+    value = np.where(missing, added.value, total.value)
+    error = np.where(missing, fresh, other)
+    return Bounded(value, error, FLOAT32, total.sums, total.adds, total.partial)
 
 
 def subtract(left: Bounded, right: Bounded) -> Bounded:
@@ -306,6 +330,24 @@ def into(x: Bounded, dtype: DType, rounding: Rounding) -> Bounded:
     else:
         error = (np.abs(value) + error) * rounding.unit + (error + rounding.tiny)
     return Bounded(value, defined(value, error), dtype, x.sums, x.adds)
+
+
+def into_integers(x: Bounded, dtype: DType) -> Bounded | None:
+    """Rounded numbers that become integers or bools; None where all are sure to become these."""
+    value, low, high = (_whole(end, dtype) for end in (x.value, *ends(x)))
+    if dtype == BOOL:
+        error = ((np.abs(x.value) <= x.error) & (x.error > 0)).astype(np.float64)
+    else:
+        error = np.maximum(high - value, value - low)
+    return Bounded(value, error, dtype) if error.any() else None
+
+
+def _whole(value: Float64, dtype: DType) -> Float64:
+    if dtype == BOOL:
+        return np.asarray(value != 0, dtype=np.float64)
+    info = np.iinfo(dtype)
+    whole: Float64 = np.clip(np.rint(value), info.min, info.max)
+    return whole
 
 
 def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded:

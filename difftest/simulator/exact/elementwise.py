@@ -129,24 +129,16 @@ def _like(x: Bounded, other: Bounded) -> Bounded:
 
 
 @rule("tensor_tensor")
-def tensor_tensor(run: Shadow, call: Call, data1: Bounded, data2: Bounded) -> Bounded | None:
-    """``data1 <op> data2``; bit patterns are exact."""
-    if call["op"].bitvec:
-        run.sure(data1, data2)
-        return None
+def tensor_tensor(run: Shadow, call: Call, data1: Bounded, data2: Bounded) -> Bounded:
+    """``data1 <op> data2``."""
     if call.into_existing:
         data2 = _like(data2, data1)
     return alu(run, call["op"], data1, data2)
 
 
 @rule("tensor_scalar")
-def tensor_scalar(
-    run: Shadow, call: Call, data: Bounded, operand0: Any, operand1: Any
-) -> Bounded | None:
+def tensor_scalar(run: Shadow, call: Call, data: Bounded, operand0: Any, operand1: Any) -> Bounded:
     """``(data <op0> operand0) <op1> operand1``."""
-    if call["op0"].bitvec:
-        run.sure(data)
-        return None
     made = with_scalar(run, call["op0"], data, operand0, reverse=call["reverse0"])
     if call["op1"] is not None:
         made = with_scalar(run, call["op1"], made, operand1, reverse=call["reverse1"])
@@ -156,11 +148,8 @@ def tensor_scalar(
 @rule("scalar_tensor_tensor")
 def scalar_tensor_tensor(
     run: Shadow, call: Call, data: Bounded, operand0: Any, operand1: Bounded
-) -> Bounded | None:
+) -> Bounded:
     """``(data <op0> operand0) <op1> operand1``, the second a tile."""
-    if call["op0"].bitvec:
-        run.sure(data, operand1)
-        return None
     made = with_scalar(run, call["op0"], data, operand0, reverse=call["reverse0"])
     other = _like(operand1, made)
     left, right = (other, made) if call["reverse1"] else (made, other)

@@ -7,13 +7,11 @@ rounding can turn it into something else.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.exact.bounded import Bounded, Float64
-from difftest.simulator.exact.shadow import Settle, Shadow, move, rule
-from difftest.simulator.exact.sums import matrix_product, put_or_add
+from difftest.simulator.exact.shadow import Shadow, rule
+from difftest.simulator.exact.sums import accumulated, matrix_product
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.values import rows
@@ -45,30 +43,20 @@ def _is_sure(call: Call, src: Bounded) -> bool:
     return most.tobytes() == least.tobytes() and scales.values.tobytes() == others.values.tobytes()
 
 
-@move("nc_matmul_mx")
+@rule("nc_matmul_mx", of_tiles=True)
 def nc_matmul_mx(
     run: Shadow,
     call: Call,
-    dst: Tile,
     stationary: Tile,
     moving: Tile,
     stationary_scale: Tile,
     moving_scale: Tile,
-    *,
-    where: Any,
-) -> Settle:
+    dst: Tile | None = None,
+) -> Bounded:
     """``stationary.T @ moving`` of the elements times their scales."""
-    left, right = (
-        Bounded(_scaled(run, tile, scale, name))
-        for tile, scale, name in (
-            (stationary, stationary_scale, "stationary_scale"),
-            (moving, moving_scale, "moving_scale"),
-        )
-    )
-    shape = dst.shape
-    made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
-    made = put_or_add(run, dst, made, adds=call["accumulate"])
-    return lambda: run.put(dst, made, where)
+    left = _scaled(run, stationary, stationary_scale, "stationary_scale")
+    right = _scaled(run, moving, moving_scale, "moving_scale")
+    return accumulated(run, call, matrix_product(run, Bounded(left), Bounded(right)), dst)
 
 
 def _scaled(run: Shadow, tile: Tile, scale: Tile, name: str) -> Float64:

@@ -7,40 +7,31 @@ rounded there last, or one that says that the machine's own bits are exact.
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
-from difftest.simulator.addresses import Memory, PlacedStorage
+from difftest.simulator.addresses import PlacedMemory, PlacedStorage
 from difftest.simulator.dtypes import Array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
 
-_BYTE = np.dtype(np.uint8)
-_BEFORE, _MACHINE, _GONE = 0, 1, 255
-"""Of bytes that nothing wrote since tensors share them; whose bits are exact; whose tensor with
-rounded values no longer is."""
+_BYTE, _OWNER = np.dtype(np.uint8), np.dtype(np.uint32)
+_BEFORE, _MACHINE, _FIRST = 0, 1, 2
+"""Of bytes that nothing wrote since tensors share them; whose bits are exact; of the tensor with
+the id 0 that wrote something rounded there."""
 
 
 class Owners:
     """The bytes of a launch's memories in which placed tensors share."""
 
     def __init__(self) -> None:
-        self._maps: dict[Memory, Array] = {}
-        self._numbers: WeakKeyDictionary[PlacedStorage, int] = WeakKeyDictionary()
-        self._free: list[int] = []
+        self._maps: dict[PlacedMemory, Array] = {}
 
-    def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool | None:
-        """Note what was written to a tensor that shares its bytes; None if it shares none.
-
-        False if there are more such tensors than numbers.
-        """
+    def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool:
+        """Note what was written to a tensor that shares its bytes; whether it shares any."""
         storage = tile.storage
         if not isinstance(storage, PlacedStorage) or not storage.shared or storage.in_hbm:
-            return None
-        number = self._number(storage) if rounded else _MACHINE
-        if number is None:
             return False
+        number = _FIRST + storage.allocation.id if rounded else _MACHINE
         chosen = None
         if where is not None:
             chosen = where.reshape(tile.shape) if where.size == tile.size else where
@@ -62,8 +53,7 @@ class Owners:
         owners = tile.take(self._bytes(storage, tile))
         held = storage.exact is not None
         before = owners == _BEFORE
-        number = self._numbers.get(storage, _GONE)
-        own = (before & held) | ((owners == number) & (number != _GONE))
+        own = (before & held) | (owners == _FIRST + storage.allocation.id)
         clean = (owners == _MACHINE) | (before & (not held and not storage.may_hide()))
         whole: Array = own.all(axis=-1)
         if (whole | clean.all(axis=-1)).all():
@@ -71,28 +61,14 @@ class Owners:
         return "the bits of rounded values are read as another tensor's"
 
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
-        """The numbers of a tile's bytes, along a new last axis: a view."""
-        memory = storage.memory
-        if memory not in self._maps:
-            shape = (memory.machine.partitions, memory.partition_bytes)
-            self._maps[memory] = np.zeros(shape, np.uint8)
-        area = Area(0, memory.machine.partitions, 0, memory.partition_bytes)
+        """Of each byte of a tile, along a new last axis, who wrote it: a view."""
+        machine, size = storage.memory.machine, storage.memory.partition_bytes
+        if storage.memory not in self._maps:
+            self._maps[storage.memory] = np.zeros((machine.partitions, size), _OWNER)
+        owners = self._maps[storage.memory]
+        area = Area(0, machine.partitions, 0, size)
         pattern = tile.pattern.finer(tile.dtype.itemsize)
-        return storage.placed(self._maps[memory], area, pattern, _BYTE, tile.partition_axis)
-
-    def _number(self, storage: PlacedStorage) -> int | None:
-        if storage not in self._numbers:
-            self._free = self._free or self._left_over()
-            if not self._free:
-                return None
-            self._numbers[storage] = self._free.pop()
-        return self._numbers[storage]
-
-    def _left_over(self) -> list[int]:
-        """Numbers of no tensor that is left; bytes that still have them are nobody's any more."""
-        free = sorted(set(range(_MACHINE + 1, _GONE)) - set(self._numbers.values()))
-        new = np.arange(256, dtype=np.uint8)
-        new[free] = _GONE
-        for owners in self._maps.values():
-            owners[...] = new[owners]
-        return free
+        like = storage.placed(owners, area, pattern, _BYTE, tile.partition_axis)
+        first = like.ctypes.data - owners.ctypes.data  # counted as if an owner took one byte
+        steps = [step * _OWNER.itemsize for step in like.strides]
+        return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)

@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, as_dtype, from_bits, is_float
-from difftest.simulator.exact import elementwise as elementwise
-from difftest.simulator.exact import microscaling as microscaling
-from difftest.simulator.exact import moves as moves
-from difftest.simulator.exact import selections as selections
-from difftest.simulator.exact import sums as sums
+from difftest.simulator.dtypes import Array, as_dtype
+from difftest.simulator.exact import table as table
 from difftest.simulator.exact.bounded import Float64
-from difftest.simulator.exact.doubts import Doubt, Narrowing
+from difftest.simulator.exact.contract import Narrowing
+from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.losses import Loss
-from difftest.simulator.exact.shadow import Shadow
-from difftest.simulator.memory import pattern_view
+from difftest.simulator.exact.shadow import Doubt, Shadow
 from difftest.simulator.tile import Tile
 
 
@@ -94,19 +90,12 @@ class ExactRun:
         return replace(self, outputs=tuple(left[id(array)] for array in arrays))
 
 
-def exact_output(tile: Tile) -> ExactOutput:
+def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:
     """What the exact run holds of a tensor in HBM."""
-    values = tile.elements()
-    if is_float(tile.dtype):
-        values = from_bits(values, tile.dtype)
-    exact = tile.storage.exact
-    if exact is None:
-        return ExactOutput(values.astype(np.float64), None)
-    value, error = (
-        pattern_view(array, tile.pattern, np.dtype(np.float64)).copy()
-        for array in (exact.value, exact.error)
-    )
-    return ExactOutput(value, error)
+    held = shadow.held(tile)
+    if held is None:
+        return ExactOutput(raw_values(tile).astype(np.float64), None)
+    return ExactOutput(held.value.copy(), None if held.error is None else held.error.copy())
 
 
 def exact_run(
@@ -115,8 +104,8 @@ def exact_run(
     """What the exact run of a launch has come to."""
     found = shadow.losses.found.values() if shadow.losses is not None else ()
     return ExactRun(
-        tuple(map(exact_output, outputs)),
-        tuple((array, exact_output(tile)) for array, tile in arguments),
+        tuple(exact_output(shadow, tile) for tile in outputs),
+        tuple((array, exact_output(shadow, tile)) for array, tile in arguments),
         tuple(shadow.doubts.values()),
         tuple(shadow.contract.narrowed.values()),
         tuple(sorted(found, key=lambda loss: -loss.happened)),

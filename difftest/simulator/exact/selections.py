@@ -1,4 +1,4 @@
-"""Error rules of selections, searches and gathers within partitions."""
+"""Error rules of selections and searches."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact.bounded import Bounded, between, ends, number
 from difftest.simulator.exact.elementwise import chosen_from, column, compared, doubtful_truth
-from difftest.simulator.exact.shadow import Shadow, move, rule
+from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions import topk as snakes
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
-
-
-def _unsure(run: Shadow, condition: Bounded) -> Any:
-    doubtful = doubtful_truth(condition)
-    if doubtful is None or not doubtful.any():
-        return None
-    run.doubt("a rounded value decides", lost=False)
-    return doubtful
+from difftest.simulator.instructions.values import rows
 
 
 @rule("affine_select")
@@ -76,21 +69,21 @@ def select_reduce(
 @rule("where")
 def where(run: Shadow, call: Call, condition: Bounded, x: Any, y: Any) -> Bounded:
     """One side or the other by a condition, which may be a rounded value."""
-    sides = run.operand(x), run.operand(y)
-    return chosen_from(condition.value != 0, _unsure(run, condition), *sides)
+    doubtful = doubtful_truth(condition)
+    if doubtful is not None and not doubtful.any():
+        doubtful = None
+    if doubtful is not None:
+        run.doubt("a rounded value decides", lost=False)
+    return chosen_from(condition.value != 0, doubtful, run.operand(x), run.operand(y))
 
 
 # -- searches --------------------------------------------------------------------------------------
 
 
-def _lines(x: Bounded) -> Bounded:
-    return x.shaped(lambda array: array.reshape(array.shape[0], -1))
-
-
 @rule("max8")
 def max8(run: Shadow, call: Call, src: Bounded) -> Bounded:
     """The k-th largest of all ends is an end of the k-th largest."""
-    lines = _lines(src)
+    lines = src.shaped(rows)
     value, low, high = (
         -np.sort(-numbers, axis=1)[:, :8] for numbers in (lines.value, *ends(lines))
     )
@@ -98,89 +91,10 @@ def max8(run: Shadow, call: Call, src: Bounded) -> Bounded:
     return Bounded(value, error, src.dtype, src.sums)
 
 
-@rule("nc_find_index8")
-def nc_find_index8(run: Shadow, call: Call, data: Bounded, vals: Bounded) -> None:
-    """Places are the machine's; rounded values could stand in another order."""
-    if data.error is not None or vals.error is not None:
-        run.doubt("places of rounded values are looked up", lost=False)
-
-
-@rule("nc_match_replace8")
-def nc_match_replace8(
-    run: Shadow, call: Call, data: Bounded, vals: Bounded, imm: Any
-) -> tuple[Any, Any]:
-    """What is replaced is looked up among the exact values, where they are all."""
-    if data.error is None and vals.error is None:
-        return None, None
-    run.doubt("rounded values are matched and replaced", lost=True)
-    return None, None
-
-
-@rule("local_gather")
-def local_gather(run: Shadow, call: Call, src_buffer: Bounded, index: Bounded) -> Bounded:
-    """The numbers that integers name, within 16 partitions."""
-    run.sure(index)
-    lanes = call.machine.gpsimd_core_partitions
-    width = call["num_elem_per_idx"]
-    used = call.result.shape[1]
-    lines = _lines(src_buffer)
-    partitions = lines.value.shape[0]
-    places = np.empty((partitions, used, width), dtype=np.int64)
-    for start in range(0, partitions, lanes):
-        group = slice(start, start + lanes)
-        order = index.value[group].reshape(lanes, -1).flatten(order="F")[:used].astype(np.int64)
-        places[group] = order[:, None] + np.arange(width)
-    return _picked(lines, places.reshape(partitions, -1), call.result.shape)
-
-
-@rule("gather_flattened")
-def gather_flattened(run: Shadow, call: Call, indices: Bounded, data: Bounded) -> Bounded:
-    """The numbers that integers name, within each partition."""
-    run.sure(indices)
-    places = _lines(indices).value.astype(np.int64)
-    return _picked(_lines(data), places, call.result.shape)
-
-
-def _picked(lines: Bounded, places: Any, shape: tuple[int, ...]) -> Bounded:
-    inside = np.clip(places, 0, lines.value.shape[1] - 1)  # the machine refuses what is outside
-    return lines.shaped(lambda array: np.take_along_axis(array, inside, axis=1).reshape(shape))
-
-
-@rule("nc_stream_shuffle")
-def nc_stream_shuffle(run: Shadow, call: Call, src: Bounded) -> Masked:
-    """The numbers of other partitions."""
-    order, quadrant = call["shuffle_mask"], call.machine.shuffle_quadrant
-    lines = _lines(src)
-    shape = call.result.shape
-    source, chosen = np.zeros(shape[0], dtype=np.int64), np.zeros(shape[0], dtype=np.bool_)
-    for p in range(shape[0]):
-        place = p - p % quadrant + order[p % quadrant]
-        if order[p % quadrant] < quadrant and place < lines.value.shape[0]:
-            source[p], chosen[p] = place, True
-    made = lines.shaped(lambda array: array[source].reshape(shape))
-    whole = np.broadcast_to(chosen.reshape(-1, *(1,) * (len(shape) - 1)), shape)
-    return Masked(made, whole)  # type: ignore[arg-type]
-
-
-@rule("sequence_bounds")
-def sequence_bounds(run: Shadow, call: Call, segment_ids: Bounded) -> None:
-    """Whole numbers, if the segment ids are."""
-    if segment_ids.error is not None:
-        run.doubt("rounded values name segments", lost=True)
-
-
-@rule("nc_n_gather")
-def nc_n_gather(run: Shadow, call: Call, data: Bounded, indices: Bounded) -> Bounded:
-    """The numbers that integers name, within each partition."""
-    run.sure(indices)
-    places = _lines(indices).value.astype(np.int64)
-    return _picked(_lines(data), places, call.result.shape)
-
-
-@move("nonzero_with_count")
-def nonzero_with_count(run: Shadow, call: Call, dst: Any, src: Any, *, where: Any) -> None:
+@rule("nonzero_with_count")
+def nonzero_with_count(run: Shadow, call: Call, src: Bounded) -> None:
     """Integers; whether a rounded value is 0 may be unsure."""
-    doubtful = doubtful_truth(run.take(src))
+    doubtful = doubtful_truth(src)
     if doubtful is not None and doubtful.any():
         run.doubt("places of rounded values are looked up", lost=True)
 
@@ -188,7 +102,7 @@ def nonzero_with_count(run: Shadow, call: Call, dst: Any, src: Any, *, where: An
 @rule("topk")
 def topk(run: Shadow, call: Call, src: Bounded) -> Masked:
     """Of rounded values the machine may take others; those that it takes keep their errors."""
-    lines = _lines(src).shaped(lambda array: snakes.snakes(call, array)[:, : call["n"]])
+    lines = src.shaped(rows).shaped(lambda array: snakes.snakes(call, array)[:, : call["n"]])
     if src.error is not None:
         run.doubt("places of rounded values are looked up", lost=False)
     chosen = snakes.largest(call, lines.value)

@@ -9,7 +9,8 @@ instruction has rounded something in it: then the machine's own values are exact
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from difftest.simulator.dtypes import (
     BOOL,
     FLOAT32,
     INTEGERS,
+    TFLOAT32,
     Array,
     DType,
-    from_bits,
     is_float,
     name_of,
 )
@@ -29,53 +30,80 @@ from difftest.simulator.exact.bounded import (
     ROUNDINGS,
     UNIT,
     Bounded,
-    Float64,
-    Held,
-    add,
+    added_at,
+    added_or_put,
     as_bounded,
-    ends,
     gamma,
+    into_integers,
     number,
 )
-from difftest.simulator.exact.chains import NO_CHAIN, chain_of
-from difftest.simulator.exact.contract import Contract
-from difftest.simulator.exact.doubts import Doubt
+from difftest.simulator.exact.contract import NO_CHAIN, Contract, chain_of
+from difftest.simulator.exact.held import holding, raw_values
 from difftest.simulator.exact.losses import Losses
-from difftest.simulator.exact.masks import left_by_mask
 from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
-from difftest.simulator.instructions.writing import fit
-from difftest.simulator.memory import Storage, pattern_view
+from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
 
 ORDERS = "core_barrier"
 """The event that names a tensor as read and written, and leaves its values."""
-COPIES = ("all_gather", "all_to_all", "permute")
+EXCHANGES = ("all_gather", "all_to_all", "permute")
 """Events of no instruction that round nothing."""
 
-_FLOAT64 = np.dtype(np.float64)
-
-
-Settle = Callable[[], None]
 Rule = Callable[..., Any]
 
 RULES: dict[str, Rule] = {}
 """By instruction: ``rule(run, call, *operands)``, with a :class:`Bounded` for each tile. It returns
-the numbers of ``dst``, or those of all destinations, or None where the machine's are exact."""
-MOVES: dict[str, Rule] = {}
-"""By instruction that writes by itself: ``move(run, call, dst, *operands, where=where)``, with the
-tiles as they are. It returns what is to be done when the machine has written, or None."""
+the numbers of ``dst``, or those of all destinations, or None where the machine's are exact. Each
+record has one, or :mod:`.table` cannot be imported."""
+COPIES: set[str] = set()
+"""Instructions that put the numbers of their first operand elsewhere, and compute nothing."""
+OF_TILES: set[str] = set()
+"""Instructions whose rule takes the tiles as they are."""
 
 
-def rule(name: str) -> Callable[[Rule], Rule]:
-    """Make a function the error rule of an instruction."""
-    return lambda function: RULES.setdefault(name, function)
+def rule(*names: str, copies: bool = False, of_tiles: bool = False) -> Callable[[Rule], Rule]:
+    """Make a function the error rule of instructions."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        if copies:
+            COPIES.update(names)
+        if of_tiles:
+            OF_TILES.update(names)
+        return function
+
+    return register
 
 
-def move(name: str) -> Callable[[Rule], Rule]:
-    """Make a function the error rule of an instruction that writes by itself."""
-    return lambda function: MOVES.setdefault(name, function)
+class Doubt(NamedTuple):
+    """Where the exact run says less than it seems, or nothing.
+
+    Attributes
+    ----------
+    reason : what happened, as a clause.
+    location : the kernel's line.
+    lost : whether the exact run has no meaning from here on; else the machine's decision was taken
+        over, and values are right for it.
+    """
+
+    reason: str
+    location: Location | None
+    lost: bool
+
+
+class Pending(NamedTuple):
+    """What an instruction is about to write: to all of a tile, or where bools over it are true.
+
+    ``made`` is None where the machine's values are exact.
+    """
+
+    tile: Tile
+    made: Bounded | None
+    where: Array | None = None
 
 
 class Shadow:
@@ -103,7 +131,7 @@ class Shadow:
         self._registers: dict[int, dict[str, Bounded]] = {}
         self.losses = Losses() if losses else None
         self.owners = Owners()
-        self._pending: list[Settle] | None = None
+        self._pending: list[Pending] | None = None
         self._chain = NO_CHAIN
         self._name = ""
 
@@ -128,41 +156,96 @@ class Shadow:
         ``unboxed`` is there if a mask which is no box lets it read some elements only.
         """
         self._begin(call.title)
+        record = call.instruction
         for tile in (dst, *operands):
             if isinstance(tile, Tile):
                 tile.check_bounds()
-        moves = MOVES.get(call.name)
-        if moves is not None:
-            settle = moves(self, call, dst, *operands, where=where)
-            self._pending = [] if settle is None else [settle]
+        self._pending = []
+        if call.name in COPIES and not call.reads_dst and _is_plain(call, operands[0], dst):
             return
-        computes = RULES.get(call.name)
-        reach = Reach.ELEMENT if unboxed is None else call.instruction.reach(call)
+        reach = Reach.ELEMENT if unboxed is None else record.reach(call)
         if unboxed is not None and any(one is not None for one in others):
             reach = Reach.ROW
-        if computes is None or reach not in (Reach.ELEMENT, Reach.AXES):
-            what = call.name if unboxed is None else f"under a mask that is no box, {call.name}"
-            self._pending = [lambda: self._unruled(what, (dst, *others), operands)]
+        if reach not in (Reach.ELEMENT, Reach.AXES):
+            self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
             return
-        floats = is_float(dst.dtype)
-        values = [self.take(op, computed=floats) if isinstance(op, Tile) else op for op in operands]
-        if self.losses is not None:
-            self.losses.take([one for one in values if isinstance(one, Bounded)])
+        values, there = self._read(call, dst, operands, where)
+        if not record.in_place:
+            if self.losses is not None:
+                self.losses.take([one for one in values if isinstance(one, Bounded)])
+            op = call.options.get("op") if call.name == "tensor_tensor" else None
+            multiplies = getattr(op, "name", None) == "multiply"
+            self._chain = chain_of((*operands, dst) if call.reads_dst else operands, multiplies)
         if reach is Reach.AXES:
             assert unboxed is not None
-            values[0] = left_by_mask(call, values[0], unboxed.inner)
-        if call.reads_dst:
-            values.append(self.take(dst))
-        op = call.options.get("op") if call.name == "tensor_tensor" else None
-        multiplies = getattr(op, "name", None) == "multiply"
-        self._chain = chain_of((*operands, dst) if call.reads_dst else operands, multiplies)
-        made = computes(self, call, *values)
-        results = made if type(made) is tuple else (made,)
+            values[0] = _left_by_mask(call, values[0], unboxed.inner)
+        compute = RULES[call.name]
+        if any(type(op) is AluOp and op.bitvec for op in call.options.values()):
+            self.sure(*[one for one in values if isinstance(one, Bounded)])
+            made = None  # patterns of bits, which no machine rounds
+        else:
+            made = compute(self, call, *values)
+        first, *rest = made if type(made) is tuple else (made,)
+        if isinstance(dst, IndirectTile):
+            self._pending.append(self._scattered(call, dst, first, where, there))
+            return
+        if there is not None:  # it lies in the result where its numbers do
+            chosen = compute(self, call, Bounded(there)).value.reshape(dst.shape)
+            where = chosen if where is None or record.walk is None else chosen & where
+        if call.engine is Engine.DMA:
+            first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending = [
-            self._settling(tile, result, where if number == 0 else None)
-            for number, (tile, result) in enumerate(zip((dst, *others), results, strict=False))
+            _pending(tile, one, where if number == 0 else None)
+            for number, (tile, one) in enumerate(zip_longest((dst, *others), (first, *rest)))
             if tile is not None
         ]
+
+    def _read(
+        self, call: Call, dst: Any, operands: Sequence[Any], where: Array | None
+    ) -> tuple[list[Any], Array | None]:
+        """The operands' numbers, and which elements of an indirect one are there, if not all."""
+        by_dma, of_tiles, there = call.engine is Engine.DMA, call.name in OF_TILES, None
+        computed = is_float(dst.dtype) and not call.instruction.in_place
+        values: list[Any] = []
+        for operand in operands:
+            if isinstance(operand, IndirectTile):
+                kept = where if call.instruction.walk is None else None
+                picked, inside = self._gathered(operand, _skips(call), kept)
+                there = None if inside.all() else inside
+                values.append(picked)
+            elif isinstance(operand, Tile) and not of_tiles:
+                read = self.stored(operand) if by_dma else self.take(operand, computed=computed)
+                values.append(read)
+            else:
+                values.append(operand)
+        if call.reads_dst and isinstance(dst, Tile):
+            if "accumulate" in call.options:
+                values.append(dst)  # the rule knows whether it adds
+            else:
+                values.append(self.stored(dst) if by_dma else self.take(dst))
+        return values, there
+
+    def _gathered(
+        self, access: IndirectTile, skip: bool, where: Array | None
+    ) -> tuple[Bounded, Array]:
+        """The numbers that indices name, and which of them are there."""
+        self.sure(*map(self.take, access.index_tiles))
+        _, inside = access.resolve(skip=skip, where=where)
+        return self.stored(access.base).shaped(access.take), inside
+
+    def _scattered(
+        self, call: Call, dst: IndirectTile, made: Bounded, where: Any, there: Array | None
+    ) -> Pending:
+        """Put numbers where indices say, or add them to what is there."""
+        arrays, inside = dst.resolve(skip=_skips(call), where=where)
+        if there is not None:
+            inside = inside & there.reshape(dst.shape)
+        places = tuple(array[inside] for array in arrays)
+        made = made.shaped(lambda array: array.reshape(dst.shape)[inside])
+        if call.reads_dst:
+            made = added_at(self.stored(dst.base), made, places, self.gamma)
+        self.sure(*map(self.take, dst.index_tiles))
+        return _spread_out(dst.base, made, places)
 
     def foresee_sum(
         self, dst: Tile, product: Tile, missing: Array | None, where: Array | None
@@ -172,8 +255,8 @@ class Shadow:
         ``missing`` says where that was never written: there the product is put.
         """
         self._begin("nc_matmul")
-        added = self.take(product)
-        self._pending = [self._settling(dst, self.sum_of(dst, added, missing), where)]
+        total = added_or_put(self.stored(dst), self.take(product), missing)
+        self._pending = [Pending(dst, total, where)]
 
     def sent(self, src: Tile) -> Bounded | None:
         """What a tile holds now, for another core; None where the machine's values are exact."""
@@ -183,7 +266,7 @@ class Shadow:
     def foresee_received(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
         """As :meth:`foresee`, of what another core :meth:`sent`."""
         self._begin(opcode)
-        self._pending = [self._settling(dst, made, None)]
+        self._pending = [Pending(dst, made)]
 
     def _begin(self, name: str) -> None:
         self._name = name
@@ -198,30 +281,20 @@ class Shadow:
         pending, self._pending = self._pending, None
         if pending is None:
             self._begin(opcode)
-            if any(is_float(tile.dtype) for tile in writes) and opcode not in COPIES:
+            if any(is_float(tile.dtype) for tile in writes) and opcode not in EXCHANGES:
                 self.doubt(f"{opcode} has no error rule", lost=True)
             elif any(tile.storage.exact is not None for tile in reads):
                 self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
-            pending = [self._settling(tile, None, None) for tile in writes]
-        for settle in pending:
-            settle()
-
-    def _settling(self, tile: Tile, result: Any, where: Array | None) -> Settle:
-        if type(result) is Masked:
-            chosen = result.chosen
-            where = chosen if where is None else chosen & where
-            result = result.values
-        return lambda: self.put(tile, result, where)
+            pending = [Pending(tile, None) for tile in writes]
+        for one in pending:
+            self.put(*one)
 
     def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
-        bases = [tile.base if isinstance(tile, IndirectTile) else tile for tile in tiles]
-        written = [tile for tile in bases if tile is not None]
-        read = [op.base if isinstance(op, IndirectTile) else op for op in operands]
+        written = [tile for tile in tiles if tile is not None]
         rounds = any(is_float(tile.dtype) for tile in written)
-        if rounds or any(isinstance(t, Tile) and t.storage.exact is not None for t in read):
+        if rounds or any(isinstance(t, Tile) and t.storage.exact is not None for t in operands):
             self.doubt(f"{what} has no error rule", lost=True)
-        for tile in written:
-            self.put(tile, None, None)
+        self._pending = [Pending(tile, None) for tile in written]
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -276,131 +349,51 @@ class Shadow:
     # -- writing ----------------------------------------------------------------------------------
 
     def put(self, tile: Tile, made: Bounded | None, where: Array | None) -> None:
-        """Note what the machine has just written to a tile; None that its values are exact."""
+        """Note what the machine has just written to a tile, as :class:`Pending` says it."""
         storage = tile.storage
         line = product = None
-        partial = False
         if made is not None:
             adds = made.adds
             made = self.written(made, tile.dtype)
-            partial = made is not None and made.partial
             narrow = is_float(tile.dtype) and ROUNDINGS[tile.dtype].unit > UNIT
             product = kernel_location() if narrow and self._chain.multiplies else None
             if made is not None and made.sums:
                 line = kernel_location() if adds else next(iter(self._chain.lines), None)
         clean = made is None or (made.error is None and not made.sums)
-        noted = self.owners.note(tile, where, rounded=not clean)
-        if noted is False:
-            self.doubt("too many tensors share the bytes of an address", lost=True)
-        if clean and (noted or storage.exact is None):
+        shared = self.owners.note(tile, where, rounded=not clean)
+        if clean and (shared or storage.exact is None):
             return
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are written as another dtype", lost=True)
             storage.exact = None
             return
-        if made is None:
-            made = Bounded(raw_values(tile).astype(np.float64))
-        whole = where is None and tile.is_whole()
-        if whole and clean:
+        if clean and where is None and tile.is_whole():
             storage.exact = None
             return
-        value = fit(made.value, tile)
-        error = np.zeros(()) if made.error is None else fit(_spread(made), tile)
-        if whole:
-            shape = storage.allocation.shape
-            storage.exact = Held(
-                _own(value, tile.shape).reshape(shape),
-                _own(error, tile.shape).reshape(shape),
-                np.full(shape, made.sums, np.uint8) if made.sums else None,
-            )
-        else:
-            self._put_part(storage, tile, value, error, made.sums, where)
-        exact = self._parts(storage)
-        storage.exact = exact._replace(line=line or exact.line, product=product, partial=partial)
+        if made is None:
+            made = Bounded(raw_values(tile).astype(np.float64))
+        exact = holding(tile, made, where)
+        storage.exact = exact._replace(
+            line=line or exact.line, product=product, partial=made.partial
+        )
         if self.losses is not None:
             self.losses.wrote(tile, raw_values(tile), made, where)
-
-    def _parts(self, storage: Storage) -> Held:
-        """A tensor's exact values, which so far were the machine's if it has none of its own."""
-        if storage.exact is None:
-            filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
-            storage.exact = Held(filled, np.zeros(filled.shape), None)
-        return storage.exact
-
-    def _put_part(
-        self,
-        storage: Storage,
-        tile: Tile,
-        value: Float64,
-        error: Float64,
-        sums: int,
-        where: Array | None,
-    ) -> None:
-        exact = self._parts(storage)
-        if sums and exact.sums is None:
-            counts = np.zeros(exact.value.shape, np.uint8)
-            exact = storage.exact = exact._replace(sums=counts)
-        chosen = where
-        if where is not None and where.size == tile.size:
-            chosen = where.reshape(tile.shape)
-        tile.scatter(exact.value, value, chosen)
-        tile.scatter(exact.error, error, chosen)
-        if exact.sums is not None:
-            tile.scatter(exact.sums, sums, chosen)
-
-    def put_at(self, base: Tile, places: tuple[Any, ...], made: Bounded | None) -> None:
-        """As :meth:`put`, of the elements that indices name and of numbers :meth:`written` gave."""
-        storage = base.storage
-        clean = made is None or (made.error is None and not made.sums)
-        if storage.shared:
-            self.doubt("tensors share the bytes of an address", lost=True)
-        if clean and storage.exact is None:
-            return
-        exact = self._parts(storage)
-        value, error = (pattern_view(a, base.pattern, _FLOAT64) for a in (exact.value, exact.error))
-        if made is None:
-            value[places], error[places] = raw_values(base)[places], 0.0
-            return
-        value[places] = made.value
-        error[places] = 0.0 if made.error is None else made.error
-        if made.sums:
-            if exact.sums is None:
-                exact = storage.exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
-            assert exact.sums is not None
-            counts = pattern_view(exact.sums, base.pattern, exact.sums.dtype)
-            counts[places] = made.sums
-        storage.exact = exact._replace(partial=made.partial)
 
     def written(self, made: Bounded, dtype: DType) -> Bounded | None:
         """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
         if is_float(dtype):
             return self.contract.into(made, dtype, self._chain, self._name)
-        return self._integers(made, dtype)
-
-    def _integers(self, made: Bounded, dtype: DType) -> Bounded | None:
-        """A conversion to integers; None where the machine's is sure, else a doubt is noted."""
-        if made.error is None or dtype not in (*INTEGERS, BOOL):
-            return None
-        if made.dtype == dtype:
-            return made
-        value, low, high = (_whole(end, dtype) for end in (made.value, *ends(made)))
-        if dtype == BOOL:
-            error = ((np.abs(made.value) <= made.error) & (made.error > 0)).astype(np.float64)
-        else:
-            error = np.maximum(high - value, value - low)
-        if not error.any():
-            return None
-        self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
-        return Bounded(value, error, dtype)
+        if made.error is None or dtype not in (*INTEGERS, BOOL) or made.dtype == dtype:
+            return None if made.error is None or made.dtype != dtype else made
+        whole = into_integers(made, dtype)
+        if whole is not None:
+            self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
+        return whole
 
     def sure(self, *numbers: Bounded) -> None:
         """Say so where numbers that name elements, or whose bits count, may be others."""
         if any(one.error is not None and one.error.any() for one in numbers):
             self.doubt("a rounded value names elements", lost=True)
-
-    def places(self, indirect: IndirectTile) -> None:
-        """As :meth:`sure`, of the tiles by which another one is indexed."""
-        self.sure(*[self.take(tile) for tile in indirect.index_tiles])
 
     # -- what rules need --------------------------------------------------------------------------
 
@@ -422,44 +415,51 @@ class Shadow:
             self.losses.terms = max(self.losses.terms, terms or n)
         return gamma(n, elements, random=self.random, unit=self.contract.sums)
 
-    def sum_of(self, dst: Tile, added: Bounded, missing: Array | None = None) -> Bounded:
-        """What a tile in PSUM holds once something is added to it, put where it is ``missing``."""
-        held = self.stored(dst)
-        shape = held.value.shape
-        added = added.shaped(lambda array: array.reshape(shape))
-        summed = add(held, added)
-        if missing is None:
-            return summed
-        fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, summed))
-        value = np.where(missing, added.value, summed.value)
-        error = np.where(missing, fresh, other)
-        return Bounded(value, error, FLOAT32, summed.sums, summed.adds, summed.partial)
+
+def _skips(call: Call) -> bool:
+    """Whether elements out of bounds are not moved."""
+    return call.options.get("oob_mode") == "skip"
 
 
-def _whole(value: Float64, dtype: DType) -> Float64:
-    """What a conversion to integers makes of float64."""
-    if dtype == BOOL:
-        return np.asarray(value != 0, dtype=np.float64)
-    info = np.iinfo(dtype)
-    whole: Float64 = np.clip(np.rint(value), info.min, info.max)
-    return whole
+def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
+    """Whether a copy changes no value, and neither side has other exact values."""
+    if is_float(dst.dtype):
+        wider = dst.dtype == FLOAT32 and is_float(src.dtype)
+        rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
+        if rounds or not (wider or src.dtype == dst.dtype):
+            return False
+    bases = [side.base if isinstance(side, IndirectTile) else side for side in (src, dst)]
+    return not any(base.storage.exact is not None or base.storage.shared for base in bases)
 
 
-def _spread(made: Bounded) -> Float64:
-    assert made.error is not None
-    return np.broadcast_to(made.error, made.value.shape)
+def _pending(tile: Tile, made: Any, where: Array | None) -> Pending:
+    if type(made) is Masked:
+        where = made.chosen if where is None else made.chosen & where
+        made = made.values
+    return Pending(tile, made, where)
 
 
-def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
-    """An array of a shape that nobody else has."""
-    if array.base is None and array.shape == shape and array.flags.c_contiguous:
-        return array
-    full = np.empty(shape)
-    full[...] = array
-    return full
+def _spread_out(base: Tile, made: Bounded | None, places: tuple[Any, ...]) -> Pending:
+    """The elements of a tile that indices name, among all of them."""
+    where = np.zeros(base.shape, BOOL)
+    where[places] = True
+    if made is None:
+        return Pending(base, None, where)
+
+    def among_all(array: Any) -> Any:
+        full = np.zeros(base.shape)
+        full[places] = array
+        return full
+
+    return Pending(base, made.shaped(among_all), where)
 
 
-def raw_values(tile: Tile) -> Array:
-    """The values of a tensor, whatever was never written."""
-    held = tile.elements()
-    return from_bits(held, tile.dtype) if tile.holds_bits else held
+def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
+    """The operand of a reduction which does not notice what a mask leaves out of it."""
+    if call["op"].name == "subtract":
+        assert call.instruction.reduced is not None
+        axes = call.instruction.reduced(call)
+        return data.shaped(lambda array: first_to_front(array, inner, axes))
+    value = np.where(inner, data.value, float(NEUTRAL[call["op"].name]))
+    error = None if data.error is None else np.where(inner, data.error, 0.0)
+    return Bounded(value, error, data.dtype, data.sums, data.adds)

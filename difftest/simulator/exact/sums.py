@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
 from difftest.simulator.exact.elementwise import (
     alu,
     chosen_from,
@@ -20,21 +20,20 @@ from difftest.simulator.exact.elementwise import (
     scaled,
     with_scalar,
 )
-from difftest.simulator.exact.shadow import Settle, Shadow, move, rule
+from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
+from difftest.simulator.instructions.values import rows
 from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
 
 
-def spread(x: Bounded) -> Any:
-    """The bound of each element."""
-    if x.error is None or x.error.shape == x.value.shape:
-        return x.error
-    return np.broadcast_to(x.error, x.value.shape)
+def _lines(x: Bounded) -> Bounded:
+    """The free axes as one."""
+    return x.shaped(rows)
 
 
 def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
@@ -54,11 +53,8 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
-def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded | None:
-    """A reduction; None of bit patterns, which are exact."""
-    if op.bitvec:
-        run.sure(x)
-        return None
+def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
+    """A reduction."""
     if op.name == "add":
         return total(run, x, axes, keepdims=keepdims)
     if op.name in ("maximum", "minimum"):
@@ -113,17 +109,15 @@ def _difference(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bound
 
 
 @rule("tensor_reduce")
-def tensor_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
+def tensor_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """A reduction along free axes."""
     made = reduced(run, call["op"], data, call["axis"], keepdims=False)
-    if made is None:
-        return None
     made = made.shaped(lambda array: array.reshape(call.result.shape))
     return bounded.negative(made) if call["negate"] else made
 
 
 @rule("tensor_partition_reduce")
-def tensor_partition_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded | None:
+def tensor_partition_reduce(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """A reduction across partitions."""
     return reduced(run, call["op"], data, (0,), keepdims=True)
 
@@ -170,15 +164,13 @@ def held_before(
 
 def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
     """What the registers hold once ``values`` are reduced into them."""
-    lines = values.shaped(lambda array: array.reshape(array.shape[0], -1))
+    lines = _lines(values)
     is_fresh = name == "add" and held.error is None and not held.value.any()
     together = lines if is_fresh else _beside([held, lines])
     if name in ("abs_max", "abs_min"):
         return _by_magnitude(run, together, largest=name == "abs_max")
     op = ALU_OPS["add" if name == "subtract" else name]
-    made = reduced(run, op, together, (1,), keepdims=True)
-    assert made is not None
-    return made
+    return reduced(run, op, together, (1,), keepdims=True)
 
 
 def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
@@ -255,42 +247,28 @@ def _sizes_product(left: Float64, right: Float64) -> Any:
     return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
 
 
-@move("nc_matmul")
+@rule("nc_matmul")
 def nc_matmul(
-    run: Shadow, call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Any
-) -> Settle:
-    """``stationary.T @ moving``, added to what ``dst`` holds if it accumulates."""
+    run: Shadow, call: Call, stationary: Bounded, moving: Bounded, dst: Tile | None = None
+) -> Bounded:
+    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
+    depth = 2 if call["perf_mode"] == "double_row" else 1
     left, right = (
-        run.take(side).shaped(lambda array: array.reshape(array.shape[0], -1))
+        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
         for side in (stationary, moving)
     )
-    if call["perf_mode"] == "double_row":
-        left, right = (_double_rows(side) for side in (left, right))
-    shape = dst.shape
-    made = matrix_product(run, left, right).shaped(lambda array: array.reshape(shape))
-    made = put_or_add(run, dst, made, adds=call["accumulate"])
-    return lambda: run.put(dst, made, where)
+    return accumulated(run, call, matrix_product(run, left, right), dst)
 
 
-def put_or_add(run: Shadow, dst: Tile, made: Bounded, *, adds: bool | None) -> Bounded:
-    """What a product leaves in PSUM; None adds where a matmul was the last to write."""
-    if adds is None:
-        return _partly(run, dst, made)
-    return run.sum_of(dst, made) if adds else made
-
-
-def _double_rows(side: Bounded) -> Bounded:
-    """Two rows of the contraction from each partition."""
-    return side.shaped(lambda array: array.reshape(2 * array.shape[0], -1))
-
-
-def _partly(run: Shadow, dst: Tile, made: Bounded) -> Bounded:
-    """Added where a matmul was the last to write, and put elsewhere."""
-    products = dst.storage.products
-    started = None if products is None else dst.gather(products)
-    if started is None or not started.any():
-        return made
-    return run.sum_of(dst, made, np.logical_not(started))
+def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None) -> Bounded:
+    """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
+    missing = None
+    if dst is not None and call["accumulate"] is None:
+        products = dst.storage.products
+        missing = None if products is None else ~dst.gather(products)
+        if missing is None or missing.all():
+            return made
+    return made if dst is None else added_or_put(run.stored(dst), made, missing)
 
 
 # -- scans and moments -----------------------------------------------------------------------------
@@ -301,26 +279,22 @@ def tensor_tensor_scan(
     run: Shadow, call: Call, data0: Bounded, data1: Bounded, initial: Any
 ) -> Bounded:
     """A recurrence along the free axis, step by step."""
-
-    def lines(array: Any) -> Any:
-        return array.reshape(array.shape[0], -1)
-
-    here, others = data0.shaped(lines), data1.shaped(lines)
+    here, others = _lines(data0), _lines(data1)
+    partitions = len(here.value)
     start = column(run.operand(initial), 2)
-    partitions, length = here.value.shape
-    state = start.shaped(lambda array: np.broadcast_to(array, (partitions, 1))[:, 0])
-    value, error = np.empty((partitions, length)), np.zeros((partitions, length))
-    for i in range(length):
-        now, other = here.part((slice(None), i)), others.part((slice(None), i))
+    state = start.shaped(lambda array: np.broadcast_to(array, (partitions, 1)))
+    states = []
+    for now, other in zip(_columns(here), _columns(others), strict=True):
         left, right = (state, now) if call["reverse0"] else (now, state)
         partial = alu(run, call["op0"], left, right)
         left, right = (other, partial) if call["reverse1"] else (partial, other)
         state = alu(run, call["op1"], left, right)
-        value[:, i] = state.value
-        error[:, i] = 0.0 if state.error is None else state.error
-    bound = error if error.any() else None
-    made = Bounded(value, bound, FLOAT32)
-    return made.shaped(lambda array: array.reshape(call.result.shape))
+        states.append(state)
+    return _beside(states).shaped(lambda array: array.reshape(call.result.shape))
+
+
+def _columns(lines: Bounded) -> list[Bounded]:
+    return [lines.part((slice(None), slice(k, k + 1))) for k in range(lines.value.shape[1])]
 
 
 def _moments(run: Shadow, values: Bounded) -> list[Bounded]:
@@ -341,13 +315,14 @@ def _beside(parts: list[Bounded]) -> Bounded:
     if all(part.error is None for part in parts):
         return Bounded(value, None, FLOAT32)
     errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in parts]
-    return Bounded(value, np.concatenate(errors, axis=1), FLOAT32)
+    error = np.concatenate(errors, axis=1)
+    return Bounded(value, error if error.any() else None, FLOAT32)
 
 
 @rule("bn_stats")
 def bn_stats(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """Count, mean and variance * count of even, then of odd elements."""
-    lines = data.shaped(lambda array: array.reshape(array.shape[0], -1))
+    lines = _lines(data)
     halves = [lines.part((slice(None), slice(k, None, 2))) for k in (0, 1)]
     return _beside([part for half in halves for part in _moments(run, half)])
 
@@ -355,7 +330,7 @@ def bn_stats(run: Shadow, call: Call, data: Bounded) -> Bounded:
 @rule("bn_aggr")
 def bn_aggr(run: Shadow, call: Call, data: Bounded) -> Bounded:
     """Mean and variance from the tuples of bn_stats."""
-    lines = data.shaped(lambda array: array.reshape(array.shape[0], -1))
+    lines = _lines(data)
     count, mean, spreads = (lines.part((slice(None), slice(k, None, 3))) for k in range(3))
     everything = total(run, count, (1,), keepdims=True)
     weighted = total(run, bounded.multiply(count, mean), (1,), keepdims=True)
@@ -371,14 +346,12 @@ def tensor_scalar_cumulative(
     run: Shadow, call: Call, src: Bounded, imm0: Any, imm1: Any
 ) -> Bounded:
     """``reg = (src <op0> imm0) <op1> reg`` step by step."""
-    lines = with_scalar(run, call["op0"], src, imm0, reverse=False)
-    lines = lines.shaped(lambda array: array.reshape(array.shape[0], -1))
-    partitions, length = lines.value.shape
-    name = call["op1"].name
-    held = held_before(run, "vector", partitions, name, call["reduce_cmd"], imm1)
+    lines = _lines(with_scalar(run, call["op0"], src, imm0, reverse=False))
+    command, name = call["reduce_cmd"], call["op1"].name
+    held = held_before(run, "vector", len(lines.value), name, command, imm1)
     states = []
-    for i in range(length):
-        held = alu(run, call["op1"], lines.part((slice(None), slice(i, i + 1))), held)
+    for one in _columns(lines):
+        held = alu(run, call["op1"], one, held)
         states.append(held)
     run.accumulators["vector"] = held
     return _beside(states).shaped(lambda array: array.reshape(call.result.shape))

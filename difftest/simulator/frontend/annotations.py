@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.frontend.arguments import AnyTensor
 
 
@@ -24,3 +27,11 @@ class Annotation:
 
     def __repr__(self) -> str:
         return f"nt.{self.name}" + (f"{list(self.shape)}" if self.shape else "")
+
+
+def as_argument(value: Any) -> Any:
+    """An argument; for ``nt.tensor[shape, dtype]``, which stands for one, zeros."""
+    if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
+        return value
+    shape, dtype = value.shape
+    return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))

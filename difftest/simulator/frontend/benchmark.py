@@ -6,22 +6,17 @@ The model is not the simulator's: who installs the embedded modules hands it in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
-from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.annotations import Annotation
 from difftest.simulator.frontend.artifacts import artifacts_of
-from difftest.simulator.frontend.kernel import Kernel, RunAs, outputs_of
+from difftest.simulator.frontend.kernel import COMPILER, RunAs, outputs_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 """Those that AWS documents for ``get_latency_percentile``."""
-NO_DGE = "--disable-dge"
-"""The compiler option without which the device generates DMA descriptors while it runs."""
 
 
 class Latency(Protocol):
@@ -73,21 +68,6 @@ class NcLatency:
         return self._latency.get_interval()
 
 
-class BenchmarkResult:
-    """``benchmark_result``: holds ``nc_latency``."""
-
-    def __init__(self, nc_latency: NcLatency) -> None:
-        self.nc_latency = nc_latency
-
-
-def as_array(value: Any) -> Any:
-    """An argument; for ``nt.tensor[shape, dtype]``, which stands for one, zeros."""
-    if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
-        return value
-    shape, dtype = value.shape
-    return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
-
-
 class Benchmark(RunAs):
     """A kernel under ``nki.benchmark``; calling it simulates the kernel and predicts its latency.
 
@@ -95,8 +75,7 @@ class Benchmark(RunAs):
     """
 
     where = "nki.benchmark"
-    known = ("warmup", "iters", "save_neff_name", "save_trace_name", "additional_compile_opt")
-    benchmark_result: BenchmarkResult
+    known = ("warmup", "iters", "save_neff_name", "save_trace_name", COMPILER)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.predictor is None:
@@ -106,14 +85,11 @@ class Benchmark(RunAs):
                 "use difftest run, or embedded(predictor=...); a Trainium instance measures",
             )
         artifacts = artifacts_of(self.where, self.options, predicts=True)
-        args = tuple(map(as_array, args))
-        kwargs = {name: as_array(value) for name, value in kwargs.items()}
-        result = Kernel.launcher(self.kernel, args, kwargs, True)
-        dge = NO_DGE not in (self.options.get("additional_compile_opt") or "")
-        predicted = self.predictor(result.trace, self.kernel.machine, dge)
+        result = self.launched(args, kwargs, True)
+        predicted = self.predicted(result.trace)
         latency = NcLatency(predicted)
         artifacts.write(result.trace, predicted.profile)
-        self.benchmark_result = BenchmarkResult(latency)
+        self.benchmark_result = SimpleNamespace(nc_latency=latency)
         p50, p99 = (latency.get_latency_percentile(p) for p in (50, 99))
         low, high = latency.interval
         warning = f"\n  {predicted.caution}" if predicted.caution else ""

@@ -7,16 +7,15 @@ import inspect
 import warnings
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from difftest.simulator.core import is_running
-from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.annotations import as_argument
 from difftest.simulator.frontend.arguments import undocumented_argument
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.machine import MACHINES, TRN2, Machine
 from difftest.simulator.strictness import note
-from difftest.simulator.trace import Trace
 
 MODES = ("auto", "simulation", "baremetal", "benchmark", "trace")
 """Modes of ``nki.jit`` that run here, all on the simulator. ``trace``, which AWS documents in its
@@ -35,20 +34,8 @@ RUN_HINTS = ("device_count", "num_execs")
 """The same of ``nki.baremetal``, ``nki.benchmark`` and ``nki.profile``."""
 
 
-class Launched(Protocol):
-    """What a launch gives back."""
-
-    @property
-    def outputs(self) -> tuple[Array, ...]:
-        """The returned tensors."""
-
-    @property
-    def unwritten(self) -> tuple[Array | None, ...]:
-        """Where each was never written; None if nowhere."""
-
-    @property
-    def trace(self) -> Trace:
-        """The instructions, if they were recorded."""
+COMPILER, NO_DGE = "additional_compile_opt", "--disable-dge"
+"""The option for the compiler's own, of which one lets the device generate no DMA descriptors."""
 
 
 class Kernel:
@@ -58,7 +45,7 @@ class Kernel:
     gives a kernel with an SPMD grid.
     """
 
-    launcher: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any], bool], Launched]]
+    launcher: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any], bool], Any]]
     """Runs a kernel from outside: arguments, and whether to record a trace.
     :mod:`difftest.simulator.launch` plugs itself in here."""
 
@@ -133,6 +120,17 @@ class RunAs:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it as the decorator does."""
         raise NotImplementedError
+
+    def launched(self, args: tuple[Any, ...], kwargs: dict[str, Any], record: bool) -> Any:
+        """What its launch gives back."""
+        args = tuple(map(as_argument, args))
+        kwargs = {name: as_argument(value) for name, value in kwargs.items()}
+        return Kernel.launcher(self.kernel, args, kwargs, record)
+
+    def predicted(self, trace: Any) -> Any:
+        """What its predictor says of a launch; the device generates descriptors by default."""
+        dge = NO_DGE not in (self.options.get(COMPILER) or "")
+        return self.predictor(trace, self.kernel.machine, dge)
 
     @classmethod
     def decorator(cls, predictor: Any) -> Callable[..., Any]:
@@ -252,7 +250,7 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     return outputs_of(Kernel.launcher(as_kernel(kernel), args, kwargs, False))
 
 
-def outputs_of(result: Launched) -> Any:
+def outputs_of(result: Any) -> Any:
     """A launch's outputs as the API gives them: one array, a tuple of arrays, or None."""
     for number, missing in enumerate(result.unwritten):
         if missing is not None:

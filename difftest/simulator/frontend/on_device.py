@@ -7,11 +7,8 @@ from typing import Any, ClassVar
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.artifacts import FILE_OPTIONS, artifacts_of
-from difftest.simulator.frontend.benchmark import NO_DGE, as_array
-from difftest.simulator.frontend.kernel import Kernel, RunAs, outputs_of
+from difftest.simulator.frontend.kernel import COMPILER, RunAs, outputs_of
 from difftest.simulator.strictness import note
-
-COMPILER = "additional_compile_opt"
 
 
 class OnDevice(RunAs):
@@ -21,27 +18,20 @@ class OnDevice(RunAs):
     """
 
     where = "nki.baremetal"
-    known: ClassVar[tuple[str, ...]] = (
-        "save_neff_name",
-        "save_trace_name",
-        "artifacts_dir",
-        COMPILER,
-    )
+    known: ClassVar[tuple[str, ...]] = (*FILE_OPTIONS[:3], COMPILER)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_running():
             return self.kernel(*args, **kwargs)
-        predictor = self.predictor
-        artifacts = artifacts_of(self.where, self.options, predicts=predictor is not None)
-        args = tuple(map(as_array, args))
-        kwargs = {name: as_array(value) for name, value in kwargs.items()}
-        result = Kernel.launcher(self.kernel, args, kwargs, bool(artifacts))
-        dge = NO_DGE not in (self.options.get(COMPILER) or "")
+        predicts = self.predictor is not None
+        artifacts = artifacts_of(self.where, self.options, predicts=predicts)
+        result = self.launched(args, kwargs, bool(artifacts))
+
+        def profile() -> Any:
+            return self.predicted(result.trace).profile()
+
         try:
-            artifacts.write(
-                result.trace,
-                predictor and (lambda: predictor(result.trace, self.kernel.machine, dge).profile()),
-            )
+            artifacts.write(result.trace, profile if predicts else None)
         except NotModelledError as error:
             note(error)  # the values are there; what they would cost is not known
         return outputs_of(result)

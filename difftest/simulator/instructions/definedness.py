@@ -24,7 +24,6 @@ import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
-from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.carrying import (
@@ -34,10 +33,16 @@ from difftest.simulator.instructions.carrying import (
     over_rows,
     partitions_of,
 )
+from difftest.simulator.instructions.indices import (
+    left_out,
+    origin_of,
+    resolve,
+    undefined_places,
+)
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.recomputing import changed, first_of
 from difftest.simulator.instructions.record import Call, Unboxed
-from difftest.simulator.memory import LEFT, NEVER, UNSURE, poison
+from difftest.simulator.memory import NEVER, UNSURE, poison
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
@@ -61,15 +66,6 @@ class Follows(NamedTuple):
     origin: Origin
 
 
-def left_out(tile: Tile | IndirectTile) -> Array | None:
-    """Which of a tile's elements depend on what a mask left out; None if none do."""
-    codes = tile.codes()
-    if codes is None:
-        return None
-    chosen: Array = (codes == UNSURE) | (codes == LEFT)
-    return chosen if chosen.any() else None
-
-
 class Gapped:
     """An instruction that reads elements that are not defined, and what follows of its results."""
 
@@ -89,7 +85,7 @@ class Gapped:
         """What depends on what masks left out."""
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
-                _resolve(access, call, where)
+                resolve(access, call, where)
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
                 places = undefined_places(operand)
@@ -114,7 +110,7 @@ class Gapped:
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
-            self.origin = self.origin or _origin(self.call, *tiles)
+            self.origin = self.origin or origin_of(self.call, *tiles)
 
     # -- before the instruction computes -----------------------------------------------------------
 
@@ -318,7 +314,7 @@ class Gapped:
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
             return
-        origin = self.origin or _origin(self.call, *dst.index_tiles)
+        origin = self.origin or origin_of(self.call, *dst.index_tiles)
         if origin is not None:
             dst.base.doubt(dst.there(unsure), origin)
 
@@ -334,17 +330,6 @@ def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
     if isinstance(dst, IndirectTile):
         return True
     return call.reads_dst and dst.storage.gaps is not None
-
-
-def _origin(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
-    """Whence what is undefined in one of them came; of what a mask left out, who reads it first."""
-    for tile in tiles:
-        gaps = tile.storage.gaps
-        if gaps is not None and gaps.origin is None and gaps.masked:
-            gaps.origin = tile.origin(f"read by {call.name}")
-        if gaps is not None and gaps.origin is not None:
-            return gaps.origin
-    return None
 
 
 def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> None:
@@ -413,67 +398,6 @@ def _of_cores(call: Call, index: Array) -> Array:
     """The partitions of the cores of which something is: each 16 share their indices."""
     lanes = call.machine.gpsimd_core_partitions
     return np.repeat(index.reshape(len(index) // lanes, -1).any(axis=1), lanes)
-
-
-# -- indices ---------------------------------------------------------------------------------------
-
-
-def undefined_places(access: IndirectTile) -> Array | None:
-    """Which elements of an access have an index that depends on what a mask left out."""
-    places: Array | None = None
-    for tile in access.index_tiles:
-        missing = left_out(tile)
-        if missing is not None:
-            try:
-                spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
-            except ValueError:  # an offset that is added to an index expression of another rank
-                spread = np.full(access.shape, True)
-            places = spread if places is None else places | spread
-    return places
-
-
-def _resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
-    """As :meth:`IndirectTile.resolve`, whose error says so where nothing wrote the index.
-
-    Raises
-    ------
-    OutOfBoundsError : an index is out of bounds, and those are not skipped.
-    """
-    where = where if call.instruction.walk is None else None
-    try:
-        access.resolve(skip=call.options.get("oob_mode") == "skip", where=where)
-    except OutOfBoundsError as error:
-        unwritten = undefined_places(access)
-        if unwritten is None:
-            raise
-        kept = None if where is None else where.reshape(access.shape)
-        outside = ~access.locate(kept)[1] & unwritten
-        if not (outside if kept is None else outside & kept).any():
-            raise
-        gaps = (tile.storage.gaps for tile in access.index_tiles)
-        origin = next((one.origin for one in gaps if one is not None and one.origin), None)
-        raise OutOfBoundsError(
-            "an index that nothing wrote is whatever lay in the memory",
-            happened="an index that nothing wrote left its tensor",
-            received=error.received + (f"; it comes from {origin}" if origin else ""),
-            limit=error.limit,
-            remedy="mask the access as the load of the indices was masked, or fill them first",
-            location=error.location,
-        ) from None
-
-
-def see_indices(core: Core, call: Call, access: IndirectTile, where: Array | None) -> None:
-    """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
-    for tile in access.index_tiles:
-        missing = left_out(tile)
-        if missing is None:
-            continue
-        if where is not None:
-            if where.shape[:1] != missing.shape[:1]:
-                continue
-            rows = partitions_of(where)
-            missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
-        see(core, Seen.UNDEFINED_INDEX, "index", missing, None, _origin(call, tile))
 
 
 # -- the engines' registers, and further destinations ----------------------------------------------

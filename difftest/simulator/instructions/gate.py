@@ -19,9 +19,9 @@ from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
     Gapped,
     reads_gaps,
-    see_indices,
     settle_further,
 )
+from difftest.simulator.instructions.indices import see_indices
 from difftest.simulator.instructions.observing import (
     counts,
     is_rounded,

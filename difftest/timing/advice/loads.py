@@ -10,6 +10,7 @@ import numpy as np
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.simulator.trace import Allocation, Region
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
+from difftest.timing.report import bytes_of
 from difftest.timing.schedule import Schedule, Span
 from difftest.timing.transfer import source_of
 
@@ -41,7 +42,7 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
             target = span.instruction.event.writes[0]
             part = 1.0 - _used(target, reads.get(target.allocation.id, set()))
             removed.add(span, part)
-            size = _bytes(target)
+            size = bytes_of(target)
             unused, loaded = unused + int(part * size), loaded + size
         if loaded and unused / loaded >= UNUSED:
             worth = units.without(removed.times)
@@ -149,7 +150,7 @@ def _distinct(source: Allocation, regions: list[Region]) -> int:
     size = math.prod(source.shape) * source.dtype.itemsize // unit
     different = {(region.dtype.itemsize, region.pattern): region for region in regions}
     if size > MASK_LIMIT:
-        return sum(_bytes(region) for region in different.values())
+        return sum(bytes_of(region) for region in different.values())
     mask = np.zeros(size, dtype=np.bool_)
     for region in different.values():
         offset, shape, strides = region.pattern.finer(region.dtype.itemsize // unit)
@@ -208,10 +209,6 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             remedy=remedies[stores],
             moves_data=True,
         )
-
-
-def _bytes(region: Region) -> int:
-    return region.elements * region.dtype.itemsize
 
 
 def _mib(count: int) -> str:

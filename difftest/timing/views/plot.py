@@ -36,24 +36,13 @@ class PlottingError(RuntimeError):
 
 
 def need_matplotlib() -> None:
-    """Make sure that matplotlib is there.
-
-    Raises
-    ------
-    PlottingError : it is not.
-    """
+    """A PlottingError if matplotlib is not there."""
     if find_spec("matplotlib") is None:
         raise PlottingError("pictures need matplotlib: pip install 'nki-difftest[plot]'")
 
 
 def plot(report: Report, path: Path, title: str) -> None:
-    """Write the picture to ``path``, in the format that its suffix names.
-
-    Raises
-    ------
-    PlottingError : matplotlib is not installed.
-    ValueError : the suffix is no format that matplotlib writes.
-    """
+    """Write the picture to ``path``, in the format that its suffix names."""
     need_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from difftest.harness.coverage import Coverage, coverage_from_list, missed
-from difftest.harness.forks import forks_of
+from difftest.harness.coverage import Coverage, coverage_from_list, forks_of, missed
 from difftest.harness.watching import Watch
 
 

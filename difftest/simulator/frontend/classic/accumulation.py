@@ -16,10 +16,10 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import ProductMask
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
+from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.memory import NEVER
@@ -47,18 +47,8 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
     return stationary.storage.allocation.writes, moving.storage.allocation.writes
 
 
-def product(
-    stationary: Any,
-    moving: Any,
-    placement: tuple[Any, ...],
-    mask: ProductMask,
-    *,
-    perf_mode: str = "none",
-) -> Any:
+def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    placement = (*placement, perf_mode)
-    over = mask.over if perf_mode == "none" else mask.over_pairs
-    chosen = over if mask else None
     tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
     tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile

@@ -11,23 +11,31 @@ from difftest.simulator.frontend.classic.memories import psum, sbuf
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import as_integer
 
+__all__ = ["psum", "sbuf"]
 __getattr__ = absent("nki.compiler", frozenset(), globals())
 
 
+def _public(function: Callable[..., Any]) -> Callable[..., Any]:
+    __all__.append(function.__name__)
+    return fitting(f"nki.compiler.{function.__name__}", function)
+
+
+@_public
 def skip_middle_end_transformations(func: Any = None) -> Any:
     """Mark a kernel to be compiled as it is written; the simulator always runs it so."""
-    return _marked(func, skip_middle_end_transformations)
+    return skip_middle_end_transformations if func is None else func
 
 
+@_public
 def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
     """Mark a kernel for the compiler's stack allocator; it changes no value."""
-    del log_level
-    return _marked(func, enable_stack_allocator)
+    return enable_stack_allocator if func is None else func
 
 
+@_public
 def force_auto_alloc(func: Any = None) -> Any:
     """Mark a kernel whose direct allocations the compiler ignores."""
-    return _marked(placement.force_auto_alloc(func), force_auto_alloc)
+    return force_auto_alloc if func is None else placement.force_auto_alloc(func)
 
 
 class Directive:
@@ -47,36 +55,19 @@ class Directive:
         """Nothing was changed."""
 
 
+@_public
 def no_reorder() -> Directive:
     """Keep instructions in order, as the simulator always does."""
     return Directive("no_reorder")
 
 
+@_public
 def allocation_scope() -> Directive:
     """A scope of allocations."""
     return Directive("allocation_scope")
 
 
+@_public
 def multi_buffer(factor: int = 2) -> Directive:
     """Several buffers in turn."""
     return Directive("multi_buffer", factor=as_integer(factor, "ncc.multi_buffer's factor"))
-
-
-def _marked(func: Any, decorator: Callable[..., Any]) -> Any:
-    """The kernel itself, or the decorator where it was called with brackets only."""
-    return decorator if func is None else func
-
-
-__all__ = [
-    "allocation_scope",
-    "enable_stack_allocator",
-    "force_auto_alloc",
-    "multi_buffer",
-    "no_reorder",
-    "psum",
-    "sbuf",
-    "skip_middle_end_transformations",
-]
-
-for _name in set(__all__) - {"psum", "sbuf"}:
-    globals()[_name] = fitting(f"nki.compiler.{_name}", globals()[_name])

@@ -11,6 +11,7 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.index import Shape
+from difftest.simulator.instructions.masked import Mask as Masks
 
 
 def as_mask(mask: object, shape: Shape) -> Array | bool:
@@ -30,50 +31,39 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
     )
 
 
-class ProductMask:
-    """What leaves elements of a matrix product out: its mask, and those of its operands.
+def over_product(
+    mask: object, stationary: Array | None, moving: Array | None, *, pairs: bool = False
+) -> Masks | None:
+    """What leaves elements of a matrix product out, as bools over [K, M, ...N]; None for nothing.
 
-    ``stationary`` is over [K, M], ``moving`` over [K, ...N], each bools or None. The mask itself is
-    over the contraction, the result's partitions and its free axes. A comparison says by its
-    indices' shape what it limits: [K, 1] the contraction, [1, N] the free axis of the operand that
-    is so long, [1, M, 1] and [1, 1, N] those of both operands.
+    ``stationary`` is over [K, M], ``moving`` over [K, ...N], each bools or None: the masks of the
+    operands. The mask itself is over the contraction, the result's partitions and its free axes. A
+    comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the free
+    axis of the operand that is so long, [1, M, 1] and [1, 1, N] those of both operands. With
+    ``pairs`` the shape is [K, 2, M, ...N], for two rows of the contraction in each partition.
+
+    It raises a KernelError or a ShapeError where a comparison limits no axis, or one of two.
     """
+    if mask is None and stationary is None and moving is None:
+        return None
 
-    def __init__(
-        self, mask: object, stationary: Array | None = None, moving: Array | None = None
-    ) -> None:
-        self.mask = mask
-        self.stationary = stationary
-        self.moving = moving
-
-    def __bool__(self) -> bool:
-        return not (self.mask is None and self.stationary is None and self.moving is None)
-
-    def over(self, shape: Shape) -> Array | bool:
-        """The mask as bools over [K, M, ...N].
-
-        Raises
-        ------
-        KernelError, ShapeError : a comparison limits no axis of it, or one of two.
-        """
+    def over(walked: Shape) -> Array | bool:
+        shape = (walked[0], *walked[2:]) if pairs else walked
         result = np.ones(shape, dtype=np.bool_)
-        if isinstance(self.mask, Mask):
-            for term in self.mask.terms:
+        if isinstance(mask, Mask):
+            for term in mask.terms:
                 result = result & _over_product(term.array() >= 0, shape)
-        elif as_mask(self.mask, shape) is False:
+        elif as_mask(mask, shape) is False:
             return False
-        if self.stationary is not None:
-            result = result & self.stationary.reshape(*shape[:2], *(1 for _ in shape[2:]))
-        if self.moving is not None:
-            result = result & self.moving.reshape(shape[0], 1, *shape[2:])
+        if stationary is not None:
+            result = result & stationary.reshape(*shape[:2], *(1 for _ in shape[2:]))
+        if moving is not None:
+            result = result & moving.reshape(shape[0], 1, *shape[2:])
+        if pairs:
+            result = np.ascontiguousarray(np.broadcast_to(result[:, None], walked))
         return True if result.all() else result
 
-    def over_pairs(self, shape: Shape) -> Array | bool:
-        """The same over [K, 2, M, ...N], for two rows of the contraction in each partition."""
-        chosen = self.over((shape[0], *shape[2:]))
-        if isinstance(chosen, bool):
-            return chosen
-        return np.ascontiguousarray(np.broadcast_to(chosen[:, None], shape))
+    return over
 
 
 def _over_product(chosen: Array, shape: Shape) -> Array:

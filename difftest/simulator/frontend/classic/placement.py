@@ -23,8 +23,6 @@ def force_auto_alloc(kernel: Any) -> Any:
     ------
     KernelError : it is no function.
     """
-    if kernel is None:
-        return None
     try:
         setattr(as_kernel(kernel).function, _FORCED, True)
     except (AttributeError, TypeError):  # a class, or what is written in C

@@ -18,7 +18,7 @@ from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
 from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import ProductMask
+from difftest.simulator.frontend.classic.masking import over_product
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
@@ -44,21 +44,20 @@ def nc_matmul(
     """
     mode = kwargs.pop("perf_mode", None)
     no_extras("nisa.nc_matmul", kwargs)
-    stationary, left = _unmasked(stationary)
-    moving, right = _unmasked(moving)
-    whole = ProductMask(mask, left, right)
+    (stationary, left), (moving, right) = _unmasked(stationary), _unmasked(moving)
     stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
     moving = copied_from_psum(moving, "nc_matmul", "moving")
-    if type(tile_position) is type(tile_size) is tuple and not tile_position + tile_size:
-        placement: tuple[Any, ...] = ((), ())
-    else:
-        placement = (
-            as_integers(tile_position, "tile_position"),
-            as_integers(tile_size, "tile_size"),
-        )
+    position = _placement(tile_position, "tile_position")
+    placement = (position, _placement(tile_size, "tile_size"), "double_row" if mode else "none")
     if mode is not None:
-        return _double_row(stationary, moving, placement, whole, mode)
-    return product(stationary, moving, placement, whole)
+        _check_pairs(stationary, moving, mode)
+        left, right = _of_pairs(left), _of_pairs(right)
+    chosen = over_product(mask, left, right, pairs=mode is not None)
+    return product(stationary, moving, placement, chosen)
+
+
+def _placement(value: Any, name: str) -> Any:
+    return value if type(value) is tuple and not value else as_integers(value, name)
 
 
 def _unmasked(operand: Any) -> tuple[Any, Array | None]:
@@ -69,10 +68,8 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
     return operand.tile, chosen
 
 
-def _double_row(
-    stationary: Any, moving: Any, placement: tuple[Any, ...], mask: ProductMask, mode: object
-) -> Any:
-    """A contraction of 8-bit floats with two rows in each partition."""
+def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
+    """Let 8-bit floats contract with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
         raise not_modelled(
@@ -81,8 +78,6 @@ def _double_row(
             f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
         )
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
-    mask.stationary, mask.moving = _of_pairs(mask.stationary), _of_pairs(mask.moving)
-    return product(*tiles, placement, mask, perf_mode="double_row")
 
 
 def _of_pairs(chosen: Array | None) -> Array | None:
@@ -101,16 +96,14 @@ def _of_pairs(chosen: Array | None) -> Array | None:
 @LANGUAGE.by_hand
 def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
-    x, left = _unmasked(x)
-    y, right = _unmasked(y)
-    stationary = on_chip(x, "nl.matmul")
-    moving = on_chip(y, "nl.matmul", "y")
+    (x, left), (y, right) = _unmasked(x), _unmasked(y)
+    stationary, moving = on_chip(x, "nl.matmul"), on_chip(y, "nl.matmul", "y")
     if not as_flag(transpose_x, "transpose_x"):
         stationary = transpose(stationary)
         left = None if left is None else left.T
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")
-    return product(stationary, moving, ((), ()), ProductMask(mask, left, right))
+    return product(stationary, moving, ((), (), "none"), over_product(mask, left, right))
 
 
 @ISA.issues(instructions.nc_transpose)

@@ -8,9 +8,12 @@ Python's refusal of arguments into an error of ours.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from difftest.simulator.core import RUNNING
@@ -86,6 +89,13 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     if of_module:
         API[module][own] = made
     return cast(Function, made)
+
+
+def functions_of(package: ModuleType, module: str) -> dict[str, Any]:
+    """The functions of a module of the API, which the parts of a package of ours make."""
+    for part in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{part.name}")
+    return API[module]
 
 
 def _rows(name: str, parameters: list[str]) -> tuple[tuple[str, int, str], ...]:

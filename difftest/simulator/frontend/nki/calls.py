@@ -11,12 +11,13 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, cast
 
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_flag
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of, reduce_cmd
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.objects import NkiInstruction
-from difftest.simulator.frontend.nki.registers import command_of, plain_command
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import NKI_OPS, alu_op
@@ -31,6 +32,40 @@ Converter = Callable[[str, str], Convert]
 """Makes what converts an argument, of the instruction's name and the parameter's."""
 Prepare = Callable[[dict[str, Any], str], None]
 _EMPTY = inspect.Parameter.empty
+
+
+_COMMANDS = {one: Accumulate[one.name.upper()] for one in reduce_cmd}
+
+
+def plain_command(value: Any, where: str) -> Accumulate:
+    """What an instruction does with its engine's registers, as ``reduce_cmd`` says.
+
+    Raises
+    ------
+    KernelError : ``value`` is no member of ``nisa.reduce_cmd``.
+    """
+    return _COMMANDS[member_of(reduce_cmd, value, where)]
+
+
+def command_of(value: Any, where: str, engine: str, into: Any) -> Accumulate:
+    """What an instruction does with the registers of ``engine``, read out to ``into`` if any.
+
+    Raises
+    ------
+    KernelError : ``value`` is no member of ``nisa.reduce_cmd``, or nothing was accumulated that
+        could be read.
+    """
+    command = plain_command(value, where)
+    if into is None or command is not Accumulate.IDLE:
+        return command
+    if engine not in current().accumulators:
+        raise KernelError(
+            f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
+            happened=f"{where} was to read registers in which nothing was accumulated",
+            received=f"reduce_res = {into!r} with reduce_cmd.idle",
+            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
+        )
+    return Accumulate.READ
 
 
 def by_instruction(convert: Callable[..., Any]) -> Converter:

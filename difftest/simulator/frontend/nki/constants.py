@@ -41,12 +41,7 @@ ENUMERATIONS = {
 NAMES = {**ENUMERATIONS, "MemoryRegion": MemoryRegion}
 """All that kernels find in ``nki.isa.constants``."""
 
-_SPACES = {
-    MemoryRegion.sbuf: Space.SBUF,
-    MemoryRegion.psum: Space.PSUM,
-    MemoryRegion.private_hbm: Space.PRIVATE_HBM,
-    MemoryRegion.shared_hbm: Space.SHARED_HBM,
-}
+_SPACES = {region: Space[region.name.upper()] for region in MemoryRegion}
 _REGIONS = {space: region for region, space in _SPACES.items()}
 _NAMED = {region.value: space for region, space in _SPACES.items()} | {"hbm": Space.PRIVATE_HBM}
 _ENGINES = {member: Engine[member.name.upper()] for member in engine if member.name != "sync"}

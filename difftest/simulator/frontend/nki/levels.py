@@ -34,114 +34,101 @@ class Lifetime(NamedTuple):
 
 _ORDER = ("0.2", *LEVELS)
 
-_BEFORE_03 = {
-    "nl.par_dim": "leave it out: the first dimension is the partitions'",
-    "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
-    "buffer=None": "leave buffer out, or write nl.sbuf",
-    "a float as nisa.memset's value for integers": "write an integer",
-    "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
-    "nisa.affine_select with offset third": "write offset=",
-    "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
-    "nisa.register_move(imm)": "write src=",
-    "nisa.tensor_copy(dtype)": "leave it out: dst has its dtype",
-    "nisa.sendrecv(use_gpsimd_dma)": "write dma_engine=nisa.dma_engine.gpsimd_dma",
-    "ncc.collective_permute_implicit_current_processing_rank_id(num_channels)": "leave it out, and "
-    "pass channel_ids to ncc.collective_permute_implicit",
-}
-"""Idioms of 0.2 that public code still has, and what is written since 0.3."""
-_SINCE_04 = {
-    "nl.abs_max": "nl.maximum of nl.abs of both",
-    "nl.abs_min": "nl.minimum of nl.abs of both",
-    "nl.bypass": "an instruction with fewer operators",
-    "nl.prelu": "nl.relu, and nisa.tensor_scalar for the rest",
-    "nl.tile_size.psum_bank_fmax": "nl.tile_size.psum_fmax",
-    "nl.tile_size.psum_bank_fmax_bytes": "nl.tile_size.psum_fmax, times 4",
-    "nl.tile_size.sbuf_fmax": "nl.tile_size.total_available_sbuf_size, divided by 4",
-    "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
-    "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size, of each partition",
-    "nisa.activate2": "nisa.tensor_scalar, then nisa.activation",
-    "nisa.dma_compute(oob_mode)": "offsets that stay inside",
-    "nisa.dma_copy(priority)": "no priority",
-    "nisa.dma_transpose(priority)": "no priority",
-    "nisa.tensor_scalar_reduce(reduce_cmd)": "nisa.tensor_scalar, then nisa.tensor_reduce",
-    "nisa.tensor_scalar_reduce(reduce_init)": "nisa.tensor_scalar, then nisa.tensor_reduce",
-    **{
-        f"ncc.{name}(priority)": "no priority"
-        for name in (
-            *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
-            *("collective_permute", "collective_permute_implicit"),
-            "collective_permute_implicit_reduce",
-        )
+_COLLECTIVES = (
+    *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
+    *("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce"),
+)
+_PROCESSING = "collective_permute_implicit_current_processing_rank_id"
+_ROWS: dict[tuple[str, str | None], dict[str, str]] = {
+    ("0.2", "0.3"): {  # idioms of 0.2 that public code still has, and what is written since 0.3
+        "nl.par_dim": "leave it out: the first dimension is the partitions'",
+        "a buffer named by a string": "write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
+        "buffer=None": "leave buffer out, or write nl.sbuf",
+        "a float as nisa.memset's value for integers": "write an integer",
+        "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
+        "nisa.affine_select with offset third": "write offset=",
+        "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
+        "nisa.register_move(imm)": "write src=",
+        "nisa.tensor_copy(dtype)": "leave it out: dst has its dtype",
+        "nisa.sendrecv(use_gpsimd_dma)": "write dma_engine=nisa.dma_engine.gpsimd_dma",
+        f"ncc.{_PROCESSING}(num_channels)": "leave it out, and pass channel_ids to "
+        "ncc.collective_permute_implicit",
+        "nki.jit with platform_target": "NEURON_PLATFORM_TARGET_OVERRIDE, or launch with machine=",
+    },
+    ("0.2", "0.4"): {
+        "nisa.tensor_copy_dynamic_dst": "nisa.tensor_copy with dst.ap(..., scalar_offset=...)",
+        "nisa.tensor_copy_dynamic_src": "nisa.tensor_copy with src.ap(..., scalar_offset=...)",
+    },
+    ("0.2", "0.5"): {
+        "nl.NkiTensor.reshape(new_shape)": "write shape=",
+        "nl.rsqrt of a tile in PSUM": "nisa.activation(op=nl.rsqrt)",
+    },
+    ("0.2", "0.7"): {"nl.dynamic_range": "nl.fori_loop", "while with a register": "nl.while_loop"},
+    ("0.4", None): {
+        "nl.abs_max": "nl.maximum of nl.abs of both",
+        "nl.abs_min": "nl.minimum of nl.abs of both",
+        "nl.bypass": "an instruction with fewer operators",
+        "nl.prelu": "nl.relu, and nisa.tensor_scalar for the rest",
+        "nl.tile_size.psum_bank_fmax": "nl.tile_size.psum_fmax",
+        "nl.tile_size.psum_bank_fmax_bytes": "nl.tile_size.psum_fmax, times 4",
+        "nl.tile_size.sbuf_fmax": "nl.tile_size.total_available_sbuf_size, divided by 4",
+        "nl.tile_size.sbuf_fmax_bytes": "nl.tile_size.total_available_sbuf_size",
+        "nl.tile_size.sbuf_size_bytes": "nl.tile_size.total_available_sbuf_size, of each partition",
+        "nisa.activate2": "nisa.tensor_scalar, then nisa.activation",
+        "nisa.dma_compute(oob_mode)": "offsets that stay inside",
+        "nisa.dma_copy(priority)": "no priority",
+        "nisa.dma_transpose(priority)": "no priority",
+        "nisa.tensor_scalar_reduce(reduce_cmd)": "nisa.tensor_scalar, then nisa.tensor_reduce",
+        "nisa.tensor_scalar_reduce(reduce_init)": "nisa.tensor_scalar, then nisa.tensor_reduce",
+        **{f"ncc.{name}(priority)": "no priority" for name in _COLLECTIVES},
+    },
+    ("0.5", None): {
+        "nl.average": "nl.add, and the quotient",
+        "nl.float8_e8m0fnu": "nl.uint8",
+        "nl.tile_size.psum_num_banks": "8",
+        "nisa.get_nc_sub_version": "nisa.get_nc_version",
+        **{
+            f"nl.NkiTensor.{name}": "indexing, reshape or ap"
+            for name in (
+                *("broadcast", "expand_dim", "flatten_dims", "is_contiguous", "is_indirect"),
+                *("permute", "rearrange", "reshape_dim", "select", "slice", "squeeze_dim"),
+            )
+        },
+        "nl.NkiTensor.indirect": "nisa.dma_copy with ap(vector_offset=...)",
+        "nl.NkiTensor.reinterpret_cast": "view",
+        "nl.NkiTensor.vector_select": "ap(vector_offset=...)",
+        **{f"ncc.{name}(name)": "no name" for name in (*_COLLECTIVES, _PROCESSING, "rank_id")},
+    },
+    ("0.6", None): {
+        "nl.fori_loop": "nl.dynamic_range",
+        "nl.while_loop": "a loop over Python integers",
+        "nisa.tensor_scalar_reduce without reduce_res": "pass reduce_res",
+        "nisa.tensor_scalar_reduce(reduce_res_negate)": "nisa.tensor_scalar by -1",
+        "nisa.topk": "nisa.max8",
+        "ncc.all_gather_v": "ncc.all_gather of the longest",
+    },
+    ("0.7", None): {
+        "nl.alloc_blocks": "nl.ndarray, once for each tile",
+        "nl.alloc_tiles": "nl.ndarray, once for each tile",
+        "nl.NkiBlockGrid": "no annotation",
+        "nl.NkiGrid": "no annotation",
+        "nl.NkiTensor.data": "the tensor itself",
+        "nl.NkiTileGrid": "no annotation",
+        "nl.blocks": "loops over slices",
+        "nl.int64": "nl.int32",
+        "nl.tiles": "loops over slices",
+        "nl.uint64": "nl.uint32",
+        "nl.ndarray with an address in HBM": "no address",
+        "nisa.scalar_load": "nisa.register_load",
+        "nisa.scalar_store": "nisa.register_store",
     },
 }
-_SINCE_05 = {
-    "nl.average": "nl.add, and the quotient",
-    "nl.float8_e8m0fnu": "nl.uint8",
-    "nl.tile_size.psum_num_banks": "8",
-    "nisa.get_nc_sub_version": "nisa.get_nc_version",
-    **{
-        f"nl.NkiTensor.{name}": "indexing, reshape or ap"
-        for name in (
-            *("broadcast", "expand_dim", "flatten_dims", "is_contiguous", "is_indirect"),
-            *("permute", "rearrange", "reshape_dim", "select", "slice", "squeeze_dim"),
-        )
-    },
-    "nl.NkiTensor.indirect": "nisa.dma_copy with ap(vector_offset=...)",
-    "nl.NkiTensor.reinterpret_cast": "view",
-    "nl.NkiTensor.vector_select": "ap(vector_offset=...)",
-    **{
-        f"ncc.{name}(name)": "no name"
-        for name in (
-            *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),
-            *("collective_permute", "collective_permute_implicit"),
-            "collective_permute_implicit_current_processing_rank_id",
-            *("collective_permute_implicit_reduce", "rank_id"),
-        )
-    },
-}
-_SINCE_06 = {
-    "nl.fori_loop": "nl.dynamic_range",
-    "nl.while_loop": "a loop over Python integers",
-    "nisa.tensor_scalar_reduce without reduce_res": "pass reduce_res",
-    "nisa.tensor_scalar_reduce(reduce_res_negate)": "nisa.tensor_scalar by -1",
-    "nisa.topk": "nisa.max8",
-    "ncc.all_gather_v": "ncc.all_gather of the longest",
-}
-_SINCE_07 = {
-    "nl.alloc_blocks": "nl.ndarray, once for each tile",
-    "nl.alloc_tiles": "nl.ndarray, once for each tile",
-    "nl.NkiBlockGrid": "no annotation",
-    "nl.NkiGrid": "no annotation",
-    "nl.NkiTensor.data": "the tensor itself",
-    "nl.NkiTileGrid": "no annotation",
-    "nl.blocks": "loops over slices",
-    "nl.int64": "nl.int32",
-    "nl.tiles": "loops over slices",
-    "nl.uint64": "nl.uint32",
-    "nl.ndarray with an address in HBM": "no address",
-    "nisa.scalar_load": "nisa.register_load",
-    "nisa.scalar_store": "nisa.register_store",
-}
+"""By the levels since and until which they exist, without the latter: names, and what to do."""
 
-LIFETIMES: dict[str, Lifetime] = {
-    **{name: Lifetime("0.2", "0.3", instead) for name, instead in _BEFORE_03.items()},
-    **{name: Lifetime("0.4", None, instead) for name, instead in _SINCE_04.items()},
-    **{name: Lifetime("0.5", None, instead) for name, instead in _SINCE_05.items()},
-    **{name: Lifetime("0.6", None, instead) for name, instead in _SINCE_06.items()},
-    **{name: Lifetime("0.7", None, instead) for name, instead in _SINCE_07.items()},
-    "nisa.tensor_copy_dynamic_dst": Lifetime(
-        "0.2", "0.4", "nisa.tensor_copy with dst.ap(..., scalar_offset=...)"
-    ),
-    "nisa.tensor_copy_dynamic_src": Lifetime(
-        "0.2", "0.4", "nisa.tensor_copy with src.ap(..., scalar_offset=...)"
-    ),
-    "nl.NkiTensor.reshape(new_shape)": Lifetime("0.2", "0.5", "write shape="),
-    "nl.rsqrt of a tile in PSUM": Lifetime("0.2", "0.5", "nisa.activation(op=nl.rsqrt)"),
-    "nl.dynamic_range": Lifetime("0.2", "0.7", "nl.fori_loop"),
-    "while with a register": Lifetime("0.2", "0.7", "nl.while_loop"),
-    "nki.jit with platform_target": Lifetime(
-        "0.2", "0.3", "NEURON_PLATFORM_TARGET_OVERRIDE, or launch with machine="
-    ),
+LIFETIMES = {
+    name: Lifetime(*levels, instead)
+    for levels, rows in _ROWS.items()
+    for name, instead in rows.items()
 }
 """What not all levels have: a name, ``name(argument)``, or a use in words."""
 

@@ -58,7 +58,7 @@ def test_a_tensor_that_takes_the_place_of_another_one():
 
 
 def test_many_that_come_after_each_other():
-    """More than there are numbers for; those that are gone leave theirs."""
+    """Those that are gone leave what they wrote."""
 
     def kernel(x):
         source = loaded(placed(4096), x)
@@ -149,14 +149,14 @@ def test_what_a_tensor_that_is_gone_left():
     assert lost(run) == {FOREIGN}
 
 
-def test_more_alive_than_there_are_numbers():
+def test_many_alive_at_one_place():
     def kernel(x):
         source = loaded(placed(4096), x)
         alive = [scaled(placed(), source, 1 / 3) for _ in range(260)]
         return stored(alive[-1])
 
     run, _, _ = exact_of(kernel)
-    assert "too many tensors share the bytes of an address" in lost(run)
+    assert not run.doubts
 
 
 def test_the_check_can_fail(monkeypatch):

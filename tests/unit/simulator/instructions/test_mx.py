@@ -22,8 +22,7 @@ from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar
 from difftest.simulator.instructions.mx import nc_matmul_mx, quantize_mx, scale_places, unpack
-from difftest.simulator.trace_json import trace_to_json
-from difftest.simulator.trace_reader import trace_from_json
+from difftest.simulator.trace_json import trace_from_json, trace_to_json
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from difftest.simulator.frontend.nki import isa as nisa
-from difftest.simulator.instructions.record import INSTRUCTIONS, classic_instructions
 from tests.every import every
 from tests.unit.simulator.instructions.calls import nki_spelling
 from tests.unit.simulator.instructions.calls.drawn import difference
@@ -22,10 +21,6 @@ def assert_same(call):
     for number, (one, other) in enumerate(zip(call.run("record"), run_spelled(call), strict=True)):
         found = difference(call, one, other)
         assert not found, f"{call!r}, destination {number}: {found}"
-
-
-def test_each_record_of_today_s_dialect_is_spelled():
-    assert SPELLINGS.keys() == INSTRUCTIONS.keys() - classic_instructions().keys()
 
 
 @every("name", SPELLINGS)

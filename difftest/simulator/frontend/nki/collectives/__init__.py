@@ -5,17 +5,14 @@ The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of
 
 from __future__ import annotations
 
+import sys
+
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.nki.binding import API
-from difftest.simulator.frontend.nki.collectives import (  # noqa: F401  each adds its functions
-    fixed,
-    ring,
-    variable,
-)
+from difftest.simulator.frontend.nki.binding import functions_of
 from difftest.simulator.frontend.nki.collectives.exchange import ReplicaGroup
 from difftest.simulator.frontend.nki.levels import ending
 
-NAMES = {"ReplicaGroup": ReplicaGroup, **API["ncc"]}
+NAMES = {"ReplicaGroup": ReplicaGroup, **functions_of(sys.modules[__name__], "ncc")}
 """All that kernels find in ``nki.collectives``."""
 globals().update(NAMES)
 __all__ = sorted(NAMES)

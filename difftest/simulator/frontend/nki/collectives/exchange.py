@@ -8,13 +8,13 @@ tiles of each core on their own. Source: the stubs of ``nki.collectives`` at v2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.core import Rank, current
-from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import (
     BufferError,
     DtypeError,
@@ -25,17 +25,14 @@ from difftest.simulator.frontend.nki.isa.moves import check_priority
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.effects import Sent, note, sent, take
 from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
-from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.instructions.writing import check_destination
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Engine
 
-REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-}
+REDUCTIONS: dict[str, Any] = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
 
 class ReplicaGroup(NKIObject):
@@ -66,17 +63,17 @@ class Exchange(NamedTuple):
     srcs: list[Tile]
     dsts: list[Tile]
 
-    def gather(self, *agreed: Hashable) -> list[list[Array]]:
-        """Wait for the other members; of each tensor the values of each member, in their order.
+    def gather(self, *agreed: Hashable) -> list[list[Sent]]:
+        """Wait for the other members; of each tensor what each member has sent, in their order.
 
         ``agreed`` is what all of them have to say alike, beside the members.
         """
-        met = self.meet([src.values().copy() for src in self.srcs], *agreed)
+        met = self.meet([sent(src, f"rank {self.rank.number}") for src in self.srcs], *agreed)
         return [[met[n][at] for n in self.members] for at in range(len(self.srcs))]
 
     def meet(
-        self, given: list[Array], *agreed: Hashable, alike: bool = True
-    ) -> Mapping[int, list[Array]]:
+        self, given: list[Sent], *agreed: Hashable, alike: bool = True
+    ) -> Mapping[int, list[Sent]]:
         """Wait for the other members; what each has given, by rank.
 
         Raises
@@ -91,29 +88,30 @@ class Exchange(NamedTuple):
         if program:
             call += f", by program {', '.join(map(str, program))} of each"
         point = (self.name, self.members, program, *agreed)
-        met: Mapping[int, list[Array]] = self.rank.baton.meet(
+        met: Mapping[int, list[Sent]] = self.rank.baton.meet(
             self.rank.number, point, self.members, given, call
         )
         if alike:
             self._check_alike(met)
         return met
 
-    def finish(self, results: Sequence[Array]) -> None:
+    def finish(self, results: Sequence[Sent]) -> None:
         """Write the results, and tell the launch."""
-        for dst, values in zip(self.dsts, results, strict=True):
-            if values.shape != dst.shape:
+        for dst, result in zip(self.dsts, results, strict=True):
+            shape = result.values.shape
+            if shape != dst.shape:
                 raise ShapeError(
                     f"{self.name} writes dst of its result's shape",
                     happened=f"{self.name}'s dst has the shape {list(dst.shape)}, not its result's",
                     received=f"dst {list(dst.shape)}",
-                    limit=f"{list(values.shape)}",
+                    limit=f"{list(shape)}",
                 )
-            write(dst, values)
-        roles = ("dst",) * len(self.dsts) + ("src",) * len(self.srcs)
-        current().emit(self.name, Engine.DMA, self.dsts, self.srcs, roles, Attributes())
+            take(dst, result)
+        writes, reads = [("dst", dst) for dst in self.dsts], [("src", src) for src in self.srcs]
+        note(self.name, Engine.DMA, writes=writes, reads=reads)
 
-    def _check_alike(self, met: Mapping[int, list[Array]]) -> None:
-        seen = {n: [(values.shape, values.dtype) for values in met[n]] for n in self.members}
+    def _check_alike(self, met: Mapping[int, list[Sent]]) -> None:
+        seen = {n: [(one.values.shape, one.values.dtype) for one in met[n]] for n in self.members}
         if len(set(map(tuple, seen.values()))) > 1:
             raise ShapeError(
                 f"{self.name} takes srcs of the same shapes and dtypes on all ranks",

@@ -7,7 +7,6 @@ group, floats in float32; the order on a device is not documented.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -27,101 +26,76 @@ from difftest.simulator.frontend.nki.collectives.exchange import (
 )
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 from difftest.simulator.index import as_integers
+from difftest.simulator.instructions.effects import combined
 
 
 @public
-def rank_id(name: str | None = None) -> VirtualRegister:
+def rank_id(name=None):
     """The rank that runs, in a register; 0 where a kernel is launched alone."""
     rank = current().rank
     return VirtualRegister(0 if rank is None else rank.number, frozen=True)
 
 
+def _reduced(given, op):
+    return reduce(op, given)
+
+
+def _finish(exchange, agreed, make, operator=None):
+    """Write what ``make`` makes of what the members have sent of each tensor."""
+    op = REDUCTIONS.get(operator)
+    exchange.finish([combined(given, make, op) for given in exchange.gather(*agreed)])
+
+
 @public
-def all_reduce(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    op: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None):
     """Each ``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
     exchange = exchange_of("all_reduce", srcs, dsts, replica_group, priority)
     operator = reduction_of(op, "all_reduce")
-    gathered = exchange.gather(operator)
-    exchange.finish([reduce(REDUCTIONS[operator], given) for given in gathered])
+    _finish(exchange, (operator,), _reduced, operator)
 
 
 @public
-def all_gather(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: int,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=None):
     """Each ``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
     exchange = exchange_of("all_gather", srcs, dsts, replica_group, priority)
     on_chip = not exchange.srcs[0].in_hbm
     dim = dimension(collective_dim, "all_gather", (0, 1) if on_chip else (0,))
-    exchange.finish([np.concatenate(given, axis=dim) for given in exchange.gather(dim)])
+    _finish(exchange, (dim,), lambda given, op: np.concatenate(given, axis=dim))
 
 
 @public
-def reduce_scatter(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: int,
-    op: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None, name=None):
     """Each ``dst`` is this rank's part of the reduction of the group's ``src``."""
     exchange = exchange_of("reduce_scatter", srcs, dsts, replica_group, priority)
     dim = dimension(collective_dim, "reduce_scatter", (0,))
     operator = reduction_of(op, "reduce_scatter")
     place = exchange.members.index(exchange.rank.number)
     check_divides(exchange, dim)
-    exchange.finish(
-        [
-            np.split(reduce(REDUCTIONS[operator], given), len(given), axis=dim)[place]
-            for given in exchange.gather(dim, operator)
-        ]
-    )
+
+    def part(given, op):
+        return np.split(_reduced(given, op), len(given), axis=dim)[place]
+
+    _finish(exchange, (dim, operator), part, operator)
 
 
 @public
-def all_to_all(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    collective_dim: int,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=None):
     """Each ``dst`` is this rank's part of each of the group's ``src``, side by side."""
     exchange = exchange_of("all_to_all", srcs, dsts, replica_group, priority, hbm_only=True)
     dim = dimension(collective_dim, "all_to_all", (0,))
     place = exchange.members.index(exchange.rank.number)
     check_divides(exchange, dim)
-    exchange.finish(
-        [
-            np.concatenate([np.split(one, len(given), axis=dim)[place] for one in given], axis=dim)
-            for given in exchange.gather(dim)
-        ]
-    )
+
+    def parts(given, op):
+        return np.concatenate(
+            [np.split(one, len(given), axis=dim)[place] for one in given], axis=dim
+        )
+
+    _finish(exchange, (dim,), parts)
 
 
 @public
-def collective_permute(
-    srcs: Any,
-    dsts: Any,
-    source_target_pairs: Any,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None):
     """``dst`` of each pair's target is ``src`` of its source; a rank in no pair does nothing."""
     if not isinstance(source_target_pairs, (list, tuple)):
         raise KernelError(

@@ -6,10 +6,9 @@ group, on all channels. Source: the stubs of ``nki.collectives`` at v2.32.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.collectives.exchange import (
@@ -22,6 +21,7 @@ from difftest.simulator.frontend.nki.collectives.exchange import (
 )
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.instructions.effects import Sent, combined, sent
 
 MOST_CHANNELS = 4
 """Of a replica group with all devices of a node; other groups have 2."""
@@ -29,31 +29,27 @@ MOST_CHANNELS = 4
 
 @public
 def collective_permute_implicit(
-    srcs_by_channel: Any,
-    dsts_by_channel: Any,
-    replica_group: Any,
-    channel_ids: Any = (0,),
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+    srcs_by_channel, dsts_by_channel, replica_group, channel_ids=(0,), priority=None, name=None
+):
     """Each channel's ``dst`` is the ``src`` of the rank before this one in the ring."""
     where = "collective_permute_implicit"
     exchange = _ring(where, [srcs_by_channel], dsts_by_channel, replica_group, priority)
     channels = _channels(channel_ids, len(exchange.dsts), where)
-    _pass_on(exchange, [src.values().copy() for src in exchange.srcs], channels)
+    me = f"rank {exchange.rank.number}"
+    _pass_on(exchange, [sent(src, me) for src in exchange.srcs], channels)
 
 
 @public
 def collective_permute_implicit_reduce(
-    srcs0_by_channel: Any,
-    srcs1_by_channel: Any,
-    dsts_by_channel: Any,
-    replica_group: Any,
-    op: Any,
-    channel_ids: Any = (0,),
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+    srcs0_by_channel,
+    srcs1_by_channel,
+    dsts_by_channel,
+    replica_group,
+    op,
+    channel_ids=(0,),
+    priority=None,
+    name=None,
+):
     """Each channel's ``dst`` is ``op(src0, src1)`` of the rank before this one in the ring."""
     where = "collective_permute_implicit_reduce"
     sides = [srcs0_by_channel, srcs1_by_channel]
@@ -68,16 +64,16 @@ def collective_permute_implicit_reduce(
                 happened=f"{where} got sources {list(left.shape)} and {list(right.shape)}",
                 received=f"{left!r} and {right!r}",
             )
-    pairs = zip(exchange.srcs[:count], exchange.srcs[count:], strict=True)
-    reduce: Callable[[Array, Array], Array] = REDUCTIONS[operator]
-    given = [reduce(left.values(), right.values()) for left, right in pairs]
+    held = [sent(src, f"rank {exchange.rank.number}") for src in exchange.srcs]
+    pairs = zip(held[:count], held[count:], strict=True)
+    given = [combined(pair, lambda two, op: op(*two), REDUCTIONS[operator]) for pair in pairs]
     _pass_on(exchange, given, (*channels, operator))
 
 
 @public
 def collective_permute_implicit_current_processing_rank_id(
-    iteration_id: Any, replica_group: Any, channel_id: int = 0, name: str | None = None
-) -> VirtualRegister:
+    iteration_id, replica_group, channel_id=0, name=None
+):
     """The rank whose data came here in a step of the ring, in a register: at 0 this one's own."""
     where = "collective_permute_implicit_current_processing_rank_id"
     rank = rank_of(where)
@@ -135,7 +131,7 @@ def _channels(value: Any, count: int, where: str) -> tuple[int, ...]:
     return ids
 
 
-def _pass_on(exchange: Exchange, given: list[Array], agreed: tuple[Any, ...]) -> None:
+def _pass_on(exchange: Exchange, given: list[Sent], agreed: tuple[Any, ...]) -> None:
     """Give to the next rank, and write what the one before gave."""
     met = exchange.meet(given, *agreed)
     place = exchange.members.index(exchange.rank.number)

@@ -20,25 +20,26 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.collectives.exchange import Exchange, exchange_of
+from difftest.simulator.instructions.effects import Sent, note, sent, take
 from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.instructions.writing import check_destination, write
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Engine
 
 _UINT32 = np.dtype(np.uint32)
 
 
 @public
 def all_gather_v(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    metadata_tensor: Any,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+    srcs,
+    dsts,
+    replica_group,
+    metadata_tensor,
+    recv_counts_known=False,
+    has_rdispls=False,
+    priority=None,
+    name=None,
+):
     """Each rank's ``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
     if has_rdispls:
         raise KernelError(
@@ -54,15 +55,15 @@ def all_gather_v(
 
 @public
 def all_to_all_v(
-    srcs: Any,
-    dsts: Any,
-    replica_group: Any,
-    metadata_tensor: Any,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: int | None = None,
-    name: str | None = None,
-) -> None:
+    srcs,
+    dsts,
+    replica_group,
+    metadata_tensor,
+    recv_counts_known=False,
+    has_rdispls=False,
+    priority=None,
+    name=None,
+):
     """Each rank's ``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
     if has_rdispls and current().machine.nc_version < 4:
         raise KernelError(
@@ -137,7 +138,7 @@ class _Call(NamedTuple):
         values = [np.asarray(part.values()).reshape(-1, columns) for part in inputs]
         return np.concatenate(values)
 
-    def chunk(self, count: int, displacement: int) -> Array:
+    def chunk(self, count: int, displacement: int) -> Sent:
         """So many elements of ``src`` from a place on; none for a count of 0.
 
         Raises
@@ -145,7 +146,7 @@ class _Call(NamedTuple):
         OutOfBoundsError : they leave it.
         """
         if count == 0:
-            return np.empty(0, self.src.dtype)
+            return Sent(np.empty(0, self.src.dtype))
         if displacement + count > self.src.size:
             raise OutOfBoundsError(
                 f"{self.exchange.name} sends elements of src",
@@ -153,10 +154,10 @@ class _Call(NamedTuple):
                 received=f"{count} elements from {displacement}",
                 limit=f"the {self.src.size} of {self.src!r}",
             )
-        values: Array = self.src[displacement : displacement + count].values().copy()
-        return values
+        part = self.src[displacement : displacement + count]
+        return sent(part, f"rank {self.exchange.rank.number}")
 
-    def receive(self, chunks: list[Array], rows: Array, *, known: bool) -> None:
+    def receive(self, chunks: list[Sent], rows: Array, *, known: bool) -> None:
         """Give each rank its chunk, and write those that came."""
         exchange = self.exchange
         if not known:
@@ -166,23 +167,22 @@ class _Call(NamedTuple):
         slot = self.dst.size // len(exchange.members)
         came = [met[number][place] for number in exchange.members]
         starts = [int(at) for at in rows[2]] if self.displaced else None
-        for sender, values in enumerate(came):
-            start = sender * slot if starts is None else starts[sender]
-            self._check_fits(sender, start, values.size, slot if starts is None else None)
-        for sender, values in enumerate(came):
-            start = sender * slot if starts is None else starts[sender]
-            if values.size:
-                write(self.dst[start : start + values.size], values)
-        writes = [exchange.dsts[0]]
+        counts = np.array([one.values.size for one in came], np.uint32)
+        if starts is None:
+            starts = [sender * slot for sender in range(len(came))]
+        for sender, (start, count) in enumerate(zip(starts, counts.tolist(), strict=True)):
+            self._check_fits(sender, start, count, None if self.displaced else slot)
+        for start, one in zip(starts, came, strict=True):
+            if one.values.size:
+                take(self.dst[start : start + one.values.size], one)
+        writes = [("dst", exchange.dsts[0])]
         if not known:
-            counts = np.array([values.size for values in came], np.uint32)
             row = self.metadata[2:3, :] if self.metadata.in_hbm else self.metadata[:, 2:3, :]
             write(row, counts.reshape(row.shape))
-            writes.append(row)
-        reads = [exchange.srcs[0], self.metadata]
-        roles = (*("dst", "metadata_tensor")[: len(writes)], "src", "metadata_tensor")
-        partial = [(tile, None) for tile in (exchange.dsts[0], *reads)]
-        current().emit(exchange.name, Engine.DMA, writes, reads, roles, Attributes(), partial)
+            writes.append(("metadata_tensor", row))
+        reads = [("src", exchange.srcs[0]), ("metadata_tensor", self.metadata)]
+        partial = [(tile, None) for _, tile in (writes[0], *reads)]
+        note(exchange.name, Engine.DMA, writes=writes, reads=reads, partial=partial)
 
     def _check_fits(self, sender: int, start: int, count: int, slot: int | None) -> None:
         if start + count > self.dst.size or (slot is not None and count > slot):

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.binding import API, public
-from difftest.simulator.frontend.nki.isa import (  # noqa: F401  each adds its functions to the API
-    activations,
-    dma_sums,
-    elementwise,
-    moves,
-    multicore,
-    products,
-    random_numbers,
-    reductions,
-    registers,
-    searches,
-    selections,
-)
+from difftest.simulator.frontend.nki.binding import functions_of, public
 from difftest.simulator.frontend.nki.levels import ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
@@ -47,7 +36,7 @@ NAMES = {
         f"{name}_engine": constants.engine[name]
         for name in ("tensor", "vector", "scalar", "gpsimd", "unknown")
     },
-    **API["nisa"],
+    **functions_of(sys.modules[__name__], "nisa"),
 }
 """All that kernels find in ``nki.isa``."""
 globals().update(NAMES)

@@ -28,13 +28,7 @@ class LostAdditionWarning(UserWarning):
 
 @public  # by hand: of what dst and srcs are follows which instruction sums them
 def dma_compute(
-    dst,
-    srcs,
-    reduce_op,
-    scales=None,
-    unique_indices=True,
-    oob_mode=oob_modes.error,
-    name=None,
+    dst, srcs, reduce_op, scales=None, unique_indices=True, oob_mode=oob_modes.error, name=None
 ):
     """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
     where = "dma_compute"

@@ -34,12 +34,7 @@ def tensor_scalar(
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
 
 
-@call(
-    elementwise.scalar_tensor_tensor,
-    prepare=beside(op0="operand0"),
-    op0=operator,
-    op1=operator,
-)
+@call(elementwise.scalar_tensor_tensor, prepare=beside(op0="operand0"), op0=operator, op1=operator)
 def scalar_tensor_tensor(
     dst, data, op0, operand0, op1, operand1, reverse0=False, reverse1=False, name=None
 ):

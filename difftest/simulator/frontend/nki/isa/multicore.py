@@ -5,11 +5,11 @@ Source: the stubs ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Core, current
-from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import (
     DtypeError,
     KernelError,
@@ -20,16 +20,13 @@ from difftest.simulator.errors import (
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of
-from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.objects import ISSUED
 from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.instructions.effects import Sent, note, sent, take
 from difftest.simulator.instructions.operands import need_tile
-from difftest.simulator.instructions.writing import check_destination, write
-from difftest.simulator.memory import NEVER
+from difftest.simulator.instructions.writing import check_destination
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine, Space
-
-if TYPE_CHECKING:
-    from difftest.simulator.exact.bounded import Bounded
+from difftest.simulator.trace import Engine, Space
 
 CORES = (0, 1)
 """Of a logical NeuronCore with two cores: the only ones that meet."""
@@ -39,17 +36,10 @@ class BarrierWarning(UserWarning):
     """A barrier names what the cores do not share."""
 
 
-class _Sent(NamedTuple):
-    """What a core gives in a sendrecv: its values, as they were when it came there.
+class _Message(NamedTuple):
+    """What a core gives in a sendrecv, to whom, and from whom it takes."""
 
-    ``missing`` is where nothing had written them, None if all were; ``exact`` what they would be
-    without rounding, None where that is the same.
-    """
-
-    values: Array
-    missing: Array | None
-    exact: Bounded | None
-    src: Tile
+    sent: Sent
     to: int
     source: int
 
@@ -80,9 +70,7 @@ def _pair(where: str) -> tuple[Core, Baton]:
 
 
 @public
-def core_barrier(
-    data: Any, cores: Any, engine: Any = constants.engine.gpsimd, name: str | None = None
-) -> NkiInstruction:
+def core_barrier(data, cores, engine=constants.engine.gpsimd, name=None):
     """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM.
 
     Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning: kernels
@@ -115,20 +103,14 @@ def core_barrier(
     point = allocation.id if shared.in_hbm else "sbuf"
     baton.meet(core.seat, ("core_barrier", point), CORES, None, call, core.steps)
     # Read and written: what comes before it and what comes after depend on each other through it.
-    core.emit("core_barrier", chosen, (shared,), (shared,), ("data", "data"), Attributes())
+    note("core_barrier", chosen, writes=[("data", shared)], reads=[("data", shared)])
     return ISSUED
 
 
 @public
 def sendrecv(
-    src: Any,
-    dst: Any,
-    send_to_rank: int,
-    recv_from_rank: int,
-    pipe_id: int,
-    dma_engine: Any = constants.dma_engine.dma,
-    name: str | None = None,
-) -> NkiInstruction:
+    src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine=constants.dma_engine.dma, name=None
+):
     """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF.
 
     Raises
@@ -146,32 +128,17 @@ def sendrecv(
     to, source = _rank(send_to_rank, "send_to_rank"), _rank(recv_from_rank, "recv_from_rank")
     pipe = as_integer(pipe_id, "sendrecv with pipe_id")
     check_destination(dst)
-    shadow = core.shadow
-    mine = _Sent(*_values_of(src), None if shadow is None else shadow.sent(src), src, to, source)
+    mine = _Message(sent(src, f"core {core.seat}"), to, source)
     call = f"nisa.sendrecv with pipe_id={pipe}"
     met = baton.meet(core.seat, ("sendrecv", pipe), CORES, mine, call, core.steps)
-    sent: _Sent = met[source]
-    _check_agreement(core.seat, source, sent, dst)
-    if shadow is not None:
-        shadow.foresee_received("sendrecv", dst, sent.exact)
-    write(dst, sent.values)
-    if sent.missing is not None:
-        dst.forget_written(sent.missing, sent.src.origin(f"sent by core {source}"))
+    message: _Message = met[source]
+    theirs = _check_agreement(core.seat, source, message, dst)
+    if core.shadow is not None:
+        core.shadow.foresee_received("sendrecv", dst, message.sent.exact)
+    take(dst, message.sent)
     engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
-    core.emit("sendrecv", engine, (dst,), (sent.src,), ("dst", "src"), Attributes())
+    note("sendrecv", engine, writes=[("dst", dst)], reads=[("src", theirs)])
     return ISSUED
-
-
-def _values_of(src: Any) -> tuple[Array, Array | None]:
-    """A copy of what a core sends; a part that was never written counts as such where it arrives.
-
-    Raises
-    ------
-    UnwrittenError : nothing of it was written.
-    """
-    missing = src.unwritten(NEVER)
-    some = missing is not None and not missing.all()
-    return src.engine_values(unwritten=some).copy(), missing
 
 
 def _rank(value: Any, name: str) -> int:
@@ -216,16 +183,21 @@ def _check_gpsimd(src: Tile) -> None:
         )
 
 
-def _check_agreement(me: int, source: int, sent: _Sent, dst: Tile) -> None:
-    if sent.to != me:
+def _check_agreement(me: int, source: int, message: _Message, dst: Tile) -> Tile:
+    """The tile that the other core sent, if both mean the same exchange."""
+    src = message.sent.src
+    assert src is not None
+    if message.to != me:
         raise KernelError(
             "in a sendrecv each core sends to the one that receives from it",
-            happened=f"core {me} was to receive from core {source}, which sends to core {sent.to}",
-            received=f"core {me} receives from core {source}, which sends to core {sent.to}",
+            happened=f"core {me} was to receive from core {source}, which sends to core "
+            f"{message.to}",
+            received=f"core {me} receives from core {source}, which sends to core {message.to}",
         )
-    if sent.src.shape != dst.shape or sent.src.dtype != dst.dtype:
+    if src.shape != dst.shape or src.dtype != dst.dtype:
         raise ShapeError(
             "both cores of a sendrecv move tiles of the same shape and dtype",
             happened=f"core {source} sent a tile of another shape or dtype than core {me} receives",
-            received=f"src {sent.src!r} of core {source}, dst {dst!r} of core {me}",
+            received=f"src {src!r} of core {source}, dst {dst!r} of core {me}",
         )
+    return src

@@ -8,8 +8,6 @@ numbers that followed the reading. Source: the stubs of ``nki.isa`` at v2.32.0.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.core import current
@@ -17,15 +15,16 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.constants import engine_of
-from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.objects import ISSUED
 from difftest.simulator.instructions import random_numbers
+from difftest.simulator.instructions.effects import note
 from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Engine
 
 _GPSIMD = constants.engine.gpsimd
 _WORDS = {Engine.GPSIMD: 6, Engine.VECTOR: 24}
@@ -33,20 +32,18 @@ _WORDS = {Engine.GPSIMD: 6, Engine.VECTOR: 24}
 _SINCE = {Engine.GPSIMD: 3, Engine.VECTOR: 4}
 
 
-@public
-def rng(dst: Any, engine: Any = constants.engine.vector, name: str | None = None) -> NkiInstruction:
+@call(random_numbers.rng)
+def rng(dst, engine=constants.engine.vector, name=None):
     """Every element of ``dst`` becomes random bits."""
-    return issue(random_numbers.rng, dst, (), engine=engine_of(engine, "rng"))
 
 
-@public
-def rand2(dst: Any, min: Any, max: Any, name: str | None = None) -> NkiInstruction:
+@call(random_numbers.rand2)
+def rand2(dst, min, max, name=None):
     """Every element of ``dst`` becomes uniformly random between two bounds."""
-    return issue(random_numbers.rand2, dst, (min, max))
 
 
 @public
-def set_rng_seed(src_seeds: Any, name: str | None = None) -> NkiInstruction:
+def set_rng_seed(src_seeds, name=None):
     """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
     seeds = need_tile(src_seeds, "src_seeds", "set_rng_seed")
     if seeds.size != 1 or seeds.dtype.itemsize != 4:
@@ -56,25 +53,23 @@ def set_rng_seed(src_seeds: Any, name: str | None = None) -> NkiInstruction:
             received=f"src_seeds = {seeds!r}",
         )
     _begin(seeds.values())
-    _emit("set_rng_seed", Engine.VECTOR, (), (seeds,))
+    note("set_rng_seed", Engine.VECTOR, reads=[("src_seeds", seeds)])
     return ISSUED
 
 
 @public
-def rand_set_state(
-    src_seeds: Any, engine: Any = _GPSIMD, name: str | None = None
-) -> NkiInstruction:
+def rand_set_state(src_seeds, engine=_GPSIMD, name=None):
     """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
     chosen = engine_of(engine, "rand_set_state")
     seeds = need_tile(src_seeds, "src_seeds", "rand_set_state", SBUF_ONLY)
     _check_state(seeds, "src_seeds", "rand_set_state", chosen)
     _begin(seeds.values())
-    _emit("rand_set_state", chosen, (), (seeds,))
+    note("rand_set_state", chosen, reads=[("src_seeds", seeds)])
     return ISSUED
 
 
 @public
-def rand_get_state(dst: Any, engine: Any = _GPSIMD, name: str | None = None) -> NkiInstruction:
+def rand_get_state(dst, engine=_GPSIMD, name=None):
     """States for the lanes of an engine, from which its numbers go on: [P, words]."""
     chosen = engine_of(engine, "rand_get_state")
     either = current().machine.nc_version >= 4 and chosen is Engine.VECTOR
@@ -83,7 +78,7 @@ def rand_get_state(dst: Any, engine: Any = _GPSIMD, name: str | None = None) -> 
     words = current().numbers().integers(0, 2**32, target.shape, dtype=np.uint32)
     write(target, words)
     _begin(words)
-    _emit("rand_get_state", chosen, (target,), ())
+    note("rand_get_state", chosen, writes=[("dst", target)])
     return ISSUED
 
 
@@ -117,8 +112,3 @@ def _check_state(tile: Tile, role: str, where: str, engine: Engine) -> None:
             received=f"{role} = {tile!r}",
             limit=f"[partitions, {words}]",
         )
-
-
-def _emit(opcode: str, engine: Engine, writes: tuple[Tile, ...], reads: tuple[Tile, ...]) -> None:
-    roles = ("dst",) * len(writes) + ("src_seeds",) * len(reads)
-    current().emit(opcode, engine, writes, reads, roles, Attributes())

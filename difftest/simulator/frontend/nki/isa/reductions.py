@@ -74,12 +74,6 @@ def tensor_scalar_cumulative(
 
 @call(accumulate.exponential, prepare=commands("vector"))
 def exponential(
-    dst,
-    src,
-    max_value=0.0,
-    reduce_res=None,
-    reduce_cmd=registers.idle,
-    reduce_init=0.0,
-    name=None,
+    dst, src, max_value=0.0, reduce_res=None, reduce_cmd=registers.idle, reduce_init=0.0, name=None
 ):
     """``dst = exp(src - max_value)``, and its sum in the Vector Engine's registers."""

@@ -10,26 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
 from difftest.simulator.dtypes import name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.objects import ISSUED
 from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
     VirtualRegister,
     thirty_two_bits,
 )
 from difftest.simulator.index import as_integer
+from difftest.simulator.instructions.effects import note
 from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Engine
 
 
 @public
-def register_alloc(x: int | None = None) -> VirtualRegister:
+def register_alloc(x=None):
     """A register; written with ``x`` unless that is None."""
     if x is None:
         return VirtualRegister(None)
@@ -37,7 +37,7 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 
 @public
-def register_move(dst: Any, src: Any) -> NkiInstruction:
+def register_move(dst, src):
     """``dst = src``, an integer that the kernel knows or another register."""
     target = _register(dst, "dst", "register_move")
     known = isinstance(src, VirtualRegister)
@@ -47,34 +47,34 @@ def register_move(dst: Any, src: Any) -> NkiInstruction:
 
 
 @public
-def register_load(dst: Any, src: Any) -> NkiInstruction:
+def register_load(dst, src):
     """``dst = src``, a tensor of one integer in HBM or SBUF."""
     target = _register(dst, "dst", "register_load")
     source = _one_element(src, "src", "register_load", most_bytes=4)
     target.set(int(source.values().reshape(-1)[0]), "register_load")
-    _emit("register_load", (), source)
+    note("register_load", Engine.UNKNOWN, reads=[("src", source)])
     return ISSUED
 
 
 @public
-def register_store(dst: Any, src: Any) -> NkiInstruction:
+def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
     _store(dst, _register(src, "src", "register_store").device_value(), "register_store", 4)
     return ISSUED
 
 
 @public
-def scalar_load(src: Any) -> NkiScalar:
+def scalar_load(src):
     """An int32 or int64 in HBM or SBUF as a scalar."""
     source = _one_element(src, "src", "scalar_load", most_bytes=8)
     wide = source.dtype.itemsize == 8
     value = int(source.values().reshape(-1)[0])
-    _emit("scalar_load", (), source)
+    note("scalar_load", Engine.UNKNOWN, reads=[("src", source)])
     return NkiScalar(value, np.dtype(np.int64 if wide else np.int32))
 
 
 @public
-def scalar_store(dst: Any, s: Any) -> NkiInstruction:
+def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, NkiScalar):
         raise KernelError(
@@ -120,11 +120,4 @@ def _store(dst: Any, value: int, where: str, most_bytes: int) -> None:
     target = _one_element(dst, "dst", where, most_bytes=most_bytes)
     bits = np.array(value, dtype=np.int64).astype(target.dtype)
     write(target, np.full(target.shape, bits))
-    _emit(where, (target,), None)
-
-
-def _emit(opcode: str, writes: tuple[Tile, ...], source: Tile | None) -> None:
-    """Note what touched memory."""
-    reads = () if source is None else (source,)
-    roles = ("dst",) * len(writes) + ("src",) * len(reads)
-    current().emit(opcode, Engine.UNKNOWN, writes, reads, roles, Attributes())
+    note(where, Engine.UNKNOWN, writes=[("dst", target)])

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator import dtypes
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.nki.binding import API
+from difftest.simulator.frontend.nki.binding import functions_of
 from difftest.simulator.frontend.nki.constants import MemoryRegion
-from difftest.simulator.frontend.nki.language import (  # noqa: F401  each adds its functions
-    creation,
-    device_loops,
-    loops,
-    memories,
-    moves,
-    reductions,
-    shapes,
-)
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
+from difftest.simulator.frontend.nki.language.memories import TileSizes
 from difftest.simulator.frontend.nki.language.tiling import GRIDS
 from difftest.simulator.frontend.nki.levels import LIFETIMES, check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
@@ -53,8 +46,8 @@ NAMES: dict[str, Any] = {
     **{name: getattr(dtypes, name.upper()) for name in _NARROW},
     **{region.name: region for region in MemoryRegion},
     "hbm": MemoryRegion.private_hbm,
-    "tile_size": memories.TileSizes(),
-    **API["nl"],
+    "tile_size": TileSizes(),
+    **functions_of(sys.modules[__name__], "nl"),
     **FUNCTIONS,
 }
 """All that kernels find in ``nki.language``, at any level."""

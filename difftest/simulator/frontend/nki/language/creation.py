@@ -101,9 +101,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
 
 
 @public
-def ndarray(
-    shape: Any, dtype: object, buffer: Any = SBUF, name: str = "", address: Any = None
-) -> NkiTensor:
+def ndarray(shape, dtype, buffer=SBUF, name="", address=None):
     """A new tensor; its contents are undefined until they are written.
 
     ``address`` places it: the first partition, and the first byte in each; in HBM (since NKI 0.7)
@@ -113,33 +111,31 @@ def ndarray(
 
 
 @public
-def zeros(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
+def zeros(shape, dtype, buffer=SBUF, name=""):
     """A new tensor of zeros."""
     return _filled(new_tensor(shape, dtype, buffer, name, "nl.zeros"), 0)
 
 
 @public
-def ones(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
+def ones(shape, dtype, buffer=SBUF, name=""):
     """A new tensor of ones."""
     return _filled(new_tensor(shape, dtype, buffer, name, "nl.ones"), 1)
 
 
 @public
-def full(
-    shape: Any, fill_value: Any, dtype: object, buffer: Any = SBUF, name: str = ""
-) -> NkiTensor:
+def full(shape, fill_value, dtype, buffer=SBUF, name=""):
     """A new tensor of one value."""
     return _filled(new_tensor(shape, dtype, buffer, name, "nl.full"), fill_value)
 
 
 @public
-def zeros_like(x: Any, dtype: object = None, buffer: Any = None, name: str = "") -> NkiTensor:
+def zeros_like(x, dtype=None, buffer=None, name=""):
     """Zeros in the shape of ``x``, by default in its dtype and memory."""
     return _filled(_like(x, dtype, buffer, name, "nl.zeros_like"), 0)
 
 
 @public
-def empty_like(x: Any, dtype: object = None, buffer: Any = None, name: str = "") -> NkiTensor:
+def empty_like(x, dtype=None, buffer=None, name=""):
     """A new tensor in the shape of ``x``, by default in its dtype and memory."""
     return _like(x, dtype, buffer, name, "nl.empty_like")
 
@@ -156,7 +152,7 @@ def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTenso
 
 
 @public
-def rand(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTensor:
+def rand(shape, dtype, buffer=SBUF, name=""):
     """A new tensor, uniformly random in [0, 1) (NumPy's generator, a launch's own seed)."""
     tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
     if tensor.in_hbm:
@@ -166,7 +162,7 @@ def rand(shape: Any, dtype: object, buffer: Any = SBUF, name: str = "") -> NkiTe
 
 
 @public
-def shared_constant(constant: Any) -> NkiTensor:
+def shared_constant(constant):
     """A tensor in shared HBM that holds a NumPy array, or what a ``.npy`` file holds."""
     if isinstance(constant, (str, os.PathLike)):
         try:
@@ -189,7 +185,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 @public
-def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> NkiTensor:
+def shared_identity_matrix(n, dtype=UINT8, dst=None):
     """The identity matrix [n, n] in SBUF, in ``dst`` if there is one."""
     n = as_integer(n, "nl.shared_identity_matrix's n")
     if dst is None:
@@ -210,12 +206,12 @@ def shared_identity_matrix(n: int, dtype: object = UINT8, dst: Any = None) -> Nk
 
 
 @public
-def par_dim(size: int) -> int:
+def par_dim(size):
     """``size`` itself: what marked the partition dimension before NKI 0.2."""
     return as_integer(size, "nl.par_dim of")
 
 
 @public
-def ds(start: Any, size: Any) -> DynamicSlice:
+def ds(start, size):
     """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
     return DynamicSlice.or_none(start, size)

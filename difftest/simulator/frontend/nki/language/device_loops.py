@@ -26,7 +26,7 @@ from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
 @public
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
+def fori_loop(lower, upper, body_fun, step=1):
     """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, exclusive; bounds may be registers.
 
     Raises
@@ -50,7 +50,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
 
 
 @public
-def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
+def while_loop(init, body_fun):
     """``r = init``, then ``r = body_fun(r)`` while ``r`` is not 0.
 
     Raises
@@ -66,7 +66,7 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 
 
 @public
-def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
+def dynamic_range(start, stop=None, step=1):
     """A loop on the device over registers; deprecated in NKI 0.6, and ended with 0.7."""
     first, last = (0, start) if stop is None else (start, stop)
     return _walk(_range(first, last, step, "nl.dynamic_range"))

@@ -22,25 +22,25 @@ def _loop(kind: LoopKind, start: Any, stop: Any, step: Any) -> LoopRange:
 
 
 @public
-def affine_range(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
+def affine_range(start, stop=None, step=1):
     """A loop whose iterations do not depend on each other; unrolled, in order."""
     return _loop(LoopKind.AFFINE, start, stop, step)
 
 
 @public
-def sequential_range(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
+def sequential_range(start, stop=None, step=1):
     """A loop whose iterations run in order."""
     return _loop(LoopKind.SEQUENTIAL, start, stop, step)
 
 
 @public
-def static_range(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
+def static_range(start, stop=None, step=1):
     """A loop that is unrolled."""
     return _loop(LoopKind.STATIC, start, stop, step)
 
 
 @public
-def program_id(axis: int = 0) -> int:
+def program_id(axis=0):
     """The number of this program along an axis of the launch grid; 0 without one."""
     core = current()
     _check_axis(axis, "nl.program_id")
@@ -49,7 +49,7 @@ def program_id(axis: int = 0) -> int:
 
 
 @public
-def num_programs(axes: Any = 0) -> int:
+def num_programs(axes=0):
     """How many programs run along the given axes; 1 without a launch grid."""
     grid = current().grid
     given = range(len(grid)) if axes is None else as_integers(axes, "nl.num_programs of axes")
@@ -61,7 +61,7 @@ def num_programs(axes: Any = 0) -> int:
 
 
 @public
-def program_ndim() -> int:
+def program_ndim():
     """How many dimensions the launch grid has; 0 without one."""
     return len(current().grid)
 

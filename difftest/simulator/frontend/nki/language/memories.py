@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import environ
-from typing import Any
 
 from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import missing_name
@@ -57,24 +56,24 @@ class TileSizes:
 
 
 @public
-def is_hbm(buffer: Any) -> bool:
+def is_hbm(buffer):
     """Whether a memory is HBM of either kind."""
     return any(buffer is one for one in _HBM)
 
 
 @public
-def is_sbuf(buffer: Any) -> bool:
+def is_sbuf(buffer):
     """Whether a memory is SBUF."""
     return buffer is MemoryRegion.sbuf
 
 
 @public
-def is_psum(buffer: Any) -> bool:
+def is_psum(buffer):
     """Whether a memory is PSUM."""
     return buffer is MemoryRegion.psum
 
 
 @public
-def is_on_chip(buffer: Any) -> bool:
+def is_on_chip(buffer):
     """Whether a memory is SBUF or PSUM."""
     return buffer is MemoryRegion.sbuf or buffer is MemoryRegion.psum

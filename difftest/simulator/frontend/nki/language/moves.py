@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_nki_dtype
@@ -19,7 +17,7 @@ from difftest.simulator.trace import Space
 
 
 @public
-def load(src: Any, dtype: object = None) -> Any:
+def load(src, dtype=None):
     """A new tile in SBUF with the elements of a tensor in HBM."""
     if not isinstance(src, (Tile, DynamicView)) or not src.in_hbm:
         raise BufferError(
@@ -35,7 +33,7 @@ def load(src: Any, dtype: object = None) -> Any:
 
 
 @public
-def store(dst: Any, value: Any) -> Any:
+def store(dst, value):
     """Copy a tile in SBUF to a tensor in HBM, which is returned."""
     need_tile(value, "value", "nl.store", (Space.SBUF,))
     if not isinstance(dst, (Tile, DynamicView)) or not dst.in_hbm:
@@ -50,7 +48,7 @@ def store(dst: Any, value: Any) -> Any:
 
 
 @public
-def device_print(print_prefix: str, tensor: Any) -> None:
+def device_print(print_prefix, tensor):
     """Print a tensor's values when the kernel runs."""
     if not isinstance(tensor, Tile):
         raise KernelError(
@@ -63,7 +61,7 @@ def device_print(print_prefix: str, tensor: Any) -> None:
 
 @public
 @contextlib.contextmanager
-def no_reorder() -> Iterator[None]:
+def no_reorder():
     """``with nl.no_reorder():`` instructions run in program order here anyway.
 
     A loop on the device cannot run inside it; it can stand inside such a loop's body.

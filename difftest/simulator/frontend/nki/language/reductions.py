@@ -48,37 +48,37 @@ def _scaled(tile: Any, factor: float, shift: float, dtype: Any) -> Any:
 
 
 @public
-def sum(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+def sum(x, axis, dtype=None, keepdims=False):
     """The sum along the last axes, in float32."""
     return _reduced("sum", "add", x, axis, dtype, keepdims)
 
 
 @public
-def prod(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+def prod(x, axis, dtype=None, keepdims=False):
     """The product along the last axes, in float32."""
     return _reduced("prod", "multiply", x, axis, dtype, keepdims)
 
 
 @public
-def max(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+def max(x, axis, dtype=None, keepdims=False):
     """The largest element along the last axes."""
     return _reduced("max", "maximum", x, axis, dtype, keepdims)
 
 
 @public
-def min(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+def min(x, axis, dtype=None, keepdims=False):
     """The smallest element along the last axes."""
     return _reduced("min", "minimum", x, axis, dtype, keepdims)
 
 
 @public
-def all(x: Any, axis: Any, dtype: object = None) -> Any:
+def all(x, axis, dtype=None):
     """Whether all elements along the last axes are other than 0: 1 or 0."""
     return _reduced("all", "logical_and", x, axis, dtype, False)
 
 
 @public
-def mean(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+def mean(x, axis, dtype=None, keepdims=False):
     """The mean along the last axes: a float32 sum, scaled and rounded once."""
     total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
     wanted = x.dtype if dtype is None else as_nki_dtype(dtype)
@@ -86,7 +86,7 @@ def mean(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any
 
 
 @public
-def var(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
+def var(x, axis, dtype=None, keepdims=False):
     """The variance along the last axes, in float32; the axes are kept (AWS ignores keepdims)."""
     wanted = need_tile(x, "x", "nl.var").dtype if dtype is None else dtype
     centre = mean(x, axis, FLOAT32, True)
@@ -96,7 +96,7 @@ def var(x: Any, axis: Any, dtype: object = None, keepdims: bool = False) -> Any:
 
 
 @public
-def softmax(x: Any, axis: Any = -1, dtype: object = None) -> Any:
+def softmax(x, axis=-1, dtype=None):
     """``exp(x - max) / sum(exp(x - max))`` along the last axes, in float32."""
     wanted = need_tile(x, "x", "nl.softmax").dtype if dtype is None else dtype
     peak = _reduced("softmax", "maximum", x, axis, FLOAT32, True)
@@ -107,15 +107,7 @@ def softmax(x: Any, axis: Any = -1, dtype: object = None) -> Any:
 
 
 @public
-def rms_norm(
-    x: Any,
-    w: Any,
-    axis: Any,
-    n: int,
-    epsilon: float = 1e-06,
-    dtype: object = None,
-    compute_dtype: object = None,
-) -> Any:
+def rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None):
     """``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
     tile = need_tile(x, "x", "nl.rms_norm")
     for name, number in (("n", n), ("epsilon", epsilon)):

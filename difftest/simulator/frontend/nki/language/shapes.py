@@ -23,7 +23,7 @@ from difftest.simulator.trace import Engine, Space
 
 
 @public
-def transpose(x: Any, dtype: object = None) -> Any:
+def transpose(x, dtype=None):
     """``x.T`` of a 2-D tile in SBUF, in PSUM."""
     tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
     if tile.ndim != 2:
@@ -37,7 +37,7 @@ def transpose(x: Any, dtype: object = None) -> Any:
 
 
 @public
-def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
+def matmul(x, y, transpose_x=False):
     """``x @ y``, or ``x.T @ y`` if ``transpose_x``, in PSUM, float32."""
     stationary = x
     if not transpose_x:
@@ -48,21 +48,21 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> Any:
 
 
 @public
-def where(condition: Any, x: Any, y: Any, dtype: object = None) -> Any:
+def where(condition, x, y, dtype=None):
     """``x`` where ``condition`` is not 0, else ``y``, element by element."""
     wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(select.where, (condition, x, y), dtype=wanted)
 
 
 @public
-def dropout(x: Any, rate: Any, dtype: object = None) -> Any:
+def dropout(x, rate, dtype=None):
     """``x`` with elements replaced by 0 at the given probability."""
     wanted = None if dtype is None else as_nki_dtype(dtype)
     return gate.issue(scan.dropout, (x, rate), dtype=wanted)
 
 
 @public
-def random_seed(seed: Any) -> None:
+def random_seed(seed):
     """Let ``nl.rand`` and ``nl.dropout`` begin anew from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
@@ -76,7 +76,7 @@ def random_seed(seed: Any) -> None:
 
 
 @public
-def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = None) -> Any:
+def gather_flattened(data, indices, axis=0, dtype=None):
     """``data``'s elements at ``indices`` of the flattened free axes, within each partition."""
     if as_integer(axis, "nl.gather_flattened's axis") != 0:
         raise not_modelled("nl.gather_flattened's axis", f"axis={axis!r}")
@@ -85,7 +85,7 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: object = Non
 
 
 @public
-def expand_dims(x: Any, axis: int) -> Any:
+def expand_dims(x, axis):
     """A view with a dimension of size 1 at ``axis``."""
     if not isinstance(x, Tile):
         raise KernelError(
@@ -98,7 +98,7 @@ def expand_dims(x: Any, axis: int) -> Any:
 
 
 @public
-def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
+def broadcast_to(x, shape, dtype=None):
     """A tile of ``shape``: dimensions of size 1 repeat; ``x`` itself if it has that shape.
 
     The partition dimension may repeat too, although an instruction's operand cannot: which
@@ -119,7 +119,7 @@ def broadcast_to(x: Any, shape: Any, dtype: object = None) -> Any:
 
 
 @public
-def load_transpose2d(src: Any, dtype: object = None) -> Any:
+def load_transpose2d(src, dtype=None):
     """A new tile in SBUF with the transpose of a 2-D tensor in HBM."""
     if not isinstance(src, Tile) or not src.in_hbm or src.ndim != 2:
         raise BufferError(

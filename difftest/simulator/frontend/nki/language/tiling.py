@@ -25,7 +25,7 @@ GRIDS = {"NkiGrid": NkiGrid, "NkiTileGrid": NkiTileGrid, "NkiBlockGrid": NkiBloc
 
 
 @public
-def tiles(source: Any, *, tile_shape: Any = None) -> Any:
+def tiles(source, *, tile_shape=None):
     """A tensor, or what a grid selects, as a grid of tiles; the last ones are what is left.
 
     ``tile_shape`` counts elements of the last dimensions; those before it, in HBM alone, have a
@@ -35,37 +35,20 @@ def tiles(source: Any, *, tile_shape: Any = None) -> Any:
 
 
 @public
-def blocks(source: Any, *, tile_shape: Any = None, block_shape: Any) -> Any:
+def blocks(source, *, tile_shape=None, block_shape):
     """A tensor, or what a grid selects, as a grid of blocks; ``block_shape`` counts tiles."""
     return _cut(source, tile_shape, _sizes(block_shape, "block_shape", "nl.blocks"), "nl.blocks")
 
 
 @public
-def alloc_tiles(
-    *,
-    tile_shape: Any,
-    element_shape: Any,
-    buffer: Any,
-    dtype: object,
-    address: Any = None,
-    name: str = "",
-) -> Any:
+def alloc_tiles(*, tile_shape, element_shape, buffer, dtype, address=None, name=""):
     """A new tensor of ``element_shape`` as a grid of tiles; on chip they lie side by side."""
     given = (tile_shape, element_shape, buffer, dtype, address, name)
     return _allocated(*given, None, "nl.alloc_tiles")
 
 
 @public
-def alloc_blocks(
-    *,
-    tile_shape: Any,
-    block_shape: Any,
-    element_shape: Any,
-    buffer: Any,
-    dtype: object,
-    address: Any = None,
-    name: str = "",
-) -> Any:
+def alloc_blocks(*, tile_shape, block_shape, element_shape, buffer, dtype, address=None, name=""):
     """What :func:`alloc_tiles` makes, as a grid of blocks; ``block_shape`` counts tiles."""
     block = _sizes(block_shape, "block_shape", "nl.alloc_blocks")
     given = (tile_shape, element_shape, buffer, dtype, address, name)

@@ -6,6 +6,7 @@ Each spelling gets the tensors by role and the options by the record's names, as
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.searches import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.activation import PRELU
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.record import INSTRUCTIONS, classic_instructions
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
@@ -30,38 +33,34 @@ COMMANDS = {one: getattr(nisa.reduce_cmd, one.name.lower(), None) for one in Acc
 ENGINES = {engine: getattr(nisa.engine, engine.value, nisa.engine.unknown) for engine in Engine}
 
 
-def token(op: Any) -> Any:
-    """The function of ``nl`` that stands for an operator; for None, no operation."""
-    return nl.bypass if op is None else getattr(nl, op.name)
+def said(value: Any, name: str) -> Any:
+    """What a kernel writes for an option of a record; ``nl.bypass`` for no operator."""
+    if value is None:
+        return nl.bypass
+    if name == "op" and isinstance(value, str):
+        return nl.prelu if value == PRELU else getattr(nl, value)
+    if isinstance(value, AluOp):
+        return getattr(nl, value.name)
+    return COMMANDS[value] if isinstance(value, Accumulate) else value
 
 
-def exponential(t: Any, o: Any) -> None:
-    start = 0.0 if t.reduce_init is None else t.reduce_init
-    nisa.exponential(t.dst, t.src, t.max_value, t.reduce_res, COMMANDS[o.reduce_cmd], start)
+def spelled(name: str) -> Callable[[Any, Any], None]:
+    """The call with its arguments by name; None where they have a default is left out."""
+    parameters = inspect.signature(getattr(nisa, name)).parameters
 
+    def call(t: Any, o: Any) -> None:
+        given = {one: value for one, value in {**vars(o), **vars(t)}.items() if one in parameters}
+        for one in [one for one, value in given.items() if value is None]:
+            if parameters[one].default is not inspect.Parameter.empty:
+                del given[one]
+        getattr(nisa, name)(**{one: said(value, one) for one, value in given.items()})
 
-def tensor_scalar_cumulative(t: Any, o: Any) -> None:
-    command = COMMANDS[o.reduce_cmd]
-    ops = (token(o.op0), token(o.op1))
-    nisa.tensor_scalar_cumulative(t.dst, t.src, *ops, t.imm0, t.imm1, command)
-
-
-def activate2(t: Any, o: Any) -> None:
-    function = nl.prelu if o.op == PRELU else getattr(nl, o.op)
-    nisa.activate2(
-        *(t.dst, function, t.data, t.imm0, t.imm1, token(o.op0), token(o.op1), t.relu_param),
-        *(o.reverse0, o.reverse1, token(o.reduce_op), t.reduce_res, COMMANDS[o.reduce_cmd]),
-    )
+    return call
 
 
 def dma_compute(t: Any, o: Any) -> None:
     srcs = [x for name, x in vars(t).items() if name.startswith("src") and x is not None]
-    nisa.dma_compute(t.dst, srcs, token(o.reduce_op), o.scales)
-
-
-def nc_matmul_mx(t: Any, o: Any) -> None:
-    scales = (t.stationary_scale, t.moving_scale)
-    nisa.nc_matmul_mx(t.dst, t.stationary, t.moving, *scales, accumulate=o.accumulate)
+    nisa.dma_compute(t.dst, srcs, said(o.reduce_op, "reduce_op"), o.scales)
 
 
 def topk(t: Any, o: Any) -> None:
@@ -71,19 +70,9 @@ def topk(t: Any, o: Any) -> None:
 
 
 SPELLINGS: dict[str, Callable[[Any, Any], None]] = {
-    "exponential": exponential,
-    "tensor_scalar_cumulative": tensor_scalar_cumulative,
-    "activate2": activate2,
-    "nc_n_gather": lambda t, o: nisa.nc_n_gather(t.dst, t.data, t.indices),
-    "nonzero_with_count": lambda t, o: nisa.nonzero_with_count(
-        t.dst, t.src, o.index_offset, o.padding_val
-    ),
-    "topk": topk,
+    **{name: spelled(name) for name in INSTRUCTIONS.keys() - classic_instructions().keys()},
     "dma_compute": dma_compute,
-    "quantize_mx": lambda t, o: nisa.quantize_mx(t.dst, t.src, t.dst_scale),
-    "nc_matmul_mx": nc_matmul_mx,
-    "rng": lambda t, o: nisa.rng(t.dst, engine=o.engine),
-    "rand2": lambda t, o: nisa.rand2(t.dst, t.min, t.max),
+    "topk": topk,
 }
 
 
