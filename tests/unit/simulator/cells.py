@@ -352,7 +352,7 @@ def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, .
 
 
 def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
-    """By role which elements of a view the last event names, as values; none if it names others."""
+    """By role which elements of a view the last event names, as values; it names no others."""
     event, planes = current().trace.events[-1], {}
     for how, regions in (("written", event.writes), ("read", event.reads)):
         for region in regions:
@@ -361,8 +361,10 @@ def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
                 known = region.places
                 numbers = region.pattern.elements() if known is None else known.elements
                 none = np.zeros(places.shape, np.bool_)
-                touched = np.isin(places, numbers) & np.isin(numbers, places).all()
-                planes[f"{region.role} {how}"] = Plane(touched, none, none, none, none)
+                assert np.isin(numbers, places).all(), f"{event.opcode} names others of its {how}"
+                planes[f"{region.role} {how}"] = Plane(
+                    np.isin(places, numbers), none, none, none, none
+                )
     return planes
 
 

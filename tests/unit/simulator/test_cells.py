@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 
 from difftest.simulator.errors import NkiError, UnwrittenError
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -153,6 +154,10 @@ def test_a_planted_view_is_found(monkeypatch):
     seed, role = next(calls("tensor_copy", VIEWS[0]))
     call = call_of("tensor_copy", seed)
     planted = dataclasses.replace(VIEWS[0], of=lambda tensor, shape: tensor[..., 1::2])
+    with pytest.raises(AssertionError, match="names others"):
+        run(call, {role: planted}, "values")
+    first = lambda tensor, shape: tensor[..., 0:1].broadcast(len(shape) - 1, shape[-1])  # noqa: E731
+    planted = dataclasses.replace(VIEWS[0], of=first)
     literal, planes = run(call, {}, "values"), run(call, {role: planted}, "values")
     assert literal["dst"].difference(planes["dst"]).startswith("values at")
     monkeypatch.setattr(IndirectTensor, "give", lambda self, region, values, where=None: None)
