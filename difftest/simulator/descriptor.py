@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.simulator.core import RUNNING
+from difftest.simulator.dtypes import name_of
 from difftest.simulator.trace import Space
 
 Shape = tuple[int, ...]
@@ -22,8 +24,8 @@ class Descriptor(NamedTuple):
     """The first partition; 0 in HBM."""
     span: tuple[int, int] | None
     """First and last byte within each partition, in tensors of more than one PSUM bank."""
-    label: str
-    """How errors spell the tile."""
+    role: str = ""
+    """Of the instruction, if it is one's operand or destination."""
 
     @property
     def partitions(self) -> int:
@@ -46,4 +48,8 @@ class Descriptor(NamedTuple):
         return total
 
     def __repr__(self) -> str:
-        return self.label
+        # As the tile that stands there in the instruction that is issued: errors name that.
+        core = RUNNING.get(None)
+        issued = None if core is None else core.issued
+        tile = dict(issued.roles()).get(self.role) if issued is not None else None
+        return f"{list(self.shape)} {name_of(self.dtype)}" if tile is None else repr(tile)

@@ -65,7 +65,7 @@ class IndirectTile:
     def descriptor(self) -> Descriptor:
         """As :meth:`Tile.descriptor`, of the elements that are indexed."""
         shape = self.shape if self.in_hbm or len(self.shape) > 1 else (*self.shape, 1)
-        return Descriptor(self.space, self.dtype, shape, 0, None, repr(self))
+        return Descriptor(self.space, self.dtype, shape, 0, None)
 
     @property
     def size(self) -> int:

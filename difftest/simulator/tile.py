@@ -329,14 +329,14 @@ class Tile:
         """
         storage = self.storage
         if storage.in_hbm:
-            return Descriptor(storage.space, self.dtype, self.shape, 0, None, repr(self))
+            return Descriptor(storage.space, self.dtype, self.shape, 0, None)
         start = self._first_partition()
         axis = self.partition_axis
         if blocks and axis:
             shape = (self.shape[axis], *self.shape[:axis], *self.shape[axis + 1 :])
-            return Descriptor(storage.space, self.dtype, shape, start, None, repr(self))
+            return Descriptor(storage.space, self.dtype, shape, start, None)
         span = self._span() if storage.space is Space.PSUM else None
-        return Descriptor(storage.space, self.dtype, self.tile_shape(), start, span, repr(self))
+        return Descriptor(storage.space, self.dtype, self.tile_shape(), start, span)
 
     def _step(self) -> int:
         """Elements of the tile's dtype from one partition to the next."""

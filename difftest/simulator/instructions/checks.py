@@ -15,17 +15,17 @@ from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.record import (
     Call,
-    DType,
     Fit,
     Instruction,
     Role,
     Takes,
 )
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine
+from difftest.simulator.trace import Attributes
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
 _KINDS: dict[Takes, Any] = {
@@ -35,42 +35,27 @@ _KINDS: dict[Takes, Any] = {
 _VECTORS = (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
-def check(
-    core: Core,
-    instruction: Instruction,
-    operands: tuple[Any, ...],
-    options: tuple[Any, ...],
-    dst: Tile | IndirectTile | None,
-    others: tuple[Tile | None, ...],
-    dtype: DType | None,
-    engine: Engine,
-    named: bool = True,
-) -> Call:
-    """The call that these operands make; ``named`` as for :func:`gate.issue`.
+def check(core: Core, issued: Issued) -> Call:
+    """The call that these operands make.
 
     Raises
     ------
     NkiError : it breaks a rule of the record.
     """
+    instruction, dst = issued.instruction, issued.dst
     described: dict[str, Any] = {}
-    for role, operand in zip(instruction.operands, operands, strict=True):
+    for role, operand in zip(instruction.operands, issued.operands, strict=True):
         described[role.name] = _describe(instruction, role, operand)
     destinations = {}
-    for role, tile in zip(instruction.destinations, (dst, *others), strict=False):
+    for role, tile in zip(instruction.destinations, (dst, *issued.others), strict=False):
         if tile is not None:
             destinations[role.name] = _describe(instruction, role, tile)
-    call = Call(
-        instruction,
-        core.machine,
-        described,
-        dict(zip(instruction.options, options, strict=True)),
-        destinations,
-        dtype,
-    )
-    call.into_existing = dst is not None and named
+    options = dict(zip(instruction.options, issued.options, strict=True))
+    call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
+    call.into_existing = dst is not None and issued.named
     call.dialect = core.trace.dialect
     _check_vectors(call)
-    call.engine = instruction.engine(call, engine)
+    call.engine = instruction.engine(call, issued.engine)
     for option in call.options.values():
         if isinstance(option, AluOp):
             check_generation(option, instruction.name, core.machine)
@@ -82,7 +67,7 @@ def check(
         _check_destination(call, role)
     call.attributes = Attributes(**instruction.facts(call), reduce_cmd=_reduce_cmd(call))
     call.reads_dst = instruction.reads_dst(call)
-    _foresee_event(call, operands, dst, others)
+    _foresee_event(call, issued)
     return call
 
 
@@ -92,15 +77,11 @@ def _reduce_cmd(call: Call) -> str | None:
     return None if command is None or command.name == "IDLE" else str(command.name).lower()
 
 
-def _foresee_event(
-    call: Call,
-    operands: tuple[Any, ...],
-    dst: Tile | IndirectTile | None,
-    others: tuple[Tile | None, ...],
-) -> None:
+def _foresee_event(call: Call, issued: Issued) -> None:
     """Note what the event of a simple call says of its operands."""
-    indirect = any(isinstance(tile, IndirectTile) for tile in (dst, *operands))
-    further = any(other is not None for other in others)
+    operands = issued.operands
+    indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
+    further = any(other is not None for other in issued.others)
     call.is_simple = not (indirect or further or call.instruction.notes)
     call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
     names = [call.instruction.operands[place].name for place in call.read_places]
@@ -133,10 +114,9 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
             limit=", ".join(name_of(dtype) for dtype in role.dtypes),
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
         )
-    if isinstance(operand, Tile):
-        return operand.descriptor(blocks=role.blocks)
-    described: Descriptor = operand.descriptor()
-    return described
+    blocks = {"blocks": role.blocks} if isinstance(operand, Tile) else {}
+    described: Descriptor = operand.descriptor(**blocks)
+    return described._replace(role=name)
 
 
 def _check_vectors(call: Call) -> None:

@@ -39,6 +39,7 @@ from difftest.simulator.instructions.indices import (
     resolve,
     undefined_places,
 )
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.recomputing import changed, first_of
 from difftest.simulator.instructions.record import Call, Unboxed
@@ -69,10 +70,10 @@ class Follows(NamedTuple):
 class Gapped:
     """An instruction that reads elements that are not defined, and what follows of its results."""
 
-    def __init__(
-        self, core: Core, call: Call, dst: Any, operands: tuple[Any, ...], where: Array | None
-    ) -> None:
-        self.core, self.call, self.dst, self.operands, self.where = core, call, dst, operands, where
+    def __init__(self, core: Core, call: Call, issued: Issued) -> None:
+        self.core, self.call = core, call
+        self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
+        dst, operands, where = self.dst, self.operands, self.where
         self.never: dict[int, Array] = {}
         """By the operand's place which of its elements nothing wrote, in its own shape."""
         self.left: dict[int, Array] = {}
@@ -403,11 +404,10 @@ def _of_cores(call: Call, index: Array) -> Array:
 # -- the engines' registers, and further destinations ----------------------------------------------
 
 
-def settle_further(
-    core: Core, call: Call, dst: Any, others: tuple[Tile | None, ...], gapped: Gapped | None
-) -> None:
+def settle_further(core: Core, call: Call, issued: Issued, gapped: Gapped | None) -> None:
     """Let registers and further destinations lose what follows from what is not defined."""
     further = call.instruction.carries_further
+    dst, others = issued.dst, issued.others
     targets = [tile for tile in others if tile is not None]
     for kind in (UNWRITTEN, UNDEFINED):
         follows = None

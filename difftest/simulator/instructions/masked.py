@@ -22,7 +22,8 @@ from difftest.simulator.index import Index
 from difftest.simulator.indexing import Axis, leaves
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.record import Call, DType, Instruction, Reach, Unboxed, Walk
+from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.record import Call, Instruction, Reach, Unboxed, Walk
 from difftest.simulator.instructions.unboxed import by_axes, by_element, by_row, registers_of
 from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Pattern, Shape
@@ -50,10 +51,7 @@ def issue_masked(
     options: tuple[Any, ...] = (),
     *,
     mask: Mask,
-    dst: Any = None,
-    others: tuple[Tile | None, ...] = (),
-    dtype: DType | None = None,
-    engine: Engine = Engine.UNKNOWN,
+    **how: Any,
 ) -> Any:
     """Run what a mask leaves of an instruction, and return its whole first destination.
 
@@ -65,33 +63,28 @@ def issue_masked(
     NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
     """
     core = current()
-    call = gate.prepare(core, instruction, operands, options, dst, others, dtype, engine)
+    if core.oracle is not None and not core.oracle.busy:
+        return core.oracle.issued(issue_masked, instruction, operands, options, mask=mask, **how)
+    issued = Issued(instruction, operands, options, dict(how))
+    dst, others = issued.dst, issued.others
+    call = gate.prepare(core, issued)
     walk = _walk(call, dst, operands)
     chosen = mask(walk.shape)
     if chosen is True:
-        return gate.issue(
-            instruction, operands, options, dst=dst, others=others, dtype=dtype, engine=engine
-        )
+        return gate.issue(instruction, operands, options, **how)
     whole = gate.new_tile(core, call) if dst is None else dst
     for target in (whole, *others):
         _leave_out(target)
     if isinstance(chosen, bool) or not chosen.any():
         return whole
     chosen = chosen.reshape(walk.walked)
-    if engine is not Engine.UNKNOWN:
-        engine = call.engine
+    named = dst is not None
+    issued = issued.but(dst=whole, dtype=None, named=named)
+    if issued.engine is not Engine.UNKNOWN:
+        issued.engine = call.engine
     anywhere = instruction.reach(call) is Reach.TILE
     if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
-        gate.issue(
-            instruction,
-            operands,
-            options,
-            dst=whole,
-            others=others,
-            engine=engine,
-            where=chosen,
-            named=dst is not None,
-        )
+        gate.issue(**issued.but(where=chosen).__dict__)
         return whole
     part = _part(instruction, walk, chosen)
     if not instruction.in_place and any(
@@ -99,58 +92,39 @@ def issue_masked(
         for role, one in zip(instruction.operands, operands, strict=True)
     ):
         part = _uncut(walk, chosen)
-    cut = tuple(
+    cut = issued.but(dst=_cut_result(call, whole, part))
+    cut.operands = tuple(
         _cut(operand, role.name, part, whole_rows=role.whole_rows)
         for role, operand in zip(instruction.operands, operands, strict=True)
     )
-    into = _cut_result(call, whole, part)
-    further = tuple(
+    cut.others = tuple(
         None if other is None else _cut(other, role.name, part, whole_rows=True)
         for role, other in zip(instruction.destinations[1:], others, strict=False)
     )
     rows = np.arange(walk.walked[0])[part.box[0]]
     with registers_of(core, rows if others else None):
-        _issue_part(core, call, options, part, cut, into, further, engine)
+        _issue_part(core, call, part, cut)
     return whole
 
 
-def _issue_part(
-    core: Core,
-    call: Call,
-    options: tuple[Any, ...],
-    part: Part,
-    cut: tuple[Any, ...],
-    into: Tile,
-    further: tuple[Tile | None, ...],
-    engine: Engine,
-) -> None:
+def _issue_part(core: Core, call: Call, part: Part, cut: Issued) -> None:
     """The instruction on operands and destinations that were cut to the mask's box."""
     instruction, inner = call.instruction, part.inner
-    computed, where = None, None
     if not inner.all():
-        small = gate.prepare(
-            core, instruction, cut, options, into, further, None, engine, named=call.into_existing
-        )
+        small = gate.prepare(core, cut)
         _need_box(call, part)
-        where = _where(call, part)
+        cut.where = _where(call, part)
         reach = instruction.reach(call)
+        computed = None
         if reach is Reach.AXES:
-            computed = by_axes(small, cut, inner)
+            computed = by_axes(small, cut.operands, inner)
         elif reach is Reach.ROW:
-            computed = by_row(small, cut, inner)
+            computed = by_row(small, cut.operands, inner)
         elif not instruction.in_place:
-            computed = by_element(small, cut, into, part.walk.axes, inner)
-    gate.issue(
-        instruction,
-        cut,
-        options,
-        dst=into,
-        others=further,
-        engine=engine,
-        named=call.into_existing,
-        where=where,
-        unboxed=None if computed is None else Unboxed(computed, inner),
-    )
+            computed = by_element(small, cut, part.walk.axes, inner)
+        if computed is not None:
+            cut.unboxed = Unboxed(computed, inner)
+    gate.issue(**cut.__dict__)
 
 
 def _need_box(call: Call, part: Part) -> None:

@@ -16,6 +16,7 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.record import Call, Masked, Takes
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.pattern import Shape
@@ -39,17 +40,11 @@ NEUTRAL: dict[str, Any] = {
 # -- element by element ----------------------------------------------------------------------------
 
 
-def by_element(
-    call: Call,
-    operands: tuple[Any, ...],
-    dst: Tile,
-    axes: Mapping[str, tuple[int, ...]],
-    inner: Array,
-) -> Any:
+def by_element(call: Call, cut: Issued, axes: Mapping[str, tuple[int, ...]], inner: Array) -> Any:
     """The meaning where each element that is left out computes what a chosen one does."""
     rows, columns = _stand_ins(inner)
     values = []
-    for role, operand in zip(call.instruction.operands, operands, strict=True):
+    for role, operand in zip(call.instruction.operands, cut.operands, strict=True):
         if not isinstance(operand, Tile):
             values.append(operand)
         elif role.name in axes:
@@ -62,7 +57,7 @@ def by_element(
         else:
             values.append(_stood_in(operand, inner, rows, columns))
     if call.reads_dst:
-        values.append(_stood_in(dst, inner, rows, columns))
+        values.append(_stood_in(cut.dst, inner, rows, columns))
     return call.instruction.meaning(call, *values)
 
 

@@ -19,13 +19,13 @@ from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import update
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.definedness import add_product
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.matmul import accumulate, nc_matmul
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
 from difftest.simulator.unwritten import unwritten_error
 
 
@@ -82,15 +82,15 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     if missing is not None and before is not None:
         missing = missing & ~before
     adds = missing is None or not missing.all()
-    call = gate.prepare(
-        core, nc_matmul, operands, (adds, *made.placement), target, (), None, Engine.UNKNOWN
-    )
+    call = gate.prepare(core, Issued(nc_matmul, operands, (adds, *made.placement), {"dst": target}))
     gone = added.unwritten(NEVER)
     if gone is not None and target.storage.masked:
         doubt(unwritten_error(added, gone))
     product, where = added.engine_values(unwritten=True), written(added)
     if core.shadow is not None:
         core.shadow.foresee_sum(target, added, missing, where)
+    if core.oracle is not None:
+        core.oracle.added(target, added, missing, where)
     if missing is None:
         accumulate(target, product, where)
     else:

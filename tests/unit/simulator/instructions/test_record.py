@@ -10,6 +10,7 @@ import pytest
 from difftest.api.documented import CLASSIC, documented_names
 from difftest.simulator import TRN2, Engine, KernelError, NkiError, ShapeError, instructions, launch
 from difftest.simulator.core import current
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as todays_isa
@@ -125,7 +126,25 @@ def test_a_signature_is_checked_once(monkeypatch):
 
     with pytest.raises(KernelError, match="a kernel returns tensors"):
         launch(kernel)
-    assert [args[1].name for args in checked].count("tensor_tensor") == 5
+    assert [args[1].instruction.name for args in checked].count("tensor_tensor") == 5
+
+
+def test_an_error_names_the_tensors_of_its_own_call():
+    """A call of the same signature passed before, with another tensor."""
+
+    def kernel(x, first, second):
+        data = nl.load(x)
+        for places, name in ((first, "fits"), (second, "leaves")):
+            index = nl.ndarray((8, 4), np.uint32, name=name, buffer=nl.sbuf)
+            index[...] = nl.load(places)
+            row = nl.ndarray((8, 16), np.float32, name=f"row that {name}", buffer=nl.sbuf)
+            row[...] = data
+            nl.gather_flattened(row, index)
+
+    places = np.zeros((8, 4), np.uint32)
+    with pytest.raises(OutOfBoundsError) as caught:
+        launch(kernel, [normal(8, 16), places, places + 16])
+    assert "row that leaves" in caught.value.received
 
 
 def test_a_number_is_no_part_of_a_signature():

@@ -13,6 +13,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.frontend.classic.indexing import IndexedTile
 from difftest.simulator.instructions.checks import check
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.record import Call, Instruction
 
 
@@ -61,10 +62,10 @@ class Use:
             operands = tuple(_made(self.operands[role.name]) for role in record.operands)
             dst, *others = (_made(one) for one in (self.dst, *self.others))
             dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
-            core, engine = current(), self.engine
-            calls.append(
-                check(core, record, operands, self.options, dst, tuple(others), dtype, engine)
-            )
+            how = {"dst": dst, "others": tuple(others), "dtype": dtype, "engine": self.engine}
+            core = current()
+            core.issued = Issued(record, operands, self.options, how)
+            calls.append(check(core, core.issued))
 
         launch(kernel, machine=self.machine)
         return calls[0]
