@@ -27,6 +27,7 @@ from difftest.simulator.frontend.nki.indirection import GROUP
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.issued import Issued
 from difftest.simulator.instructions.record import INSTRUCTIONS, Reach
 from difftest.simulator.instructions.writing import store
 from difftest.simulator.memory import LEFT, UNSURE
@@ -362,9 +363,8 @@ def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
                 numbers = region.pattern.elements() if known is None else known.elements
                 none = np.zeros(places.shape, np.bool_)
                 assert np.isin(numbers, places).all(), f"{event.opcode} names others of its {how}"
-                planes[f"{region.role} {how}"] = Plane(
-                    np.isin(places, numbers), none, none, none, none
-                )
+                touched = np.isin(places, numbers)
+                planes[f"{region.role} {how}"] = Plane(touched, none, none, none, none)
     return planes
 
 
@@ -431,9 +431,9 @@ def _classic(
         before = {name: Plane.of(tiles[name]) for name in names}
         dst, *others = (tiles[part.name] for part in call.record.destinations)
         how = {"others": tuple(others), "engine": call.engine, "chosen": mask}
-        ready = gate.prepare(
-            current(), call.record, operands, call.options, dst, tuple(others), None, call.engine
-        )
+        given = {"dst": dst, "others": tuple(others), "engine": call.engine}
+        issued = Issued(call.record, operands, call.options, given)
+        ready = gate.prepare(current(), issued)
         if call.record.reach(ready) not in kind.reaches:
             return
         issue_classic(call.record, operands, call.options, dst=dst, **how)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,6 +150,11 @@ def outcome(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str,
         return error
 
 
+def only_the_first(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """Not each second element of the last dimension, as the view is to be."""
+    return tensor[..., 0:1].broadcast(len(shape) - 1, shape[-1])
+
+
 def test_a_planted_view_is_found(monkeypatch):
     """A view of other elements than it says, and a write that leaves the errors behind."""
     seed, role = next(calls("tensor_copy", VIEWS[0]))
@@ -156,8 +162,7 @@ def test_a_planted_view_is_found(monkeypatch):
     planted = dataclasses.replace(VIEWS[0], of=lambda tensor, shape: tensor[..., 1::2])
     with pytest.raises(AssertionError, match="names others"):
         run(call, {role: planted}, "values")
-    first = lambda tensor, shape: tensor[..., 0:1].broadcast(len(shape) - 1, shape[-1])  # noqa: E731
-    planted = dataclasses.replace(VIEWS[0], of=first)
+    planted = dataclasses.replace(VIEWS[0], of=only_the_first)
     literal, planes = run(call, {}, "values"), run(call, {role: planted}, "values")
     assert literal["dst"].difference(planes["dst"]).startswith("values at")
     monkeypatch.setattr(IndirectTensor, "give", lambda self, region, values, where=None: None)
