@@ -1,4 +1,4 @@
-"""The embedded simulator, in its fast and in its plain mode: kernels run on NumPy, anywhere."""
+"""The embedded simulator, with and without its oracle: kernels run on NumPy, anywhere."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def is_defect(error: Exception, kernel: Callable[..., Any]) -> bool:
 
 
 class PlainSimulator(EmbeddedSimulator):
-    """The embedded simulator in plain mode: the judge of the fast one, slow and literal."""
+    """The embedded simulator with an oracle that judges each instruction, slow and literal."""
 
     name = "plain"
-    description = "the embedded simulator in plain mode, slow and literal (trn2, unless named)"
+    description = "the embedded simulator in plain mode, with an oracle (trn2, unless named)"
     plain = True

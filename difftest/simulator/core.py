@@ -7,11 +7,10 @@ runs is found through a context variable, set for the time of the launch and no 
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -75,15 +74,6 @@ def is_running() -> bool:
     return RUNNING.get(None) is not None
 
 
-class PlainMode(Protocol):
-    """A launch in plain mode: what a call of the API becomes."""
-
-    def call(
-        self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """The result of ``name``, such as ``nl.load``; ``signature`` is the fast function's."""
-
-
 class Rank(NamedTuple):
     """The place of a launch among those of :func:`difftest.simulator.launch_ranks`."""
 
@@ -95,7 +85,7 @@ class Rank(NamedTuple):
 class Core:
     """One NeuronCore while one kernel runs on it."""
 
-    def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Tile]) -> None:
+    def __init__(self, machine: Machine, grid: Shape, *, record: bool, tile: type[Any]) -> None:
         self.machine = machine
         self.tile = tile
         """What instructions make for their results: the tensors of the kernel's dialect."""
@@ -133,8 +123,8 @@ class Core:
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
         self.placed: dict[Space, PlacedMemory] = {}
         """The memories in which the kernel places tensors itself."""
-        self.plain: PlainMode | None = None
-        """What runs the kernel's calls instead, in plain mode."""
+        self.oracle: Any = None
+        """What judges each instruction, in plain mode; None without."""
         self.baton: Baton | None = None
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
@@ -200,9 +190,19 @@ class Core:
         core.placed[Space.SHARED_HBM] = self._placed_in(Space.SHARED_HBM)
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
+        core.oracle = None if self.oracle is None else self.oracle.beside()
         core.auto_alloc = self.auto_alloc
         core.program = program
         return core
+
+    def kind(self, kind: type[Any]) -> Any:
+        """A class of tensors as this launch has it: followed, if there is an oracle."""
+        return kind if self.oracle is None else self.oracle.followed(kind)
+
+    def wrote(self, tile: Tile) -> None:
+        """Tell the oracle, if there is one, of what no instruction wrote."""
+        if self.oracle is not None:
+            self.oracle.take(tile)
 
     def follow(self, other: Core) -> None:
         """Go on with the numbers where another core of this launch has stopped."""
@@ -402,6 +402,8 @@ class Core:
         """
         if self.shadow is not None:
             self.shadow.told(opcode, writes, reads)
+        if self.oracle is not None:
+            self.oracle.told(writes)
         number = self.instructions
         self.instructions = number + 1
         self.steps += 1

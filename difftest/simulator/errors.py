@@ -234,6 +234,14 @@ class NotModelledError(NkiError, NotImplementedError):
     """The simulator does not model this, and says so instead of ignoring it."""
 
 
+class OracleError(RuntimeError):
+    """The oracle and the simulator part at an instruction: a bug of one of them."""
+
+    def __init__(self, happened: str, received: str) -> None:
+        self.location = place_of(kernel_stack())
+        super().__init__(f"{happened}\n  received: {received}\n  where:    {self.location}")
+
+
 def warn(warning: Warning, location: Location | None = None) -> None:
     """Warn at the kernel's line, which is a number of frames away that nobody can count.
 

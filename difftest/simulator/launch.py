@@ -30,9 +30,9 @@ from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.inputs import Arguments
 from difftest.simulator.machine import MACHINES, Machine
+from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.outputs import as_arrays, flatten, note_outputs
-from difftest.simulator.plain.api import NkiRun, Run
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.threads import one_thread
 from difftest.simulator.tile import Tile
@@ -134,7 +134,9 @@ def launch(
     machine : the NeuronCore to simulate; by default the kernel's own (the ``platform_target`` of
         its ``nki.jit``, trn2 if it names none).
     record : whether to keep a trace.
-    plain : whether to run in plain mode, slowly and literally, which keeps no trace.
+    plain : whether an oracle follows the launch, slowly: it works out what each instruction
+        literally means, and the outputs are its own. Where it parts from the simulator it raises
+        :class:`OracleError`.
     level : of today's dialect, "0.3" to "0.7": names, arguments and methods that it does not have
         raise. By default the kernel's own (``embedded(level=...)``), else all exist, and those
         that have ended warn.
@@ -264,38 +266,42 @@ def run_kernel(
     core.trace.dialect = "nki" if tensor is NkiTensor else "classic"
     side_by_side = tensor is NkiTensor and math.prod(grid) > 1
     core.trace.cores = tuple(range(math.prod(grid))) if side_by_side else physical_cores(grid)
-    mode: _Fast | Run = _Fast(core)
     if plain:
-        mode = core.plain = (NkiRun if tensor is NkiTensor else Run)(chosen, grid)
-    with one_thread(), core.running(), mode.running():
+        core.oracle = Oracle()
+        core.tile = core.kind(tensor)
+    with one_thread(), core.running():
         if isinstance(target, NkiKernel):
             target.check_target()
         bound = _bind(function, args, dict(kwargs or {}))
         known = as_nki_dtype if tensor is NkiTensor else as_dtype
-        arguments = Arguments(mode.argument, function, known, by_reference=target.by_reference)
+        arguments = Arguments(
+            functools.partial(_argument, core), function, known, by_reference=target.by_reference
+        )
         values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
         call = inspect.BoundArguments(bound.signature, values)
         kernel_call = functools.partial(_call, function, *call.args, **call.kwargs)
         if side_by_side or (order.interleaved and math.prod(grid) > 1):
-            if plain:
-                raise not_modelled("two cores in the plain mode", repr(target))
             returned = run_side_by_side(core, kernel_call)
         else:
             returned = None
             programs = [*itertools.product(*map(range, grid))]
             for program in programs if order.loop else order.arranged(programs):
-                mode.start_program(program)
+                core.start_program(program)
                 with explained() if tensor is Tensor else contextlib.nullcontext():
                     returned = kernel_call()
-            mode.check_capacity()
-            if tensor is Tensor and not plain:
+            core.check_capacity()
+            if tensor is Tensor:
                 note_mixed(core)
         leaves = flatten(returned)
         if tensor is NkiTensor:
             warn_of_private(leaves)
-        outputs = mode.outputs(leaves)
-        if not plain:
-            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
+        core.check_bodies(leaves)
+        outputs = as_arrays(leaves)
+        note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
+        if core.oracle is not None:
+            outputs = core.oracle.outputs(leaves, outputs)
+            for (_, data), (_, tensor) in zip(arguments.copies, arguments.written, strict=True):
+                data[...] = core.oracle.array(tensor)
         made = None
         if core.shadow is not None:
             made = exact_run(core.shadow, leaves, arguments.written)
@@ -354,32 +360,15 @@ def _bind(
     return bound
 
 
-class _Fast:
-    """What a launch asks of the fast mode; :class:`Run` answers the same of the plain one."""
+def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
+    """An array as an HBM tensor; it is not copied.
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.start_program = core.start_program
-        self.check_capacity = core.check_capacity
-
-    def running(self) -> contextlib.AbstractContextManager[object]:
-        """The functions of the API run fast where nothing else is said."""
-        return contextlib.nullcontext()
-
-    def argument(self, array: Array, name: str, mutable: bool) -> Tile:
-        """An array as an HBM tensor; it is not copied.
-
-        In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
-        (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
-        """
-        core = self.core
-        if core.shadow is not None:
-            core.shadow.contract.allow(array.dtype)
-        alone = core.tile is NkiTensor and math.prod(core.grid) == 1
-        space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
-        return core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
-
-    def outputs(self, returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
-        """The returned tensors as arrays of their own, and where each was never written."""
-        self.core.check_bodies(returned)
-        return as_arrays(returned)
+    In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
+    (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
+    """
+    if core.shadow is not None:
+        core.shadow.contract.allow(array.dtype)
+    alone = core.trace.dialect == "nki" and math.prod(core.grid) == 1
+    space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
+    made: Tile = core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
+    return made

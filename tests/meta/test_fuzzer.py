@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from difftest.simulator import LimitError, ShapeError
 from difftest.simulator.instructions import reduce as reductions
-from difftest.simulator.instructions import writing
 from difftest.simulator.memory import Storage
 from difftest.simulator.tile import Tile
 from tests.fuzz import comparison
@@ -56,22 +54,12 @@ def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
     assert "elements differ" in str(failure)
 
 
-def test_a_dense_index_beside_an_integer_that_is_refused(monkeypatch):
-    def refuse(dst, values, where):
-        raise ShapeError("a broadcast view is not written", happened="one was", received=f"{dst!r}")
-
-    monkeypatch.setattr(writing, "_settle_repeated", refuse)
-    failure = smallest_failure("one refuses, plain does not: a broadcast view", seed=4)
-    assert kernel_lines(failure.program) <= 8
-    assert re.search(r"\[i\d+_\d+\.p, \d+\]", failure.program.kernel_source())
-
-
 def test_a_raw_error(monkeypatch):
     def reduce(*arguments, **options):
         raise TypeError("no such loop")
 
     monkeypatch.setattr(reductions, "reduce_array", reduce)
-    failure = smallest_failure("^fast: raw TypeError", seed=5)
+    failure = smallest_failure("^fast: raw TypeError")
     assert kernel_lines(failure.program) <= 8
     assert "raw TypeError in" in failure.signature
 
@@ -91,12 +79,7 @@ def test_what_counts_as_written_is_compared(monkeypatch):
     check(WHOLE)
     monkeypatch.setitem(MODES, "plain", {})
     check(WHOLE)
-    original = Storage.unwritten_in
-    monkeypatch.setattr(
-        Storage,
-        "unwritten_in",
-        lambda self, *pattern, **options: np.zeros_like(original(self, *pattern, **options)),
-    )
+    monkeypatch.setattr(Storage, "codes", lambda self, *pattern: None)
     monkeypatch.setitem(MODES, "plain", {"plain": True})
     with pytest.raises(AssertionError, match="unwritten in fast"):
         check(WHOLE)
@@ -174,28 +157,3 @@ def test_mutable_arguments_are_drawn():
     draw()
     assert sum(bool(program.mutated) for program in drawn) > 3
     assert sum(bool(program.grid) for program in drawn) > 6
-
-
-CROWDED = Program(
-    (),
-    (
-        *(
-            Line(f"t{k} = nl.zeros((128, 512), nl.float32, buffer=nl.psum)", "nl.zeros")
-            for k in range(9)
-        ),
-        *(Line(f"u{k} = nl.copy(t{k})", "nl.copy") for k in range(9)),
-    ),
-    (),
-)
-"""A kernel of nine banks of PSUM, which has eight."""
-
-
-def test_capacity_is_the_fast_modes_rule(monkeypatch):
-    """The plain mode does not add up what is live, and that is no disagreement."""
-    fast, exact, plain = check(CROWDED)
-    assert isinstance(fast.refusal, LimitError)
-    assert isinstance(exact.refusal, LimitError)
-    assert plain.result is not None
-    monkeypatch.setattr(comparison, "CAPACITY", "another rule")
-    with pytest.raises(Disagreement, match="plain ran it"):
-        check(CROWDED)

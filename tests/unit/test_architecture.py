@@ -53,33 +53,33 @@ ANALYSIS = Rule(
         "difftest.simulator.machine",
     ),
 )
-# The judge of the fast mode shares with it names, signatures, dtypes, the machine and the errors,
-# and none of the code that computes.
-PLAIN = Rule(
-    "difftest/simulator/plain/**/*.py",
+# The oracle shares with what it judges the names, dtypes, errors and records, and neither the
+# arithmetic nor the algebra of patterns.
+ORACLE = Rule(
+    "difftest/simulator/oracle/**/*.py",
     (
         "numpy",
         "ml_dtypes",
-        "difftest.simulator.plain",
+        "difftest.simulator.oracle",
         "difftest.simulator.errors",
-        "difftest.simulator.strictness",
-        "difftest.simulator.machine",
-        "difftest.simulator.trace.Engine",
-        "difftest.simulator.trace.Space",
+        "difftest.simulator.descriptor",
+        "difftest.simulator.trace",
+        "difftest.simulator.core.Core",
+        "difftest.simulator.core.current",
+        "difftest.simulator.index.Index",
+        "difftest.simulator.indirect.IndirectTile",
+        "difftest.simulator.instructions.gate",
+        "difftest.simulator.instructions.issued.Issued",
+        "difftest.simulator.instructions.record.INSTRUCTIONS",
+        "difftest.simulator.pattern.Shape",
+        "difftest.simulator.tile.Tile",
         *(
             f"difftest.simulator.dtypes.{name}"
             for name in (
-                *("FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT8_E4M3", "FLOAT8_E5M2", "TFLOAT32"),
-                *("BOOL", "INT32", "FLOATS", "INTEGERS", "DTYPES"),
-                *("as_dtype", "is_float", "is_integer", "name_of"),
+                *("FLOAT32", "TFLOAT32", "BOOL", "WIDE_INTEGERS"),
+                *("as_nki_dtype", "is_float"),
             )
         ),
-        "difftest.simulator.frontend.arguments",
-        "difftest.simulator.frontend.classic.conjunction",
-        "difftest.simulator.frontend.classic.destination",
-        "difftest.simulator.frontend.classic.shapes.ParDim",
-        "difftest.simulator.frontend.classic.shapes.whole",
-        "difftest.simulator.frontend.nki.constants",
     ),
 )
 # Meaning never depends on time, so time sees of meaning only what happened and on what machine.
@@ -118,7 +118,7 @@ CONFORMANCE = Rule(
     ),
 )
 
-RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, PLAIN, ANALYSIS, TIMING, API, PLUGIN]
+RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
 RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
@@ -134,6 +134,7 @@ LAYERS = (
     "trace_forms",
     "trace_json",
     "running",
+    "descriptor",
     "capacity",
     "ordering",
     "memory",
@@ -163,11 +164,11 @@ LAYERS = (
     "instructions.checks",
     "instructions.gate",
     "instructions",
+    "oracle",
     "exact",
     "frontend",
     "frontend.classic",
     "frontend.install",  # which puts every dialect's modules in place
-    "plain",
     "inputs",
     "outputs",
     "witness",
@@ -333,22 +334,22 @@ def planted(root: Path, file: str, source: str) -> Path:
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.timing", "difftest.timing"),
         (SIMULATOR, "difftest/simulator/a.py", "import difftest.simulators", "difftest.simulators"),
         (
-            PLAIN,
-            "difftest/simulator/plain/a.py",
+            ORACLE,
+            "difftest/simulator/oracle/a.py",
             "from difftest.simulator.dtypes import round_to",
             "difftest.simulator.dtypes.round_to",
         ),
         (
-            PLAIN,
-            "difftest/simulator/plain/a.py",
+            ORACLE,
+            "difftest/simulator/oracle/a.py",
             "from difftest.simulator.instructions import alu",
             "difftest.simulator.instructions.alu",
         ),
         (
-            PLAIN,
-            "difftest/simulator/plain/a.py",
-            "def f():\n    from difftest.simulator.tile import Tile",
-            "difftest.simulator.tile.Tile",
+            ORACLE,
+            "difftest/simulator/oracle/a.py",
+            "def f():\n    from difftest.simulator.pattern import Pattern",
+            "difftest.simulator.pattern.Pattern",
         ),
         (
             TIMING,
@@ -407,7 +408,7 @@ def test_a_planted_import_is_found(tmp_path, rule, file, source, name):
             "kernels/classic/a.py",
             "from neuronxcc import nki\nimport kernels.classic.matmul",
         ),
-        (PLAIN, "difftest/simulator/plain/a.py", "from difftest.simulator.trace import Space"),
+        (ORACLE, "difftest/simulator/oracle/a.py", "from difftest.simulator.trace import Space"),
         (TIMING, "difftest/timing/a.py", "from difftest.simulator.trace import Trace"),
         (TIMING, "difftest/timing/a.py", "from difftest.analysis.footprint import footprint"),
         (ANALYSIS, "difftest/analysis/a.py", "from difftest.simulator.trace import Trace"),

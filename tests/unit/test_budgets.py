@@ -46,7 +46,7 @@ BUDGETS = (
 
 PARAMETERS = 6
 # Their parameters are those of NKI's functions, which AWS names.
-OF_NKI = ("simulator/frontend/", "simulator/plain/")
+OF_NKI = ("simulator/frontend/",)
 WIDE = {
     "analysis/detectors/uninitialised.py:_finding",
     "cli/migrate.py:_calls",

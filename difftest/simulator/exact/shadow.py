@@ -428,8 +428,8 @@ def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) ->
         rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
-    bases = [side.base if isinstance(side, IndirectTile) else side for side in (src, dst)]
-    return not any(base.storage.exact is not None or base.storage.shared for base in bases)
+    storages = (src.storage, dst.storage)
+    return not any(storage.exact is not None or storage.shared for storage in storages)
 
 
 def _pending(tile: Tile, made: Any, where: Array | None) -> Pending:

@@ -1,7 +1,6 @@
-"""Which mode runs a kernel's calls: the fast one, or the plain one (``launch(..., plain=True)``).
+"""The classic dialect's functions as kernels call them: the launch knows who called what.
 
-A kernel's module took hold of ``nki.language`` and ``nki.isa`` when it was imported, so the choice
-is made at each call, by the launch that is running.
+Arguments that do not fit get an error of ours, or are given under their documented names.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from difftest.simulator.core import PlainMode
 from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, SignatureError
 from difftest.simulator.frontend.arguments import HINTS, no_extras, undocumented_argument
@@ -31,14 +29,9 @@ CLOSED = frozenset(
 
 
 def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, or in a launch in plain mode what that has under ``name``."""
-    signature = inspect.signature(function)
-
-    def in_plain_mode(plain: PlainMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return plain.call(name, signature, args, kwargs)
-
+    """``function`` under its public ``name``."""
     return functools.update_wrapper(
-        entering(function, in_plain_mode, _refitting(name, signature, name in CLOSED)),
+        entering(function, _refitting(name, inspect.signature(function), name in CLOSED)),
         function,
         updated=() if isinstance(function, type) else ("__dict__",),
     )
@@ -158,3 +151,10 @@ def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
             if short == "nl":  # which instructions also take as operators
                 called[name].nki_name = name
     return called
+
+
+def publish(names: dict[str, Any], public: Mapping[str, Any]) -> None:
+    """Leave in a module that kernels import what is public, and nothing that it is made of."""
+    for name in [name for name in names if not name.startswith("__")]:
+        del names[name]
+    names.update(public, __all__=sorted(public))

@@ -53,8 +53,10 @@ def issue(
     ------
     NkiError : a rule of the record is broken; nothing is written then.
     """
-    issued = Issue(instruction, operands, options, how)
     core = current()
+    if core.oracle is not None and not core.oracle.busy:
+        return core.oracle.issued(issue, instruction, operands, options, **how)
+    issued = Issue(instruction, operands, options, how)
     if core.baton is not None or core.ended:
         _check_turn(core, issued)
     call = prepare(core, issued)

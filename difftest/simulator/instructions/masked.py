@@ -63,6 +63,8 @@ def issue_masked(
     NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
     """
     core = current()
+    if core.oracle is not None and not core.oracle.busy:
+        return core.oracle.issued(issue_masked, instruction, operands, options, mask=mask, **how)
     issued = Issue(instruction, operands, options, dict(how))
     dst, others = issued.dst, issued.others
     call = gate.prepare(core, issued)

@@ -26,14 +26,23 @@ def is_number(value: object) -> TypeGuard[Number]:
     return isinstance(value, (bool, int, float))
 
 
+def wrong_kind(
+    value: object, takes: str, where: str, name: str = "", remedy: str | None = None
+) -> KernelError:
+    """The error for a value of another kind than a call, or its argument ``name``, takes."""
+    kind = type(value).__name__
+    return KernelError(
+        f"{where} takes {name} as {takes}" if name else f"{where} takes {takes}",
+        happened=f"{where} got a {kind}" + (f" as {name}" if name else ""),
+        received=f"{kind} {value!r:.80}",
+        remedy=remedy,
+    )
+
+
 def need_number(value: object, name: str, where: str) -> Number:
     """``value`` if it is a real number; raises :class:`KernelError` if not."""
     if not is_number(value):
-        raise KernelError(
-            f"{where} takes {name} as a number",
-            happened=f"{where} got a {type(value).__name__} as {name}",
-            received=f"{type(value).__name__} {value!r:.80}",
-        )
+        raise wrong_kind(value, "a number", where, name)
     return value
 
 

@@ -90,6 +90,8 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     product, where = added.engine_values(unwritten=True), written(added)
     if core.shadow is not None:
         core.shadow.foresee_sum(target, added, missing, where)
+    if core.oracle is not None:
+        core.oracle.added(target, added, missing, where)
     if missing is None:
         accumulate(target, product, where)
     else:

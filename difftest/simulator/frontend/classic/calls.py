@@ -57,7 +57,7 @@ class Functions(dict[str, Callable[..., Any]]):
         self.short = short
 
     def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Add a function that is more than a record's call."""
+        """Add a function that is no call of one record: of several, a view, memory, a launch."""
         self[function.__name__] = function
         return function
 
@@ -74,6 +74,10 @@ class Functions(dict[str, Callable[..., Any]]):
 
         ``settings`` are converters of options that a kernel gives, and the values of those that it
         does not choose. An argument whose default is None may be None.
+
+        Raises
+        ------
+        TypeError : an operand or an option of the record is nowhere, or a setting is of none.
         """
         return lambda stub: self.by_hand(_issuing(record, stub, settings))
 
@@ -87,6 +91,11 @@ def _issuing(
 ) -> Callable[..., Any]:
     where, parameters = stub.__name__, inspect.signature(stub).parameters
     constants = {name: value for name, value in settings.items() if name not in parameters}
+    operands = [role.name for role in record.operands]
+    _, *further = (role.name for role in record.destinations)
+    needed, known = {*operands, *record.options, *further}, stub.__code__.co_varnames
+    if wrong := (needed - {*known, *constants}) | (constants.keys() - needed):
+        raise TypeError(f"{where} and {record.name} differ in {', '.join(sorted(wrong))}")
     converted = []
     for name in record.options:
         said = name if name in _OF_ARGUMENT else where
@@ -96,9 +105,7 @@ def _issuing(
             simple = default is None or default is inspect.Parameter.empty
             usual = default if simple else converter(default, said)
             converted.append((name, converter, said, default, usual))
-    operands = _tuple_of([role.name for role in record.operands])
-    options = _tuple_of(record.options)
-    others = _tuple_of([role.name for role in record.destinations[1:]])
+    take, options, others = _tuple_of(operands), _tuple_of(record.options), _tuple_of(further)
     writes, names_engine = "dst" in parameters, "engine" in parameters
     on_tile = record.destinations[0].takes is Takes.TILE
 
@@ -119,7 +126,7 @@ def _issuing(
             dst = on_chip(given["dst"], where, "dst") if on_tile else given["dst"]
             same_dtype(dtype, dst, where)
             dtype = None
-        taken, chosen = operands(given) if operands else (), options(given) if options else ()
+        taken, chosen = take(given) if take else (), options(given) if options else ()
         further, mask = others(given) if others else (), given.get("mask")
         how: dict[str, Any] = {"dst": dst, "others": further, "dtype": dtype, "engine": issuer}
         if mask is None:

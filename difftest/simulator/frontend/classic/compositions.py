@@ -115,6 +115,11 @@ def all_reduce(
     return copy(data, dtype=dtype, mask=mask)
 
 
+def sizeinbytes(dtype: object) -> int:
+    """The bytes of an element of a dtype; it lies in ``nki.language.constants`` alone."""
+    return as_dtype(dtype, "sizeinbytes").itemsize
+
+
 @LANGUAGE.by_hand
 def static_cast(input_data, dtype):
     """A number, or an array of the host, in another dtype."""

@@ -47,7 +47,8 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
         storage.allocation.address = places[0]
     else:
         storage.allocation.places = tuple(places)
-    return Tensor.whole(storage)
+    made: Tensor = current().tile.whole(storage)
+    return made
 
 
 @LANGUAGE.by_hand
@@ -110,7 +111,9 @@ def shared_constant(constant, dtype=None):
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
-    return Tensor.whole(current().adopt(array, name="shared_constant", mutable=False))
+    held = current().adopt(array, name="shared_constant", mutable=False)
+    made: Tensor = current().tile.whole(held)
+    return made
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -20,7 +20,7 @@ from difftest.simulator.frontend.classic.operators import (
 from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import dma as instructions
-from difftest.simulator.instructions.alu import AluOp, alu_op
+from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.operands import is_number, need_tile
@@ -34,19 +34,18 @@ _OobMode, _DgeMode = oob_mode, dge_mode
 
 
 def _move(
-    src: Any,
-    dst: Any,
-    op: AluOp | None = None,
-    outside: str = "error",
-    dge: str = "unknown",
-    **how: Any,
-) -> Any:
+    src: Any, dst: Any, op: Any = None, outside: str = "error", dge: str = "unknown", *,
+    dtype: object = None, mask: object = None,
+) -> Any:  # fmt: skip
     """Issue the DMA that its sides ask for: a scatter, a gather or a copy."""
+    options: tuple[Any, ...] = (op, outside, dge)
     if isinstance(dst, IndirectTile):
-        return issue(instructions.dma_scatter, (src,), (op, outside, dge), dst=dst, **how)
-    if isinstance(src, IndirectTile):
-        return issue(instructions.dma_gather, (src,), (op, outside, dge), dst=dst, **how)
-    return issue(instructions.dma_copy, (src,), (op, dge), dst=dst, **how)
+        record = instructions.dma_scatter
+    elif isinstance(src, IndirectTile):
+        record = instructions.dma_gather
+    else:
+        record, options = instructions.dma_copy, (op, dge)
+    return issue(record, (src,), options, dst=dst, dtype=dtype, mask=mask)
 
 
 def _in_hbm(side: Any, name: str, where: str) -> Any:
@@ -126,15 +125,15 @@ def atomic_rmw(dst, value, op, *, mask=None):
     core.amend(before, op=operator.name)
 
 
-@ISA.by_hand
+@ISA.by_hand  # one of three records, by what indexes its sides
 def dma_copy(
     *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
     dge_mode=dge_mode.unknown,
 ):  # fmt: skip
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
     rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
-    dge = as_member(_DgeMode, dge_mode, "a DMA").name
-    outside = as_member(_OobMode, oob_mode, "dma_copy").name
+    dge = as_member(_DgeMode, dge_mode, "a DMA")._name_
+    outside = as_member(_OobMode, oob_mode, "dma_copy")._name_
     if dst is None:
         raise KernelError(
             "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"

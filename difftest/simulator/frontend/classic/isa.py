@@ -18,7 +18,7 @@ from difftest.simulator.frontend.arguments import (
 )
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.classic.language import fp32
-from difftest.simulator.frontend.dispatch import as_called
+from difftest.simulator.frontend.dispatch import as_called, publish
 
 constants = types.SimpleNamespace(
     engine=engine,
@@ -27,13 +27,14 @@ constants = types.SimpleNamespace(
     reduce_cmd=reduce_cmd,
     nc_version=nc_version,
 )
-_PUBLIC = {
-    **vars(constants),
-    **{f"{member.name}_engine": member for member in engine if member is not engine.sync},
-    **as_called("nisa", ISA),
-    "constants": constants,
-    "fp32": fp32,
-}
-globals().update(_PUBLIC)
-__all__ = sorted(_PUBLIC)
 __getattr__ = absent("nki.isa", frozenset({"builtin_custom_op", "dma_engine"}), globals())
+publish(
+    globals(),
+    {
+        **vars(constants),
+        **{f"{member.name}_engine": member for member in engine if member is not engine.sync},
+        **as_called("nisa", ISA),
+        "constants": constants,
+        "fp32": fp32,
+    },
+)

@@ -28,19 +28,10 @@ def issue(
     mask: object = None,
     chosen: Mask | None = None,
 ) -> Any:
-    """Issue an instruction and return the tile that it wrote.
+    """:func:`difftest.simulator.instructions.gate.issue`, for what a mask leaves.
 
-    Parameters
-    ----------
-    operands, options, others : as :func:`difftest.simulator.instructions.gate.issue` takes them.
-    dst : the tile that it writes, None for a new one.
-    dtype : of a new tile, as the kernel spells it.
-    mask : as the kernel gives it.
-    chosen : the mask as bools over a shape, instead, where a call lays it out itself.
-
-    Raises
-    ------
-    NkiError : the call breaks a rule of the instruction, or the mask is none.
+    ``dtype`` and ``mask`` are as the kernel gives them. ``chosen`` is the mask as bools over a
+    shape, instead, where a call lays it out itself.
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if mask is None and chosen is None:

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 
-from difftest.simulator.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, TFLOAT32, as_dtype
+from difftest.simulator.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, TFLOAT32
 from difftest.simulator.frontend import grid, loops
 from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its functions
@@ -26,7 +26,7 @@ from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
 from difftest.simulator.frontend.classic.memories import tile_size as tile_size
 from difftest.simulator.frontend.classic.shapes import ParDim
-from difftest.simulator.frontend.dispatch import as_called
+from difftest.simulator.frontend.dispatch import as_called, publish
 from difftest.simulator.frontend.slices import DynamicSlice
 
 
@@ -42,11 +42,6 @@ class bfp16:
     min = float(np.array(0xFF80, np.uint16).view(BFLOAT16))
 
 
-def sizeinbytes(dtype: object) -> int:
-    """The bytes of an element of a dtype; it lies in ``nki.language.constants`` alone."""
-    return as_dtype(dtype, "sizeinbytes").itemsize
-
-
 constants = types.SimpleNamespace(
     fp32=fp32,
     bfp16=bfp16,
@@ -54,7 +49,7 @@ constants = types.SimpleNamespace(
     tile_size=tile_size,
     sbuf_min_align=tile_size.sbuf_min_align,
     psum_min_align=tile_size.psum_min_align,
-    sizeinbytes=sizeinbytes,
+    sizeinbytes=compositions.sizeinbytes,
 )
 _FUNCTIONS = (
     *(arange, grid.nc, grid.spmd_dim, loops.affine_range, loops.num_programs, loops.program_id),
@@ -62,21 +57,22 @@ _FUNCTIONS = (
 )
 _DTYPES = ["float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool_"]
 _MEMORIES = ["sbuf", "psum", "hbm", "private_hbm", "shared_hbm", "tile_size"]
-_PUBLIC = {
-    **as_called("nl", LANGUAGE | {function.__name__: function for function in _FUNCTIONS}),
-    **as_called("nl", {"ds": DynamicSlice, "mgrid": MGridMaker()}),
-    **{name: getattr(np, name) for name in _DTYPES},
-    "bfloat16": BFLOAT16,
-    "tfloat32": TFLOAT32,
-    "float8_e4m3": FLOAT8_E4M3,
-    "float8_e5m2": FLOAT8_E5M2,
-    "par_dim": ParDim,
-    **{name: getattr(memories, name) for name in _MEMORIES},
-    "fp32": fp32,
-    "bfp16": bfp16,
-    "constants": constants,
-}
-globals().update(_PUBLIC)
-__all__ = sorted(_PUBLIC)
 _NOT_MODELLED = frozenset({"gemm_grid", "gemm_stationary_grid"})
 __getattr__ = absent("nki.language", _NOT_MODELLED, globals())
+publish(
+    globals(),
+    {
+        **as_called("nl", LANGUAGE | {function.__name__: function for function in _FUNCTIONS}),
+        **as_called("nl", {"ds": DynamicSlice, "mgrid": MGridMaker()}),
+        **{name: getattr(np, name) for name in _DTYPES},
+        "bfloat16": BFLOAT16,
+        "tfloat32": TFLOAT32,
+        "float8_e4m3": FLOAT8_E4M3,
+        "float8_e5m2": FLOAT8_E5M2,
+        "par_dim": ParDim,
+        **{name: getattr(memories, name) for name in _MEMORIES},
+        "fp32": fp32,
+        "bfp16": bfp16,
+        "constants": constants,
+    },
+)

@@ -28,6 +28,9 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
     ------
     KernelError : ``accumulate=True`` where nothing was ever written.
     """
+    oracle = current().oracle
+    if oracle is not None:
+        oracle.asked = accumulate
     if accumulate is not None and not isinstance(accumulate, (bool, np.bool_)):
         raise KernelError(
             "nc_matmul takes accumulate as True, False or None",

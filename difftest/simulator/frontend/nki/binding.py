@@ -49,9 +49,6 @@ _running, _frame = RUNNING.get, sys._getframe
 def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
     """``function`` as kernels call it; ``runs`` is called instead, if its signature is all it has.
 
-    In a launch in plain mode a function of ``nl``, ``nisa`` or ``ncc`` is what that mode has under
-    its name.
-
     Raises
     ------
     SignatureError : when it is called with arguments that do not fit it.
@@ -71,8 +68,6 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
             for argument, place, row in rows:
                 if len(args) > place or argument in kwargs:
                     check_level(row)
-            if core is not None and core.plain is not None and of_module:
-                return core.plain.call(name, signature, args, kwargs)
             return run(*args, **kwargs)
         except TypeError as error:
             if type(error) is not TypeError or _fits(signature, args, kwargs):
@@ -91,7 +86,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     return cast(Function, made)
 
 
-def functions_of(package: ModuleType, module: str) -> dict[str, Any]:
+def api_of(package: ModuleType, module: str) -> dict[str, Any]:
     """The functions of a module of the API, which the parts of a package of ours make."""
     for part in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{part.name}")

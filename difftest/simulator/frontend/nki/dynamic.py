@@ -41,6 +41,10 @@ class Rows(NamedTuple):
     dtype: DType | None = None
 
 
+MOVING: set[type] = set()
+"""The classes of views that depend on what SBUF holds, for those who ask in a hurry."""
+
+
 class DynamicView(Views, IndirectTile):
     """A view that lies ``index * unit`` elements further on than its pattern says.
 
@@ -50,6 +54,9 @@ class DynamicView(Views, IndirectTile):
     """
 
     __slots__ = ("index", "owner", "pattern", "rows", "whole")
+
+    def __init_subclass__(cls) -> None:
+        MOVING.add(cls)
 
     def __init__(
         self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
@@ -197,6 +204,9 @@ class DynamicView(Views, IndirectTile):
     def ap(self, *args: Any, **kwargs: Any) -> Any:
         """``ap`` of the tensor itself: patterns do not compose."""
         return self.owner.ap(*args, **kwargs)
+
+
+MOVING.add(DynamicView)
 
 
 def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:

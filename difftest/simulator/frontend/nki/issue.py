@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
 from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -14,9 +14,6 @@ from difftest.simulator.instructions.operands import need_tile, wrong_buffer
 from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction, Role, Takes
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
-
-_DEPEND = frozenset((DynamicView, IndirectTensor))
-"""Views that depend on what SBUF holds."""
 
 
 def issue(
@@ -59,7 +56,7 @@ def issue_new(
     A view with one dynamic offset is accessed where that puts it.
     """
     indices: list[Tile] = []
-    if not _DEPEND.isdisjoint(map(type, (dst, *operands, *others))):
+    if not MOVING.isdisjoint(map(type, (dst, *operands, *others))):
         roles = (*instruction.operands, *instruction.destinations)
         given = [
             _placed(instruction.name, role, one, indices)
@@ -85,10 +82,10 @@ def _placed(name: str, role: Role, given: Any, indices: list[Tile]) -> Any:
     A role that takes indices gets the view, if it has one for each row or may be skipped. To
     ``indices`` comes what holds an offset or an index otherwise.
     """
-    if type(given) is IndirectTensor:
+    if isinstance(given, IndirectTensor):
         check_use(name, role.name, given.group, given, given.index)
         indices.append(given.index)
-    elif type(given) is DynamicView:
+    elif isinstance(given, DynamicView):
         if role.takes is Takes.INDIRECT:
             return given
         if role.takes is Takes.TILE_OR_INDIRECT and given.settled() is None:
@@ -105,7 +102,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
     ------
     KernelError : it is no tensor. BufferError : it is in another memory.
     """
-    if type(value) is not DynamicView:
+    if not isinstance(value, DynamicView):
         return need_tile(value, name, where)
     if value.in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)

@@ -16,7 +16,7 @@ from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.nki import indirection, patterns
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
-from difftest.simulator.frontend.nki.dynamic import DynamicView, select_one, select_rows
+from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView, select_one, select_rows
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.instructions import gate
@@ -244,6 +244,9 @@ class IndirectTensor(NkiTensor):
     __slots__ = ("group", "index", "owner", "places")
     strided = False
 
+    def __init_subclass__(cls) -> None:
+        MOVING.add(cls)
+
     owner: NkiTensor
     index: Tile
     places: Any
@@ -300,6 +303,9 @@ class IndirectTensor(NkiTensor):
         raise _no_view(self, "a view")
 
     _view = ap = with_pattern = derive
+
+
+MOVING.add(IndirectTensor)
 
 
 def _no_view(tensor: NkiTensor, what: str) -> KernelError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator import launch
+from difftest.simulator import OracleError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import masked, unboxed
@@ -27,8 +27,12 @@ def assigned(shape, compute):
 
 
 def agree(kernel):
-    fast, plain = (launch(kernel, [DATA], plain=one).outputs[0] for one in (False, True))
-    return np.array_equal(fast, plain)
+    """Whether the oracle finds nothing in it."""
+    try:
+        launch(kernel, [DATA], plain=True)
+    except OracleError:
+        return False
+    return True
 
 
 SUM = assigned((16, 1), lambda x, mask: nisa.tensor_reduce(np.add, x, axis=1, mask=mask))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.nki.binding import functions_of
+from difftest.simulator.frontend.nki.binding import api_of
 from difftest.simulator.frontend.nki.collectives.exchange import ReplicaGroup
 from difftest.simulator.frontend.nki.levels import ending
 
-NAMES = {"ReplicaGroup": ReplicaGroup, **functions_of(sys.modules[__name__], "ncc")}
+NAMES = {"ReplicaGroup": ReplicaGroup, **api_of(sys.modules[__name__], "ncc")}
 """All that kernels find in ``nki.collectives``."""
 globals().update(NAMES)
 __all__ = sorted(NAMES)

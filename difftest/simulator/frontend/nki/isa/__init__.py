@@ -7,7 +7,7 @@ import sys
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.binding import functions_of, public
+from difftest.simulator.frontend.nki.binding import api_of, public
 from difftest.simulator.frontend.nki.levels import ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.patterns import NkiValidationError
@@ -36,7 +36,7 @@ NAMES = {
         f"{name}_engine": constants.engine[name]
         for name in ("tensor", "vector", "scalar", "gpsimd", "unknown")
     },
-    **functions_of(sys.modules[__name__], "nisa"),
+    **api_of(sys.modules[__name__], "nisa"),
 }
 """All that kernels find in ``nki.isa``."""
 globals().update(NAMES)

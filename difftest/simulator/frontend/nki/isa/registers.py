@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import name_of
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.errors import DtypeError, ShapeError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.objects import ISSUED
 from difftest.simulator.frontend.nki.virtual_registers import (
@@ -21,7 +21,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
 )
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.effects import note
-from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.operands import need_tile, wrong_kind
 from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
@@ -77,23 +77,15 @@ def scalar_load(src):
 def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, NkiScalar):
-        raise KernelError(
-            "scalar_store takes s as an nl.NkiScalar",
-            happened=f"scalar_store got a {type(s).__name__} as s",
-            received=f"{s!r:.60}",
-        )
+        raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
     _store(dst, s.device_value(), "scalar_store", s.dtype.itemsize)
     return ISSUED
 
 
 def _register(value: Any, role: str, where: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
-        raise KernelError(
-            f"{where} takes {role} as a register",
-            happened=f"{where} got a {type(value).__name__} as {role}",
-            received=f"{type(value).__name__} {value!r:.60}",
-            remedy="make one with nisa.register_alloc()",
-        )
+        remedy = "make one with nisa.register_alloc()"
+        raise wrong_kind(value, "a register", where, role, remedy)
     return value
 
 

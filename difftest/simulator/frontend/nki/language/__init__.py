@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator import dtypes
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.nki.binding import functions_of
+from difftest.simulator.frontend.nki.binding import api_of
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
 from difftest.simulator.frontend.nki.language.memories import TileSizes
@@ -47,7 +47,7 @@ NAMES: dict[str, Any] = {
     **{region.name: region for region in MemoryRegion},
     "hbm": MemoryRegion.private_hbm,
     "tile_size": TileSizes(),
-    **functions_of(sys.modules[__name__], "nl"),
+    **api_of(sys.modules[__name__], "nl"),
     **FUNCTIONS,
 }
 """All that kernels find in ``nki.language``, at any level."""

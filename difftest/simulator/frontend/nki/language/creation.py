@@ -18,6 +18,7 @@ from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.memory import Shape
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
@@ -56,7 +57,8 @@ def new_tensor(
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=str(name or ""), address=place
     )
-    return NkiTensor.whole(storage)
+    made: NkiTensor = current().tile.whole(storage)
+    return made
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
@@ -97,6 +99,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
     tensor.mark_written()
+    current().wrote(tensor)
     return tensor
 
 
@@ -142,11 +145,7 @@ def empty_like(x, dtype=None, buffer=None, name=""):
 
 def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTensor:
     if not isinstance(x, Tile):
-        raise KernelError(
-            f"{where} takes a tensor",
-            happened=f"{where} got a {type(x).__name__}",
-            received=f"{type(x).__name__} {x!r:.60}",
-        )
+        raise wrong_kind(x, "a tensor", where)
     place = region_of(x.space) if buffer is None else buffer
     return new_tensor(x.shape, x.dtype if dtype is None else dtype, place, name, where)
 
@@ -174,14 +173,12 @@ def shared_constant(constant):
                 received=f"{constant!r}: {error}",
             ) from None
     if not isinstance(constant, np.ndarray):
-        raise KernelError(
-            "nl.shared_constant takes a NumPy array or the path of a .npy file",
-            happened=f"nl.shared_constant got a {type(constant).__name__}",
-            received=f"{type(constant).__name__} {constant!r:.60}",
-        )
+        takes = "a NumPy array or the path of a .npy file"
+        raise wrong_kind(constant, takes, "nl.shared_constant")
     as_nki_dtype(constant.dtype, "nl.shared_constant")
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    return NkiTensor.whole(current().adopt(array, name="constant", mutable=False))
+    made: NkiTensor = current().tile.whole(current().adopt(array, name="constant", mutable=False))
+    return made
 
 
 @public
@@ -202,6 +199,7 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
     step = tensor.storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
+    current().wrote(tensor)
     return tensor
 
 

@@ -22,6 +22,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
     VirtualRegister,
 )
 from difftest.simulator.index import as_integer
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
@@ -102,12 +103,8 @@ def _bound(value: Any, where: str) -> int:
 
 def _condition(value: Any, what: str) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
-        raise KernelError(
-            f"nl.while_loop takes {what} as a register",
-            happened=f"nl.while_loop got a {type(value).__name__} as {what}",
-            received=f"{type(value).__name__} {value!r:.60}",
-            remedy="make one with nisa.register_alloc(), and return it from the body",
-        )
+        remedy = "make one with nisa.register_alloc(), and return it from the body"
+        raise wrong_kind(value, "a register", "nl.while_loop", what, remedy)
     return value
 
 

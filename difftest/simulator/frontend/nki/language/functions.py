@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import KernelError, NotModelledError
 from difftest.simulator.frontend.nki.binding import public
@@ -97,7 +98,7 @@ _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_
 def _binary(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
         made = elementwise(name, x, y, dtype)
-        return ComparedTensor.whole(made.storage) if name in _COMPARISONS else made
+        return current().kind(ComparedTensor).whole(made.storage) if name in _COMPARISONS else made
 
     return _named(function, name, f"``{name}(x, y)``, element by element.")
 

@@ -6,12 +6,12 @@ import contextlib
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.errors import BufferError, KernelError
+from difftest.simulator.errors import BufferError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.moves import dma_copy
 from difftest.simulator.frontend.nki.language.creation import ndarray
-from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.operands import need_tile, wrong_kind
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -51,11 +51,7 @@ def store(dst, value):
 def device_print(print_prefix, tensor):
     """Print a tensor's values when the kernel runs."""
     if not isinstance(tensor, Tile):
-        raise KernelError(
-            "nl.device_print takes a tensor",
-            happened=f"nl.device_print got a {type(tensor).__name__}",
-            received=f"{tensor!r:.60}",
-        )
+        raise wrong_kind(tensor, "a tensor", "nl.device_print")
     print(print_prefix, tensor.values())
 
 

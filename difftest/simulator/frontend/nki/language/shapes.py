@@ -8,7 +8,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import BufferError, ShapeError, not_modelled
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.isa.moves import dma_transpose
@@ -17,7 +17,7 @@ from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate, scan, search, select
 from difftest.simulator.instructions import matmul as products
-from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.operands import need_tile, wrong_kind
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -88,11 +88,7 @@ def gather_flattened(data, indices, axis=0, dtype=None):
 def expand_dims(x, axis):
     """A view with a dimension of size 1 at ``axis``."""
     if not isinstance(x, Tile):
-        raise KernelError(
-            "nl.expand_dims takes a tile",
-            happened=f"nl.expand_dims got a {type(x).__name__}",
-            received=f"{x!r:.60}",
-        )
+        raise wrong_kind(x, "a tile", "nl.expand_dims")
     view: Any = x
     return view.expand_dim(axis)
 

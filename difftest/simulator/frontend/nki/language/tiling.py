@@ -18,6 +18,7 @@ from difftest.simulator.frontend.nki.grids import (
 )
 from difftest.simulator.frontend.nki.language.creation import new_tensor
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.memory import Shape
 
 GRIDS = {"NkiGrid": NkiGrid, "NkiTileGrid": NkiTileGrid, "NkiBlockGrid": NkiBlockGrid}
@@ -61,11 +62,7 @@ def _cut(source: Any, tile_shape: Any, block: Shape | None, where: str) -> NkiGr
         _check_ranks(tile or source.tile_shape, block, source.element_shape, where)
         return source.cut(tile, block, where)
     if not isinstance(source, NkiTensor):
-        raise KernelError(
-            f"{where} takes a tensor or a grid",
-            happened=f"{where} got a {type(source).__name__}",
-            received=f"{type(source).__name__} {source!r:.60}",
-        )
+        raise wrong_kind(source, "a tensor or a grid", where)
     if tile is None:
         raise KernelError(
             f"{where} takes tile_shape for a tensor",

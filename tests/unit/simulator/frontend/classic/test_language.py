@@ -55,6 +55,14 @@ def test_all_lists_what_a_star_import_gives(name):
             assert getattr(module, one) is not None
 
 
+@every("name", ["nki.language", "nki.isa"])
+def test_what_a_module_is_made_of_is_no_name_of_it(name):
+    with embedded():
+        module = importlib.import_module(f"neuronxcc.{name}")
+        assert {one for one in vars(module) if not one.startswith("__")} == set(module.__all__)
+        assert not hasattr(module, "np")
+
+
 def test_dtypes_are_the_documented_objects():
     assert nl.float32 is np.float32
     assert nl.int32 is np.int32

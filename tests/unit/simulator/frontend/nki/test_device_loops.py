@@ -171,3 +171,17 @@ def until_both():
 def test_another_test_of_a_register_is_refused(kernel):
     with pytest.raises(TypeError, match="not known while the kernel is built"):
         launch(jit(kernel))
+
+
+def test_a_loop_takes_the_turns_of_its_range():
+    """The bound is held in a register; the body sees each number once, and not the bound."""
+
+    def kernel(a):
+        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
+        tile, end = nl.load(a), nisa.register_alloc(6)
+        nl.fori_loop(1, end, lambda i: nisa.memset(tile.select(1, i), -1.0), step=2)
+        nisa.dma_copy(out, tile)
+        return out
+
+    found = launch(jit(kernel), (A,)).outputs[0]
+    np.testing.assert_array_equal(found, [[0, -1, 2, -1, 4, -1, 6, 7]])

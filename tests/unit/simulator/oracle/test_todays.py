@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from difftest.simulator import KernelError, NkiError, NotModelledError, launch
+from difftest.simulator import KernelError, NkiError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.searches import TopKWarning
@@ -221,27 +221,6 @@ def test_inputs_are_written_in_place_and_left_alone_after_an_error():
     with pytest.raises(LookupError):
         launch(kernel, (array, True), plain=True)
     np.testing.assert_array_equal(array, A + 1)
-
-
-@every(
-    "use",
-    [
-        lambda x: nl.softmax(x),
-        lambda x: nisa.tensor_scalar_reduce(
-            tile(), x, nl.add, 1.0, nl.add, reduce_cmd=nisa.reduce_cmd.reduce
-        ),
-        lambda x: nisa.exponential(tile(), x),
-        lambda x: nl.ndarray((4, 4), nl.float32, address=(0, 0)),
-    ],
-)
-def test_what_the_plain_mode_lacks_raises(use):
-    with pytest.raises(NotModelledError, match="plain mode"):
-        result(lambda x: use(x) or x, plain=True)
-
-
-def test_two_cores_are_not_in_the_plain_mode():
-    with pytest.raises(NotModelledError, match="two cores"):
-        launch(jit(lambda: None), grid=(2,), plain=True)
 
 
 def test_levels_hold_in_the_plain_mode_too():

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import NkiError, launch
+from difftest.simulator import OracleError, launch
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.kernel import NkiKernel
-from difftest.simulator.plain.api import MEANINGS
+from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
 
 with embedded():
@@ -48,7 +48,6 @@ def agree(kernel, *arrays, grid=(), units=0, **parameters):
     for plain in (False, True):
         copies = [array.copy() for array in arrays]
         run = launch(kernel, copies, parameters, grid=grid, plain=plain)
-        assert len(run.trace) == 0 or not plain
         results.append((run.outputs, run.unwritten, copies))
     (fast, fast_gaps, fast_arrays), (plain, plain_gaps, plain_arrays) = results
     assert fast or any(not np.array_equal(a, b) for a, b in zip(arrays, fast_arrays, strict=True))
@@ -215,64 +214,6 @@ def test_a_grid_runs_in_both_modes():
 
 
 def test_a_planted_difference_is_seen(monkeypatch):
-    monkeypatch.setitem(MEANINGS, "nl.multiply", MEANINGS["nl.add"])
-    with pytest.raises(AssertionError):
+    monkeypatch.setitem(MEANINGS, "tensor_scalar", MEANINGS["reciprocal"])
+    with pytest.raises(OracleError, match="22 of 30 elements differ, the first at"):
         agree(nki.jit(loads_and_stores_of_halves), integers(6, 10))
-
-
-def test_a_planted_gap_is_seen(monkeypatch):
-    store = MEANINGS["nl.store"]
-
-    def stores_half(where, arguments):
-        arguments["mask"] = nl.arange(6)[:, None] < 3
-        return store(where, arguments)
-
-    monkeypatch.setitem(MEANINGS, "nl.store", stores_half)
-    with pytest.raises(AssertionError):
-        agree(nki.jit(writes_a_part), integers(6, 10))
-
-
-def refuses(compute, *arrays):
-    def kernel(*tensors):
-        compute(*(nl.load(tensor) for tensor in tensors))
-
-    for plain in (False, True):
-        with pytest.raises(NkiError):
-            launch(kernel, [array.copy() for array in arrays], plain=plain)
-
-
-BYTES = np.ones((128, 8), np.int8)
-REFUSED = {
-    "affine_select of 32-bit integers": lambda x: nisa.affine_select(
-        nl.arange(128)[:, None] >= nl.arange(8)[None, :], nisa.tensor_copy(x, dtype=nl.int32), 0
-    ),
-    "dropout of integers at a bfloat16 probability": lambda x: nisa.dropout(
-        x, nisa.memset((128, 1), 0.5, nl.bfloat16)
-    ),
-    "bits on the GpSimd Engine": lambda x: nisa.tensor_scalar(
-        x, np.bitwise_and, 1, engine=nisa.gpsimd_engine
-    ),
-    "segments in PSUM": lambda x: nisa.sequence_bounds(
-        segment_ids=nl.ones((1, 8), nl.int32, buffer=nl.psum)
-    ),
-    "a gather in PSUM": lambda x: nisa.local_gather(
-        nl.ones((16, 8), nl.float32, buffer=nl.psum), nl.zeros((16, 1), nl.uint16)
-    ),
-    "two quadrants from partition 32": lambda x: nisa.nc_stream_shuffle(
-        x[32:96], x[0:64], list(range(32))
-    ),
-    "three quadrants from partition 32": lambda x: nisa.nc_stream_shuffle(
-        x[0:96], x[32:128], list(range(32))
-    ),
-    "a GpSimd copy from PSUM at an offset": lambda x: nisa.tensor_copy_dynamic_src(
-        nl.ones((4, 8), nl.float32, buffer=nl.psum)[
-            nl.arange(4)[:, None], nl.ones((1, 1), nl.int32)[0, 0] + nl.arange(2)[None, :]
-        ],
-        engine=nisa.gpsimd_engine,
-    ),
-}
-
-
-@every("name", REFUSED)
-def test_both_modes_refuse_what_the_documentation_does_not_allow(name):
-    refuses(REFUSED[name], BYTES)

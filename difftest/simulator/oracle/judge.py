@@ -1,0 +1,340 @@
+"""The oracle of a launch: what it follows, and where the simulator parts from it.
+
+Each instruction is judged by itself. Where the documentation leaves something open (the order of a
+product's sum, the last places of a curved function) the oracle allows for it and goes on with the
+simulator's values. What nothing wrote is not compared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from difftest.simulator.core import Core, current
+from difftest.simulator.dtypes import BOOL
+from difftest.simulator.errors import OracleError, not_modelled
+from difftest.simulator.index import Index
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.record import INSTRUCTIONS
+from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
+    elementwise,
+    moves,
+    products,
+    reductions,
+    searches,
+    selections,
+)
+from difftest.simulator.oracle.numbers import Array, host_dtype, poison, rounded
+from difftest.simulator.oracle.places import Literal, LiteralMemory, LiteralTensor
+from difftest.simulator.oracle.use import MEANINGS, Made, Use
+from difftest.simulator.oracle.views import followed, indices, literal_of
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
+
+TAKEN = {
+    "rand": "the numbers are the launch's own",
+    "rand2": "the numbers are the launch's own",
+    "rng": "the numbers are the launch's own",
+}
+"""Records without a literal meaning: the oracle goes on with what they wrote."""
+_EPSILON = {
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
+
+
+def unknown_records() -> set[str]:
+    """The records that have neither a literal meaning nor a reason to have none."""
+    return set(INSTRUCTIONS) - set(MEANINGS) - set(TAKEN)
+
+
+class Oracle:
+    """What follows one launch."""
+
+    def __init__(self) -> None:
+        self._tensors: WeakValueDictionary[int, LiteralTensor] = WeakValueDictionary()
+        self._kept: list[LiteralTensor] = []
+        """Tensors in HBM, to which a kernel may come back when it has no name for them."""
+        self._placed: dict[Any, LiteralMemory] = {}
+        self._registers: dict[Any, dict[str, Array]] = {}
+        self.busy = False
+        """Whether an instruction runs that will be judged when it has."""
+        self.asked: Any = False
+        """Of a matrix product whether it accumulates, as the kernel says it."""
+        self._sum: Any = None
+
+    # -- tensors -----------------------------------------------------------------------------
+
+    def tensor(self, storage: Any) -> Literal:
+        """All of a tensor; of a new one what the launch was given is copied."""
+        number = storage.allocation.id
+        held = self._tensors.get(number)
+        if held is None:
+            held = self._tensors[number] = self._held(storage)
+            if storage.in_hbm:
+                self._kept.append(held)
+            if storage.allocation.location is None:  # no line of the kernel made it
+                self._copy(held, storage.data)
+        return held.whole
+
+    def _held(self, storage: Any) -> LiteralTensor:
+        allocation, on_chip = storage.allocation, not storage.in_hbm
+        size = storage.size * storage.dtype.itemsize
+        core = current()
+        if allocation.address is None or core.trace.dialect != "nki":
+            return LiteralTensor(LiteralMemory(size), 0, size, size, allocation, on_chip=on_chip)
+        shared = allocation.space is Space.SHARED_HBM
+        where = allocation.space, None if shared else core.program
+        memory = self._placed.setdefault(where, LiteralMemory(0))
+        first, low = allocation.address
+        if not on_chip:
+            return LiteralTensor(memory, low, size, size, allocation, on_chip=False)
+        machine = core.machine
+        psum = allocation.space is Space.PSUM
+        pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
+        row = size // allocation.shape[0]
+        return LiteralTensor(memory, first * pitch + low, row, pitch, allocation, on_chip=True)
+
+    def _copy(self, held: LiteralTensor, data: Array) -> None:
+        host = host_dtype(held.dtype)
+        held.whole.store(np.ascontiguousarray(data).view(host).reshape(held.shape))
+
+    def take(self, tile: Any) -> None:
+        """Go on with what something else than an instruction with a meaning wrote."""
+        literal = literal_of(tile)
+        literal.store(_elements(tile, literal), _written(tile))
+
+    def beside(self) -> Oracle:
+        """What follows another core of the launch: the same memory, registers of its own."""
+        other = copy.copy(self)
+        other._registers, other.busy, other._sum = {}, False, None
+        return other
+
+    def told(self, writes: Any) -> None:
+        """What was emitted without an instruction of the gate: the simulator's values hold."""
+        if self._sum is not None:
+            (tile, literal, made), self._sum = self._sum, None
+            self._put_down("nc_matmul", "dst", tile, literal, made)
+        elif not self.busy:
+            for tile in writes:
+                self.take(tile)
+
+    def array(self, tensor: Any) -> Array:
+        """What a tensor holds, as an array of its dtype."""
+        literal = literal_of(tensor)
+        return literal.read().view(tensor.dtype)
+
+    def outputs(self, returned: list[Any], outputs: Any) -> Any:
+        """The returned tensors as the oracle has them, and what nothing wrote of each."""
+        made = []
+        for tensor, (_, missing) in zip(returned, outputs, strict=True):
+            gaps = ~literal_of(tensor).touched()
+            gaps = gaps if missing is None else np.logical_or(gaps, missing)
+            made.append((self.array(tensor), gaps if gaps.any() else None))
+        return tuple(made)
+
+    @staticmethod
+    def followed(kind: type[Any]) -> type[Any]:
+        """A class of tensors of which the oracle knows what each one names."""
+        return followed(kind)
+
+    # -- instructions ------------------------------------------------------------------------
+
+    def issued(
+        self,
+        issue: Callable[..., Any],
+        instruction: Any,
+        operands: tuple[Any, ...],
+        options: tuple[Any, ...] = (),
+        **how: Any,
+    ) -> Any:
+        """Issue an instruction, and judge what it wrote.
+
+        One under a mask, which the simulator cuts to a box, is judged as a whole: the mask is the
+        condition's bools over what the instruction walks.
+        """
+        core, mask, kept = current(), how.get("mask"), how.get("where")
+        chosen: list[Any] = []
+        if mask is not None:
+
+            def over(shape: Any) -> Any:
+                chosen.append(mask(shape))
+                return chosen[-1]
+
+            how["mask"] = over
+        self.busy = True
+        try:
+            made = issue(instruction, operands, options, **how)
+        finally:
+            self.busy = False
+        if chosen and chosen[-1] is not True:
+            kept = chosen[-1]
+            if kept is False or not kept.any():
+                return made
+        issued = Issued(instruction, operands, options, dict(how))
+        call = gate.prepare(core, issued)
+        with np.errstate(all="ignore"):
+            self._judge(core, call, operands, (made, *issued.others), kept)
+        return made
+
+    def _judge(
+        self,
+        core: Core,
+        call: Any,
+        operands: tuple[Any, ...],
+        targets: tuple[Any, ...],
+        kept: Array | None,
+    ) -> None:
+        record = call.instruction
+        if record.name in TAKEN:
+            for tile in targets:
+                self.take(tile)
+            return
+        if record.name not in MEANINGS:
+            raise not_modelled(f"{record.name} in plain mode", "its use")
+        given = {
+            role.name: _operand(one) for role, one in zip(record.operands, operands, strict=False)
+        }
+        registers = self._registers.setdefault(core.program, {})
+        literals = [None if one is None else literal_of(one).settled() for one in targets]
+        assert literals[0] is not None
+        use = Use(call, given, literals[0], kept, registers)
+        if record.name == "dropout":
+            use.taken = _elements(targets[0], literals[0]).reshape(use.shape)
+        use.asked, self.asked = self.asked, False
+        results = MEANINGS[record.name](use)
+        results = results if type(results) is tuple else (results,)
+        roles = [role.name for role in record.destinations]
+        read = (*operands, targets[0] if call.reads_dst else None)
+        complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
+        for role, tile, literal, made in zip(roles, targets, literals, results, strict=False):
+            if literal is None or made is None:
+                continue
+            if made.kept is None:
+                made = made._replace(kept=use.over(literal.places.shape))
+            self._put_down(call.title, role, tile, literal, made, complete=complete)
+
+    def added(self, target: Any, added: Any, missing: Array | None, where: Array | None) -> None:
+        """What ``target += added`` is about to mean, of a product; judged when it is emitted."""
+        literal, summand = literal_of(target).settled(), literal_of(added).read()
+        held, summand = literal.read(), summand.reshape(literal.places.shape)
+        total = summand + (held if missing is None else np.where(missing, np.float32(0), held))
+        kept = np.ones(total.shape, np.bool_) if where is None else where.reshape(total.shape)
+        self._sum = target, literal, Made(total, kept)
+
+    def _put_down(
+        self,
+        title: str,
+        role: str,
+        tile: Any,
+        literal: Literal,
+        made: Made,
+        *,
+        complete: bool = False,
+    ) -> None:
+        """Write what an instruction means, and compare it with what the simulator wrote.
+
+        Of operands that are ``complete`` no result is lost.
+        """
+        shape, product = literal.places.shape, title.startswith("nc_matmul")
+        kept = _fitted(np.asarray(made.kept), shape) & (literal.places >= 0)
+        elements = rounded(_fitted(np.asarray(made.values), shape), literal.dtype)
+        literal.store(elements, kept, product=product)
+        slack = None if made.slack is None else _fitted(np.asarray(made.slack), shape)
+        if isinstance(tile, IndirectTile) or (literal.places < 0).any():
+            # Where it wrote is what is judged: the whole tensor is compared.
+            tile = current().tile.whole(getattr(tile, "base", tile).storage)
+            literal, slack, complete = literal_of(tile), None, False
+            kept = np.ones(tile.shape, np.bool_)
+        found, expected = _elements(tile, literal), literal.read()
+        known = _written(tile)
+        if known is not None:
+            lost, kept = kept & ~known, kept & known
+            if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
+                raise _parted(title, role, found, expected, lost, "were not written")
+            literal.store(np.full(found.shape, poison(literal.dtype)), lost)
+            literal.touch(lost, written=False)
+        other = kept & ~_same(found, expected)
+        if slack is not None and other.any():
+            wrong = other & ~_close(found, expected, slack, literal)
+            literal.store(found, other & ~wrong, product=product)
+            other = wrong
+        if other.any():
+            raise _parted(title, role, found, expected, other)
+
+
+def _operand(one: Any) -> Any:
+    """An operand as the oracle reads it: what a view names, an index's values, or a number."""
+    if isinstance(one, (Tile, IndirectTile)):
+        return literal_of(one).settled()
+    return indices(one) if isinstance(one, Index) else one
+
+
+def _elements(tile: Any, literal: Literal) -> Array:
+    """What the simulator holds of a tile, as the host has the dtype."""
+    elements, host = tile.elements(), host_dtype(literal.dtype)
+    if literal.dtype == BOOL:
+        return np.asarray(elements.view(np.uint8) != 0)
+    if elements.dtype == host:
+        return np.asarray(elements)
+    bits = elements.dtype.itemsize == host.itemsize and tile.holds_bits
+    return np.asarray(np.ascontiguousarray(elements).view(host) if bits else elements.astype(host))
+
+
+def _written(tile: Any) -> Array | None:
+    """Which elements of a tile the simulator counts as written; None for all."""
+    missing = tile.unwritten()
+    return None if missing is None else ~np.asarray(missing, np.bool_)
+
+
+def _fitted(values: Array, shape: tuple[int, ...]) -> Array:
+    """Results in a destination's shape: as many elements, or repeated, partitions first."""
+    if values.ndim and values.size == int(np.prod(shape)):
+        return values.reshape(shape)
+    aligned = (*values.shape[:1], *(1,) * (len(shape) - values.ndim), *values.shape[1:])
+    return np.broadcast_to(values.reshape(aligned) if values.ndim else values, shape)
+
+
+def _same(found: Array, expected: Array) -> Array:
+    """Where elements are the same, bit by bit; a NaN is a NaN."""
+    bits = f"u{found.itemsize}"
+    same = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(expected).view(bits)
+    if found.dtype.kind in "iub":
+        return np.asarray(same)
+    return np.asarray(same | ((found != found) & (expected != expected)))
+
+
+def _close(found: Array, expected: Array, slack: Array, literal: Literal) -> Array:
+    """Where elements differ by what an order of additions, and one more rounding, explain."""
+    x, y = found.astype(np.float64), expected.astype(np.float64)
+    unit = 1.0 if found.dtype.kind in "iu" else _EPSILON.get(literal.dtype.name, 2.0**-10)
+    size = np.maximum(np.abs(x), np.abs(y)) if found.dtype.kind not in "iu" else 1.0
+    close = np.abs(x - y) <= slack * (1 + unit) + size * unit
+    return np.asarray(close | ~np.isfinite(slack))
+
+
+def _is_written(operand: Any) -> bool:
+    """Whether an operand has no element that nothing wrote."""
+    return not isinstance(operand, IndirectTile) and (
+        not isinstance(operand, Tile) or _written(operand) is None
+    )
+
+
+def _parted(
+    title: str, role: str, found: Array, expected: Array, wrong: Array, how: str = "differ"
+) -> OracleError:
+    at = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return OracleError(
+        f"{title} wrote other values to {role} than it means: {int(wrong.sum())} of {wrong.size} "
+        f"elements {how}, the first at {list(at)}",
+        f"{found[at]!s} in the simulator, {expected[at]!s} literally",
+    )

@@ -1,0 +1,161 @@
+"""Math operators and activation functions: what each computes.
+
+"Supported Math Operators" and "Supported Activation Functions" of ``nki.api.shared.rst``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import BOOL
+from difftest.simulator.oracle.numbers import Array, DType, host_dtype, to_float32
+
+BITVEC: dict[str, Callable[..., Any]] = {
+    "invert": np.invert,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "left_shift": np.left_shift,
+    "right_shift": lambda x, y: np.right_shift(
+        x.view(f"u{x.itemsize}"), y.astype(f"u{x.itemsize}")
+    ).view(x.dtype),
+}
+"""On bit patterns; the shift to the right is logical."""
+
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "reciprocal": lambda x: np.float32(1) / x,
+    "abs": np.abs,
+    "square": lambda x: x * x,
+    "relu": lambda x: np.where(x < 0, np.float32(0), x),
+    "logical_not": np.logical_not,
+    "abs_max": lambda x, y: np.where(np.abs(x) > np.abs(y), x, y),
+    "abs_min": lambda x, y: np.where(np.abs(x) < np.abs(y), x, y),
+    **{
+        name: getattr(np, name)
+        for name in (
+            *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+            *("equal", "not_equal", "greater_equal", "greater", "less_equal", "less"),
+            *("logical_and", "logical_or", "logical_xor", "power", "mod", "fmod"),
+        )
+    },
+}
+"""On float32."""
+UNARY = ("invert", "logical_not", "rsqrt", "reciprocal", "abs", "square", "relu")
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
+START = {
+    "add": 0.0,
+    "subtract": 0.0,
+    "multiply": 1.0,
+    "maximum": -np.inf,
+    "minimum": np.inf,
+    "abs_max": 0.0,
+    "abs_min": np.inf,
+}
+"""What a register holds after a reset, by the operator that reduces into it."""
+
+
+def apply(op: str, left: Array, right: Array) -> Array:
+    """One operator: on bit patterns, or on the operands as float32; the result is not rounded."""
+    if op in BITVEC and op not in UNARY:
+        return np.asarray(BITVEC[op](*(_stored(side) for side in (left, right))))
+    if op in BITVEC:
+        return np.asarray(BITVEC[op](left))
+    if op in UNARY:
+        return np.asarray(ARITHMETIC[op](to_float32(left)))
+    return np.asarray(ARITHMETIC[op](to_float32(left), to_float32(right)))
+
+
+def _stored(values: Array) -> Array:
+    """Bools as the uint8 that holds them."""
+    return values.astype(np.uint8) if values.dtype == BOOL else values
+
+
+def bit_pattern(value: Any, dtype: DType) -> Array:
+    """A number as a bitvec operator's operand, spelled signed or unsigned in the data's width."""
+    pattern = np.array(int(value) % 2 ** (8 * dtype.itemsize), f"u{dtype.itemsize}")
+    return pattern if dtype == BOOL else pattern.view(host_dtype(dtype))
+
+
+def _each(function: Callable[[float], float], x: Array) -> Array:
+    return np.array([function(one) for one in x.reshape(-1)]).reshape(x.shape)
+
+
+def _erf(x: Array) -> Array:
+    return _each(math.erf, x)
+
+
+def _normal(x: Array) -> Array:
+    """The cumulative normal distribution."""
+    return _each(lambda one: 0.5 * math.erfc(-one * math.sqrt(0.5)), x)
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1.0, small) / (1 + small))
+
+
+def _times(x: Array, factor: Array) -> Array:
+    """``x * factor`` where a factor of 0 wins over an infinite x: the limit."""
+    return np.where(factor == 0, 0.0 * np.sign(x), x * factor)
+
+
+def _sigmoid_times(x: Array, steep: float) -> Array:
+    """The derivative of ``x * sigmoid(steep * x)``."""
+    gate = _sigmoid(steep * x)
+    return gate + _times(steep * x, gate * _sigmoid(-steep * x))
+
+
+_STEEP = 1.702
+
+EXACT: dict[str, Callable[[Array], Any]] = {
+    "copy": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "square": np.square,
+    "sign": np.sign,
+    "abs": np.abs,
+    "reciprocal": lambda x: 1 / x,
+    "sqrt": np.sqrt,
+}
+"""Functions of which the last place is known."""
+CURVES: dict[str, Callable[[Array], Any]] = {
+    "sigmoid": _sigmoid,
+    "gelu": lambda x: _times(x, _normal(x)),
+    "gelu_dx": lambda x: _normal(x) + _times(x, np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)),
+    "gelu_apprx_tanh": lambda x: _times(
+        x, 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
+    "gelu_apprx_sigmoid": lambda x: _times(x, _sigmoid(_STEEP * x)),
+    "gelu_apprx_sigmoid_dx": lambda x: _sigmoid_times(x, _STEEP),
+    "silu": lambda x: _times(x, _sigmoid(x)),
+    "silu_dx": lambda x: _sigmoid_times(x, 1.0),
+    "tanh": np.tanh,
+    "softplus": lambda x: np.logaddexp(0.0, x),
+    "mish": lambda x: _times(x, np.tanh(np.logaddexp(0.0, x))),
+    "erf": _erf,
+    "erf_dx": lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "arctan": np.arctan,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+}
+"""Functions of which each library has last places of its own."""
+
+
+def activate(name: str, x: Array) -> Array:
+    """``name(x)`` in float64, rounded once to float32."""
+    return np.asarray({**EXACT, **CURVES}[name](x.astype(np.float64))).astype(np.float32)
+
+
+def curve(values: Array) -> Array:
+    """How far two computations of a curved function may lie apart: a few last places.
+
+    Near a function's zero its last place is far below the error of its terms.
+    """
+    magnitude: Array = np.abs(values.astype(np.float64)) * 2.0**-19
+    return np.maximum(magnitude, 2.0**-18)

@@ -1,0 +1,467 @@
+"""What view methods do, done to an array of the elements' places with NumPy's own indexing.
+
+A launch that the oracle follows has tensors that are :func:`followed`: each method of the tables
+below does the same to the places. What leaves its tensor has the place OUTSIDE.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from operator import index as as_int
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import as_nki_dtype
+from difftest.simulator.errors import not_modelled
+from difftest.simulator.index import Index
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.oracle.numbers import Array
+from difftest.simulator.oracle.places import OUTSIDE, Literal
+from difftest.simulator.pattern import Shape
+from difftest.simulator.tile import Tile
+
+Rule = Callable[..., Literal]
+"""Makes of the method's tensor, and of its arguments, what the result names."""
+
+
+def indices(expr: Index) -> Array:
+    """The values of an index expression, int64."""
+    axes = np.indices(expr.shape, dtype=np.int64)
+    along = [step * axis for step, axis in zip(expr.steps, axes, strict=True)]
+    return np.asarray(sum(along, start=np.full(expr.shape, expr.start, np.int64)))
+
+
+def literal_of(tile: Any) -> Literal:
+    """What a tensor or a view names.
+
+    Raises
+    ------
+    NotModelledError : it was made in a way for which the oracle has no rule.
+    """
+    try:
+        found: Literal = tile.literal
+    except AttributeError:
+        raise not_modelled("a view that the oracle did not see made", repr(tile)) from None
+    return found
+
+
+def pick(places: Array, chosen: list[Array]) -> Array:
+    """The places at indices, one array for each dimension; what they leave is OUTSIDE."""
+    inside = np.ones((), np.bool_)
+    within = []
+    for index, size in zip(chosen, places.shape, strict=True):
+        inside = inside & (index >= 0) & (index < size)
+        within.append(np.clip(index, 0, size - 1))
+    return np.where(inside, places[tuple(within)], OUTSIDE)
+
+
+# -- the classic dialect --------------------------------------------------------------------------
+
+
+def _filled(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Whole axes for '...' and for those that no item names."""
+    named = sum(1 for item in items if item is not None and item is not Ellipsis)
+    at = next((k for k, item in enumerate(items) if item is Ellipsis), len(items))
+    return items[:at] + (slice(None),) * (ndim - named) + items[at + 1 :]
+
+
+def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
+    """The indices that a slice, ``nl.ds`` or a loop names: beyond the end too.
+
+    Today's dialect alone counts negative ends of a slice from the end.
+    """
+    if isinstance(item, slice):
+        start = 0 if item.start is None else as_int(item.start)
+        stop = size if item.stop is None else as_int(item.stop)
+        start, stop = (end + size if wraps and end < 0 else end for end in (start, stop))
+        return range(start, stop, 1 if item.step is None else as_int(item.step))
+    if hasattr(item, "numbers") or isinstance(item, range):
+        walk: range = getattr(item, "numbers", item)
+        return walk
+    return range(item.start, item.start + item.size)
+
+
+def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
+    items = key if isinstance(key, tuple) else (key,)
+    named = [item for item in items if item is not None and item is not Ellipsis]
+    if len(named) == 2 and tile.ndim == 1 and not tile.in_hbm:
+        source = source.viewed(lambda places: places.reshape(tile.tile_shape()))
+    if any(hasattr(item, "tile") or isinstance(item, Tile) for item in items):
+        return _by_tiles(source, items)
+    if any(isinstance(item, Index) for item in items):
+        arrays = [
+            indices(one) if isinstance(one, Index) else np.array(as_int(one)) for one in items
+        ]
+        return source.viewed(lambda places: pick(places, _aligned(arrays, places.shape)))
+    return source.viewed(lambda places: _basic(places, items))
+
+
+def _basic(places: Array, items: tuple[Any, ...]) -> Array:
+    """Integers, slices, ``nl.ds``, None and '...': a line of indices for each axis."""
+    items = _filled(items, places.ndim)
+    lines: list[Array] = []
+    shape: list[int] = []
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        single = hasattr(item, "__index__")
+        size = places.shape[len(lines)]
+        line = np.array([as_int(item)] if single else _walk(item, size), np.int64)
+        lines.append(line)
+        shape += [] if single else [len(line)]
+    return pick(places, list(np.ix_(*lines))).reshape(shape)
+
+
+def _aligned(arrays: list[Array], shape: Shape) -> list[Array]:
+    """Whole axes for the dimensions that no index names, behind those of the indices."""
+    rest = shape[len(arrays) :]
+    arrays = [one.reshape(*one.shape, *(1,) * len(rest)) if one.ndim else one for one in arrays]
+    for axis, size in enumerate(rest):
+        arrays.append(np.arange(size).reshape(-1, *(1,) * (len(rest) - axis - 1)))
+    return list(np.broadcast_arrays(*arrays))
+
+
+def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
+    """Indices held in tiles: those that lie there when the instruction is issued."""
+    partial = len(items) < source.places.ndim
+
+    def held(item: Any) -> Array:
+        if isinstance(item, Index):
+            return indices(item)
+        if hasattr(item, "tile"):  # an index held in a tile plus an affine part
+            offset = indices(item.offset) if isinstance(item.offset, Index) else item.offset
+            return held(item.tile) + offset
+        if not isinstance(item, Tile):
+            return np.array(as_int(item))
+        found = literal_of(item).read().astype(np.int64)
+        shape = item.tile_shape()
+        if partial and item.size == shape[0]:
+            shape = shape[:1]
+        return found.reshape(() if item.size == 1 and not partial else shape)
+
+    place = source.places
+    return Literal(
+        source.held,
+        lambda: pick(place, _aligned([held(item) for item in items], place.shape)),
+        source.dtype,
+    )
+
+
+def _in_shape(source: Literal, tile: Any, *shape: Any) -> Literal:
+    given = shape[0] if len(shape) == 1 else shape
+    sizes = given if isinstance(given, (tuple, list)) else (given,)
+    return source.viewed(lambda places: places.reshape([int(size) for size in sizes]))
+
+
+def _repeated(source: Literal, tile: Any, shape: Any) -> Literal:
+    sizes = [as_int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+
+    def rule(places: Array) -> Array:
+        whole = places if tile.in_hbm else places.reshape(tile.tile_shape())
+        return np.broadcast_to(whole, sizes)
+
+    return source.viewed(rule)
+
+
+def _expanded(source: Literal, tile: Any, axis: Any) -> Literal:
+    return source.viewed(lambda places: np.expand_dims(places, as_int(axis)))
+
+
+def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:
+    """The same bytes as elements of another dtype, the last dimension scaled."""
+    wanted = as_nki_dtype(dtype)
+    old, new = source.dtype.itemsize, wanted.itemsize
+
+    def rule(places: Array) -> Array:
+        each = (places[..., None] + np.arange(old)).reshape(*places.shape[:-1], -1)
+        return each[..., ::new]
+
+    return source.viewed(rule, wanted)
+
+
+CLASSIC: dict[str, Rule] = {
+    "__getitem__": _classic_item,
+    "reshape": _in_shape,
+    "broadcast_to": _repeated,
+    "expand_dims": _expanded,
+    "view": _bits,
+    "as_tile": lambda source, tile: (
+        source if tile.in_hbm else source.viewed(lambda places: places.reshape(tile.tile_shape()))
+    ),
+}
+
+
+# -- today's dialect ------------------------------------------------------------------------------
+
+
+def _item(source: Literal, tile: Any, key: Any) -> Literal:
+    def rule(places: Array) -> Array:
+        items = _filled(key if isinstance(key, tuple) else (key,), places.ndim)
+        shape = []
+        for axis, item in enumerate(items):
+            size = places.shape[axis]
+            if hasattr(item, "__index__"):
+                walk = range(as_int(item) % size, as_int(item) % size + 1)
+                shape += [1] if axis == 0 and source.on_chip else []
+            else:
+                walk = _walk(item, size, wraps=True)
+                shape.append(len(walk))
+            places = places[(slice(None),) * axis + (slice(walk.start, walk.stop, walk.step),)]
+        least = 1 if not source.on_chip or len(items) == 1 else 2
+        return places.reshape(shape + [1] * (least - len(shape)))
+
+    return source.viewed(rule)
+
+
+def _along(source: Literal, tile: Any, dim: Any, item: Any) -> Literal:
+    axis = as_int(dim) % source.places.ndim
+    return _item(source, tile, (slice(None),) * axis + (item,))
+
+
+def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
+    if hasattr(index, "__index__") and not _is_held(index):
+        return _along(source, tile, dim, index)
+    whole, held = source.places, _numbers(index)
+    axis = as_int(dim) % whole.ndim
+
+    def rule() -> Array:
+        number, size = int(held()[0]), whole.shape[axis]
+        places = np.take(whole, number % size, axis)
+        while places.ndim < (2 if source.on_chip else 1):
+            places = places[..., None]
+        return places if 0 <= number < size else np.full_like(places, OUTSIDE)
+
+    return Literal(source.held, rule, source.dtype)
+
+
+def _is_held(index: Any) -> bool:
+    """Whether an index is held on the device: in a tensor or in a register."""
+    return isinstance(index, (Tile, IndirectTile)) or hasattr(index, "device_value")
+
+
+def _numbers(index: Any) -> Callable[[], Array]:
+    """The integers that a tile holds when it is asked, column after column; a register's of now."""
+    if not isinstance(index, Tile):
+        known = np.array(index.values(), np.int64).reshape(-1)
+        return lambda: known
+    held = literal_of(index)
+    return lambda: np.asarray(held.read().astype(np.int64).T.reshape(-1))
+
+
+def _permuted(source: Literal, tile: Any, dims: Any) -> Literal:
+    return source.viewed(lambda places: places.transpose([as_int(dim) for dim in dims]))
+
+
+def _broadcast(source: Literal, tile: Any, dim: Any, size: Any) -> Literal:
+    return source.viewed(lambda places: np.repeat(places, as_int(size), as_int(dim)))
+
+
+def _squeezed(source: Literal, tile: Any, dim: Any) -> Literal:
+    return source.viewed(lambda places: np.squeeze(places, as_int(dim)))
+
+
+def _split(source: Literal, tile: Any, dim: Any, shape: Any) -> Literal:
+    sizes = [as_int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+
+    def rule(places: Array) -> Array:
+        axis = as_int(dim) % places.ndim
+        rest = places.shape[axis] // max(abs(int(np.prod(sizes))), 1)
+        known = [rest if size == -1 else size for size in sizes]
+        return places.reshape((*places.shape[:axis], *known, *places.shape[axis + 1 :]))
+
+    return source.viewed(rule)
+
+
+def _merged(source: Literal, tile: Any, start_dim: Any, end_dim: Any) -> Literal:
+    def rule(places: Array) -> Array:
+        first, last = (as_int(dim) % places.ndim for dim in (start_dim, end_dim))
+        size = int(np.prod(places.shape[first : last + 1]))
+        return places.reshape((*places.shape[:first], size, *places.shape[last + 1 :]))
+
+    return source.viewed(rule)
+
+
+def _rearranged(
+    source: Literal, tile: Any, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None
+) -> Literal:
+    sides = [
+        [[one] if isinstance(one, str) else list(one) for one in side]
+        for side in (src_pattern, dst_pattern)
+    ]
+    names: list[str] = []
+    for group in sides[0]:
+        if len(group) > 1:
+            sizes = [(fixed_sizes or {}).get(name, -1) for name in group]
+            source = _split(source, tile, len(names), sizes)
+        names += group
+    order = [names.index(name) for group in sides[1] for name in group]
+    source = _permuted(source, tile, order)
+    for axis, group in enumerate(sides[1]):
+        if len(group) > 1:
+            source = _merged(source, tile, axis, axis + len(group) - 1)
+    return source
+
+
+_AP = {"offset": None, "scalar_offset": None, "vector_offset": None, "indirect_dim": 0}
+"""Arguments of ``ap`` after its pattern, and their defaults; ``dtype`` is the last."""
+
+
+def _pattern(source: Literal, tile: Any, pattern: Any, *given: Any, **named: Any) -> Literal:
+    """``[[stride, count], ...]`` on the tensor, by the nested loops of AWS's page."""
+    arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), given, strict=False)), **named}
+    offset, scalar_offset, vector_offset, indirect_dim, dtype = arguments.values()
+    wanted = source.dtype if dtype is None else as_nki_dtype(dtype)
+    size, held = wanted.itemsize, source.held
+    whole = source.places
+    start = int(whole.flat[0]) if offset is None else as_int(offset) * size
+    pairs = [(as_int(step), as_int(count)) for step, count in pattern]
+    if held.on_chip:  # the first walks the partitions, whatever its step of one is
+        row = int(np.prod(held.shape[1:])) * held.dtype.itemsize // size
+        pairs[0] = (row, pairs[0][1])
+
+    def walked(first: Array, rest: list[tuple[int, int]]) -> Array:
+        places = first
+        for step, count in rest:
+            places = places[..., None] + step * size * np.arange(count)
+        return places
+
+    if scalar_offset is None and vector_offset is None:
+        return Literal(held, walked(np.array(start), pairs), wanted)
+    dim, by_rows = as_int(indirect_dim), vector_offset is not None
+    ends = np.take(whole, [0, -1], dim).reshape(-1)[[0, int(np.prod(whole.shape[dim + 1 :]))]]
+    unit = int(np.prod(whole.shape[dim + 1 :])) * source.dtype.itemsize
+    if whole.shape[dim] > 1:
+        unit = int(ends[1] - ends[0]) // (whole.shape[dim] - 1)
+    offsets = _numbers(vector_offset if by_rows else scalar_offset)
+
+    def moved() -> Array:
+        numbers = offsets()[: pairs[0][1] if by_rows else 1]
+        places = walked(start + numbers * unit, pairs[1:] if by_rows else pairs)
+        lines = places.reshape(len(numbers), -1)
+        fits = (numbers >= 0) & (numbers < whole.shape[dim])
+        fits &= (lines.min(axis=1) >= 0) & (lines.max(axis=1) < held.size)
+        kept = np.where(fits[:, None], lines, OUTSIDE).reshape(places.shape)
+        return kept if by_rows else kept[0]
+
+    return Literal(held, moved, wanted)
+
+
+def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
+    """A row for each offset."""
+    whole, held = source.places, _numbers(vector_offset)
+
+    def rule() -> Array:
+        numbers = held()[: vector_offset.shape[0]]
+        return pick(whole, list(np.ix_(numbers, *map(np.arange, whole.shape[1:]))))
+
+    return Literal(source.held, rule, source.dtype)
+
+
+def _gathered(view: Any) -> Literal:
+    """What a view by tensor indirection names: offset i is at [i % group, i // group]."""
+    source, numbers = literal_of(view.owner), literal_of(view.index).read().astype(np.int64)
+    group, count = view.group, view.shape[1]
+    flat = source.places.reshape(len(source.places), -1)
+    chosen = [int(numbers[i % group, i // group]) for i in range(count)]
+    return Literal(source.held, flat[:, chosen], source.dtype)
+
+
+TODAYS: dict[str, Rule] = {
+    "__getitem__": _item,
+    "slice": lambda source, tile, dim, start, end, step=1: _along(
+        source, tile, dim, slice(start, end, step)
+    ),
+    "select": _select,
+    "vector_select": _rows,
+    "permute": _permuted,
+    "broadcast": _broadcast,
+    "expand_dim": lambda source, tile, dim: _expanded(source, tile, dim),
+    "squeeze_dim": _squeezed,
+    "reshape_dim": _split,
+    "flatten_dims": _merged,
+    "reshape": _in_shape,
+    "rearrange": _rearranged,
+    "view": _bits,
+    "reinterpret_cast": _bits,
+    "broadcast_to": _repeated,
+    "ap": _pattern,
+    "as_tile": CLASSIC["as_tile"],
+    "settled": lambda source, tile: source.settled(),
+    "indirect": lambda source, *_: source,
+    "grouped": lambda source, *_: source,
+}
+
+
+# -- tensors that are followed --------------------------------------------------------------------
+
+
+_FOLLOWED: dict[Any, type[Any]] = {}
+
+
+def followed(kind: type[Any]) -> type[Any]:
+    """A class of tensors or views of which the oracle knows what each one names."""
+    if hasattr(kind, "literal"):
+        return kind
+    if kind not in _FOLLOWED:
+        _FOLLOWED[kind] = _following(kind)
+    return _FOLLOWED[kind]
+
+
+def _following(kind: type[Any]) -> type[Any]:
+    table = TODAYS if ".nki." in kind.__module__ else CLASSIC
+    methods: dict[str, Any] = {
+        name: _watched(kind, name, rule)
+        for name, rule in table.items()
+        if hasattr(kind, name) and not (name == "ap" and issubclass(kind, IndirectTile))
+    }
+    if issubclass(kind, Tile):
+        methods["whole"] = classmethod(_whole_of)
+    methods["__slots__"] = ("literal",)
+    methods["__hash__"] = kind.__hash__
+    methods["__module__"] = kind.__module__
+    made: type[Any] = type(kind.__name__, (kind,), methods)
+    return made
+
+
+def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
+    @functools.wraps(getattr(kind, name))
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(kind, name)(self, *args, **kwargs)
+        if made is self or not isinstance(made, (Tile, IndirectTile)):
+            return made
+        if hasattr(made, "group"):  # by tensor indirection
+            return named(made, _gathered(made))
+        return named(made, rule(literal_of(self), self, *args, **kwargs))
+
+    return call
+
+
+def _whole_of(kind: type[Any], storage: Any) -> Any:
+    made = kind(storage, storage.whole, storage.allocation.partition_axis)
+    oracle: Any = current().oracle
+    if oracle is not None:
+        made.literal = oracle.tensor(storage)
+    return made
+
+
+def named(made: Any, literal: Literal) -> Any:
+    """A tensor or a view, of which the oracle knows now what it names."""
+    kind = followed(type(made))
+    if kind is not type(made):
+        made = _copied(made, kind)
+    made.literal = literal
+    return made
+
+
+def _copied(made: Any, kind: type[Any]) -> Any:
+    twin: Any = object.__new__(kind)
+    for base in type(made).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(made, name):
+                setattr(twin, name, getattr(made, name))
+    return twin

@@ -1,0 +1,45 @@
+"""Exact runs of what moves through tiles of indices: each place keeps, or gets, its own numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest.simulator import launch
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.kernel import jit
+from tests.unit.simulator.frontend.nki.kernels import stored
+
+X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
+HERE, THERE = (np.array(numbers, np.int32)[:, None] for numbers in ((3, 99, 7, 5), (9, 2, 16, 15)))
+"""Rows of which the second has no source, and the third no destination."""
+
+
+def scaled(x, factor):
+    """A tensor in HBM with rounded numbers."""
+    made = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(made, nl.load(x), nl.multiply, factor)
+    return stored(made)
+
+
+@jit
+def moved(x, here, there):
+    pattern = [[32, 4], [1, 32]]
+    out, source = scaled(x, 0.7), scaled(x, 1 / 3)
+    nisa.dma_copy(
+        out.ap(pattern, vector_offset=nl.load(there)),
+        source.ap(pattern, vector_offset=nl.load(here)),
+        oob_mode=nisa.oob_mode.skip,
+    )
+    return out
+
+
+def test_rows_that_either_side_skips_keep_theirs():
+    run = launch(moved, [X, HERE, THERE], exact=True).exact
+    assert not run.doubts
+    (output,) = run.outputs
+    wide = X.astype(np.float64)
+    expected = wide * 0.7
+    expected[[9, 15]] = wide[[3, 5]] * (1 / 3)
+    np.testing.assert_allclose(output.value, expected, rtol=1e-14)
+    assert (output.error > 0).all()

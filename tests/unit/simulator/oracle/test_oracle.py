@@ -1,0 +1,259 @@
+"""The oracle: what it knows of each record, and planted bugs that it names by the kernel's line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.backends.base import Crashed, KernelCall, Ran
+from difftest.backends.embedded import PlainSimulator
+from difftest.simulator import TRN3, NotModelledError, OracleError, launch
+from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki import views
+from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.instructions import (
+    accumulate,
+    copy,
+    dma_compute,
+    elementwise,
+    gate,
+    gather,
+    mx,
+    random_numbers,
+    topk,
+    writing,
+)
+from difftest.simulator.oracle import judge
+from difftest.simulator.oracle.use import MEANINGS
+from tests.every import every
+
+ALL = (accumulate, copy, dma_compute, gather, mx, topk, random_numbers)
+"""Modules of which a launch need not have loaded each."""
+X = np.arange(96, dtype=np.float32).reshape(4, 24)
+
+
+def out_of(tile):
+    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def judged(compute, *arrays, **options):
+    """What the oracle makes of a kernel that computes a tile of its arguments' tiles."""
+
+    @jit
+    def kernel(*tensors):
+        return out_of(compute(*(nl.load(tensor) for tensor in tensors)))
+
+    return launch(kernel, arrays, plain=True, **options).outputs[0]
+
+
+def into(shape, dtype, fill):
+    made = nl.ndarray(shape, dtype)
+    fill(made)
+    return made
+
+
+def test_each_record_has_a_meaning_or_a_reason_to_have_none():
+    assert len(ALL) == 7
+    assert judge.unknown_records() == set()
+
+
+def test_a_record_without_either_is_known(monkeypatch):
+    monkeypatch.delitem(MEANINGS, "max8")
+    assert judge.unknown_records() == {"max8"}
+    with pytest.raises(NotModelledError, match="max8 in plain mode"):
+        judged(lambda x: into((4, 8), nl.float32, lambda t: nisa.max8(t, x)), X)
+
+
+# -- planted bugs ---------------------------------------------------------------------------------
+
+
+def doubled(x):
+    made = nl.ndarray(x.shape, x.dtype)
+    nisa.tensor_scalar(made, x, nl.multiply, 2.0)  # here
+    return made
+
+
+def test_wrong_arithmetic_is_told_by_its_line(monkeypatch):
+    np.testing.assert_array_equal(judged(doubled, X), 2 * X)
+    monkeypatch.setattr(elementwise, "apply", lambda op, left, right: left + right)
+    with pytest.raises(OracleError) as error:
+        judged(doubled, X)
+    happened, received, where = str(error.value).splitlines()
+    assert happened.startswith("tensor_scalar wrote other values to dst than it means: 95 of 96")
+    assert happened.endswith("elements differ, the first at [0, 0]")
+    assert received == "  received: 2.0 in the simulator, 0.0 literally"
+    assert "# here" in where
+
+
+def rounded_wrongly(values, dtype):
+    return values if dtype == FLOAT32 else np.trunc(values).astype(np.float32)
+
+
+def test_wrong_rounding_is_seen(monkeypatch):
+    def cast(x):
+        return into((4, 24), nl.bfloat16, lambda t: nisa.tensor_scalar(t, x, nl.multiply, 0.3))
+
+    judged(cast, X)
+    monkeypatch.setattr(writing, "round_to", rounded_wrongly)
+    with pytest.raises(OracleError, match="tensor_scalar"):
+        judged(cast, X)
+
+
+def test_elements_that_are_left_out_are_seen(monkeypatch):
+    judged(doubled, X)
+    write = gate.write
+
+    def half(dst, values, where=None):
+        chosen = np.zeros(dst.shape, np.bool_)
+        chosen[:2] = True
+        write(dst, np.broadcast_to(values, dst.shape), chosen)
+
+    monkeypatch.setattr(gate, "write", half)
+    with pytest.raises(OracleError, match="48 of 96 elements were not written"):
+        judged(doubled, X)
+
+
+def test_a_wrong_view_is_seen(monkeypatch):
+    def turned(x):
+        view = x.reshape((4, 4, 6)).permute((0, 2, 1))
+        return into((4, 6, 4), nl.float32, lambda t: nisa.tensor_copy(t, view))
+
+    judged(turned, X)
+    monkeypatch.setattr(views.Views, "permute", lambda self, dims: self.reshape((4, 6, 4)))
+    with pytest.raises(OracleError, match="tensor_copy"):
+        judged(turned, X)
+
+
+# -- what the second simulator could not run ------------------------------------------------------
+
+
+def shares_bytes():
+    first = nl.ndarray((4, 8), nl.float32, address=(0, 0))
+    second = nl.ndarray((4, 16), nl.bfloat16, address=(0, 0))
+    nisa.memset(first, 1.0)
+    nisa.memset(second[:, 0:2], 0.0)
+    return first
+
+
+def test_tensors_at_one_address_are_one_memory():
+    expected = np.ones((4, 8), np.float32)
+    expected[:, 0] = 0
+
+    @jit
+    def kernel():
+        return out_of(shares_bytes())
+
+    np.testing.assert_array_equal(launch(kernel, plain=True).outputs[0], expected)
+
+
+def test_two_cores_are_followed():
+    @jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        half = x.shape[1] // 2
+        first = nl.program_id(0) * half
+        tile = nl.ndarray((4, half), nl.float32)
+        nisa.dma_copy(tile, x[:, first : first + half])
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+        nisa.dma_copy(out[:, first : first + half], tile)
+        return out
+
+    np.testing.assert_array_equal(launch(kernel, (X,), grid=(2,), plain=True).outputs[0], X + 1)
+
+
+def gathers(x, index):
+    made = nl.ndarray((32, 4), nl.float32)
+    nisa.tensor_copy(made, x.indirect(index, 4))
+    return made
+
+
+def scatters(x, index):
+    nisa.tensor_scalar(x.indirect(index, 4), x[:, 0:4], nl.add, 0.5)
+    return x
+
+
+WIDE = np.arange(32 * 8, dtype=np.float32).reshape(32, 8)
+PLACES = np.zeros((32, 1), np.uint16)
+PLACES[:4, 0] = PLACES[16:20, 0] = [6, 1, 4, 3]
+
+
+@every("compute", [gathers, scatters])
+def test_tensor_indirection_is_followed(compute):
+    expected = WIDE[:, [6, 1, 4, 3]]
+    if compute is scatters:
+        expected = WIDE.copy()
+        expected[:, [6, 1, 4, 3]] = WIDE[:, :4] + 0.5
+    found = judged(compute, WIDE, PLACES, machine=TRN3)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_exponentials_and_sums_of_dma_are_judged():
+    def both(x):
+        made = into((4, 24), nl.float32, lambda t: nisa.exponential(t, x, max_value=nl.max(x, 1)))
+        total = nl.ndarray((4, 24), nl.float32)
+        nisa.dma_compute(total, [made, x], nl.add)
+        return total
+
+    powers = np.exp(X - X.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(judged(both, X, machine=TRN3), powers + X, rtol=1e-6)
+
+
+# -- the three errors of the second simulator ------------------------------------------------------
+
+NEAR = np.array([[2**24, 2**24 + 1]], np.int32)
+
+
+def test_integers_of_32_bits_are_compared_exactly_where_the_engine_does():
+    """On the GpSimd Engine; the Vector Engine compares in float32."""
+    equal = judged(
+        lambda x, y: into((1, 2), nl.int32, lambda t: nisa.tensor_tensor(t, x, y, nl.equal)),
+        NEAR,
+        NEAR[:, ::-1].copy(),
+    )
+    assert not equal.any()
+    largest = judged(
+        lambda x, y: into((1, 2), nl.int32, lambda t: nisa.tensor_tensor(t, x, y, nl.maximum)),
+        NEAR,
+        NEAR[:, ::-1].copy(),
+    )
+    assert (largest == 2**24 + 1).all()
+
+
+@every("dtype", [nl.int32, nl.uint8, nl.float8_e4m3])
+def test_a_bias_of_any_dtype_is_added(dtype):
+    def biased(x):
+        bias = nl.full((4, 1), 3, dtype)
+        return into((4, 24), nl.float32, lambda t: nisa.activation(t, nl.relu, x, bias=bias))
+
+    np.testing.assert_array_equal(judged(biased, X), X + 3)
+
+
+def test_the_derivative_of_the_sigmoid_gelu_is_known():
+    def derived(x):
+        op = nl.gelu_apprx_sigmoid_dx
+        return into((4, 6), nl.float32, lambda t: nisa.activation(t, op, x))
+
+    x = np.linspace(-4, 4, 24, dtype=np.float32).reshape(4, 6)
+    gate = 1 / (1 + np.exp(-1.702 * x.astype(np.float64)))
+    expected = gate + 1.702 * x * gate * (1 - gate)
+    np.testing.assert_allclose(judged(derived, x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_backend_calls_a_disagreement_a_crash_of_its_own(monkeypatch):
+    """Neither a rejection nor a bug of the kernel."""
+
+    @jit
+    def kernel(x):
+        return out_of(doubled(nl.load(x)))
+
+    call = KernelCall(kernel=kernel, inputs=(X,))
+    assert isinstance(PlainSimulator().run(call), Ran)
+    monkeypatch.setattr(elementwise, "apply", lambda op, left, right: left + right)
+    outcome = PlainSimulator().run(call)
+    assert isinstance(outcome, Crashed)
+    assert isinstance(outcome.error, OracleError)
+    assert outcome.in_backend
