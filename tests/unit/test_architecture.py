@@ -69,7 +69,7 @@ ORACLE = Rule(
         "difftest.simulator.index.Index",
         "difftest.simulator.indirect.IndirectTile",
         "difftest.simulator.instructions.gate",
-        "difftest.simulator.instructions.issued.Issued",
+        "difftest.simulator.instructions.issued.Issue",
         "difftest.simulator.instructions.record.INSTRUCTIONS",
         "difftest.simulator.pattern.Shape",
         "difftest.simulator.tile.Tile",

@@ -20,7 +20,7 @@ from difftest.simulator.errors import OracleError, not_modelled
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issued
+from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
     elementwise,
@@ -180,7 +180,7 @@ class Oracle:
             kept = chosen[-1]
             if kept is False or not kept.any():
                 return made
-        issued = Issued(instruction, operands, options, dict(how))
+        issued = Issue(instruction, operands, options, dict(how))
         call = gate.prepare(core, issued)
         with np.errstate(all="ignore"):
             self._judge(core, call, operands, (made, *issued.others), kept)
