@@ -167,11 +167,6 @@ class Storage:
         return self.allocation.writes > 0
 
     @property
-    def bytes(self) -> int:
-        """How many it has."""
-        return self.whole.size * self.dtype.itemsize
-
-    @property
     def partition_step(self) -> int:
         return self.allocation.partition_step
 
@@ -234,7 +229,7 @@ class Storage:
         if gaps is UNTOUCHED:
             return np.full(pattern.shape, NEVER, _CODE)
         region = self._region(gaps, pattern, dtype or self.dtype, partition_axis)
-        codes: Array = region[..., 0] if region.shape[-1] == 1 else region.max(axis=-1)
+        codes: Array = region if region.ndim == len(pattern.shape) else region.max(axis=-1)
         return codes
 
     def mark(
@@ -251,23 +246,23 @@ class Storage:
             return
         dtype = dtype or self.dtype
         repeated = pattern.repeats()
-        whole = where is None and not repeated and not self.shared
-        if code == DEFINED and whole and pattern.size * dtype.itemsize == self.bytes:
+        alone = where is None and not repeated and not self.shared
+        size = self.data.size * self.dtype.itemsize
+        if alone and code == DEFINED and pattern.size * dtype.itemsize == size:
             self.gaps = None
             return
         gaps = self._own_gaps()
         region = self._region(gaps, pattern, dtype, partition_axis)
+        if self.shared:  # others write there too
+            region[() if where is None else np.broadcast_to(where, pattern.shape)] = code
+            return
         # What is named twice is counted once: in the tensor, not in the pattern.
-        counted = region if gaps.codes is None or not repeated else gaps.codes
-        before = int(np.count_nonzero(counted))
-        if where is None:
-            region[...] = code
-        else:
-            region[np.broadcast_to(where, pattern.shape)] = code
-        if not self.shared:  # others write there too
-            gaps.count += int(np.count_nonzero(counted)) - before
-            if not gaps.count:
-                self.gaps = None
+        counted = gaps.codes if repeated and gaps.codes is not None else region
+        before = np.count_nonzero(counted)
+        region[() if where is None else np.broadcast_to(where, pattern.shape)] = code
+        gaps.count += (0 if alone and code == DEFINED else np.count_nonzero(counted)) - before
+        if not gaps.count:
+            self.gaps = None
 
     def mark_whole(self) -> None:
         """Note a write of all of it, by something else than a matmul."""
@@ -322,13 +317,15 @@ class Storage:
     def _region(
         self, gaps: Gaps, pattern: Pattern, dtype: DType, partition_axis: int | None
     ) -> Array:
-        """The codes of the elements of a pattern, those of each along a new last axis: a view."""
+        """The codes of the elements of a pattern: a view; of several, along a new last axis."""
         assert gaps.codes is not None
         if dtype.itemsize < gaps.unit:
             parts = gaps.unit // dtype.itemsize
             gaps.codes, gaps.unit = gaps.codes.repeat(parts), dtype.itemsize
             gaps.count *= parts
-        return pattern_view(gaps.codes, pattern.finer(dtype.itemsize // gaps.unit), _CODE)
+        if dtype.itemsize > gaps.unit:
+            pattern = pattern.finer(dtype.itemsize // gaps.unit)
+        return pattern_view(gaps.codes, pattern, _CODE)
 
 
 POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
