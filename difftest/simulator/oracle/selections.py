@@ -65,4 +65,5 @@ def where(use: Use) -> Made:
 @means("dropout")
 def dropout(use: Use) -> Made:
     """``data``, or 0 where the launch's random numbers say so: which, is taken from the launch."""
-    return Made(np.where(use.taken == 0, use.taken, use["data"]))
+    data = use["data"]
+    return Made(np.where(use.taken == 0, use.taken.astype(data.dtype), data))

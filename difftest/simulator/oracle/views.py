@@ -69,7 +69,7 @@ def _filled(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
-    """The indices that a slice, ``nl.ds`` or a loop names: beyond the end too.
+    """The indices that a slice, a walk of a start and a size, or a loop names: beyond the end too.
 
     Today's dialect alone counts negative ends of a slice from the end.
     """
@@ -100,7 +100,7 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
 
 
 def _basic(places: Array, items: tuple[Any, ...]) -> Array:
-    """Integers, slices, ``nl.ds``, None and '...': a line of indices for each axis."""
+    """Integers, slices, walks, None and '...': a line of indices for each axis."""
     items = _filled(items, places.ndim)
     lines: list[Array] = []
     shape: list[int] = []
