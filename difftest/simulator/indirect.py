@@ -13,11 +13,11 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import OutOfBoundsError, UnwrittenError
-from difftest.simulator.memory import Storage
+from difftest.simulator.errors import OutOfBoundsError
+from difftest.simulator.memory import LEFT, LOST, Storage
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Origin, Space
 
 
 class IndirectTile:
@@ -128,6 +128,11 @@ class IndirectTile:
         place = tuple(array[chosen] for array in arrays)
         region[place] = np.broadcast_to(values, self.shape)[chosen]
 
+    @property
+    def inside(self) -> Array:
+        """Which of its elements are there, once the indices are resolved."""
+        return self._located()[1]
+
     def _located(self) -> tuple[tuple[Array, ...], Array]:
         assert self.located is not None, "an instruction resolves the indices first"
         return self.located
@@ -156,22 +161,38 @@ class IndirectTile:
         numbers = np.broadcast_to(total, inside.shape)
         return numbers.reshape(-1) if inside.all() else numbers[inside]
 
-    def check_written(self) -> None:
-        """Raise :class:`UnwrittenError` if an element to be read was never written."""
-        base = self.base
-        missing = base.unwritten()
-        if missing is not None and self.take(missing).any():
-            gaps = base.storage.gaps
-            origin = gaps and gaps.origin
-            raise UnwrittenError(
-                "an instruction reads only what was written before",
-                happened="an instruction read through a tile of indices what nothing had written",
-                received=f"an element of {base!r}, through a tile of indices"
-                + ("" if origin is None else f"; it came from {origin}"),
-            )
+    def check_bounds(self) -> None:
+        """Nothing: an index that leads out is an error when it is resolved."""
+
+    def codes(self) -> Array | None:
+        """As :meth:`Tile.codes`."""
+        codes = self.base.codes()
+        return None if codes is None else self.take(codes)
+
+    def unwritten(self, code: int = LEFT) -> Array | None:
+        """As :meth:`Tile.unwritten`."""
+        codes = self.codes()
+        chosen: Array | None = None if codes is None else codes >= code
+        return None if chosen is None or not chosen.any() else chosen
+
+    def lost(self) -> Array | None:
+        """As :meth:`Tile.lost`."""
+        return self.unwritten(LOST)
+
+    def origin(self, event: str) -> Origin:
+        """As :meth:`Tile.origin`."""
+        return self.base.origin(event)
 
     def mark_written(self, where: Array | None = None) -> None:
         """Record a scatter's writes."""
+        self.base.mark_written(self.there(where))
+
+    def forget_written(self, where: Array, origin: Origin) -> None:
+        """As :meth:`Tile.forget_written`."""
+        self.base.forget_written(self.there(where), origin)
+
+    def there(self, where: Array | None) -> Array:
+        """Elements of the access as elements of the base."""
         there = np.zeros(self.base.shape, BOOL)
         self.give(there, True, where)
-        self.base.mark_written(there)
+        return there

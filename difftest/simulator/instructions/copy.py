@@ -25,7 +25,6 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
-from difftest.simulator.instructions.indices import resolved
 from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
@@ -94,14 +93,13 @@ def tensor_copy(call: Call, src: Array) -> Array:
     operands=(Role(name="src", takes=Takes.INDIRECT),),
     rules=(no_gpsimd_in_psum,),
     result=like("src"),
+    carries=carrying.in_place,
     in_place=True,
 )
 def tensor_copy_dynamic_src(
     call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the source's offset held in a tile."""
-    resolved(src, skip=False, where=where)
-    src.check_written()
     picked = src.elements()
     values = from_bits(picked, src.dtype) if src.holds_bits else picked
     write(dst, through_engine(call, values, src.dtype), where)
@@ -124,6 +122,7 @@ def _of_one_shape(call: Call) -> None:
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
     rules=(_of_one_shape, no_gpsimd_in_psum),
+    carries=carrying.in_place,
     in_place=True,
 )
 def tensor_copy_dynamic_dst(
@@ -131,8 +130,9 @@ def tensor_copy_dynamic_dst(
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst.base)
-    arrays, inside = resolved(dst, skip=False, where=where)
-    values = through_engine(call, src.engine_values(inside), src.dtype)
+    assert dst.located is not None
+    arrays, inside = dst.located
+    values = through_engine(call, src.engine_values(unwritten=True), src.dtype)
     rounded = round_to(values[inside], dst.dtype)
     place = tuple(array[inside] for array in arrays)
     dst.base.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded

@@ -36,8 +36,8 @@ from difftest.simulator.instructions.carrying import (
 from difftest.simulator.instructions.indices import (
     left_out,
     origin_of,
+    resolve,
     undefined_places,
-    undefined_through,
 )
 from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.observing import see
@@ -84,16 +84,19 @@ class Gapped:
         """What of the results counts as never written."""
         self.unsure: Follows | None = None
         """What depends on what masks left out."""
+        for access in (dst, *operands):
+            if isinstance(access, IndirectTile):
+                resolve(access, call, where)
         for place, operand in enumerate(operands):
-            if isinstance(operand, Tile) and operand.storage.gaps is not None:
+            if isinstance(operand, IndirectTile):
+                places = undefined_places(operand)
+                self._leave_out(place, places, operand.base, *operand.index_tiles)
+            if isinstance(operand, (Tile, IndirectTile)) and operand.storage.gaps is not None:
                 operand.check_bounds()
                 never = operand.unwritten(NEVER)
                 if never is not None:
                     self.never[place] = never
                 self._leave_out(place, left_out(operand), operand)
-            elif isinstance(operand, IndirectTile):
-                left = undefined_through(operand, where)
-                self._leave_out(place, left, operand.base, *operand.index_tiles)
         if call.reads_dst and isinstance(dst, Tile):
             codes = dst.codes()
             if codes is not None and (codes == UNSURE).any():
@@ -105,9 +108,9 @@ class Gapped:
             if self._name(place) == INDICES.get(call.name):
                 see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
 
-    def _leave_out(self, place: int, left: Array | None, *tiles: Tile) -> None:
-        if left is not None:
-            self.left[place] = left
+    def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+        if left is not None and left.any():
+            self.left[place] = left | self.left.get(place, False)
             self.origin = self.origin or origin_of(self.call, *tiles)
 
     # -- before the instruction computes -----------------------------------------------------------
@@ -157,7 +160,7 @@ class Gapped:
             return
         for place, missing in self.never.items():
             operand = self.operands[place]
-            if not operand.in_hbm:
+            if isinstance(operand, Tile) and not operand.in_hbm:
                 self.never[place] = missing.reshape(operand.tile_shape())
         if self.never:
             self.lost = self._carried(list(self.operands))
@@ -230,10 +233,14 @@ class Gapped:
         elif call.name not in INDICES and (
             decides or carries in (None, by_row) or len(self.operands) in left
         ):
-            read = (*self.operands, self.dst) if call.reads_dst else self.operands
-            self._be_unsure(changed(self.core, call, read, left, self.registers, results))
+            self._be_unsure(self._recomputed(left, results))
             return
-        self._be_unsure(self._by_rule(left))
+        elements = self._by_rule(left)
+        self._be_unsure(self._recomputed(left, results) if elements is None else elements)
+
+    def _recomputed(self, left: dict[int, Array], results: Any) -> Array | None:
+        read = (*self.operands, self.dst) if self.call.reads_dst else self.operands
+        return changed(self.core, self.call, read, left, self.registers, results)
 
     def _be_unsure(self, elements: Array | None) -> None:
         if elements is None or self.origin is None:
@@ -248,8 +255,11 @@ class Gapped:
         roles = self.call.instruction.operands
         return roles[place].name if place < len(roles) else "dst"
 
-    def _by_rule(self, left: dict[int, Array]) -> Array:
-        """What follows from the places of elements alone, by the record's rule or its reach."""
+    def _by_rule(self, left: dict[int, Array]) -> Array | None:
+        """What follows from the places of elements alone, by the record's rule or its reach.
+
+        None where the rule says that it depends on the values.
+        """
         call = self.call
         index, carries = INDICES.get(call.name), call.instruction.carries
         values: list[Any] = []
@@ -270,6 +280,8 @@ class Gapped:
                 mask = _of_cores(call, mask)
             rule = by_reach if carries is None or name == index else carries
             carried = rule(call, mask, name, values)
+            if carried is None and index is None and not call.instruction.in_place:
+                return None
             unsure |= False if carried is None else carried
         return unsure
 
@@ -297,15 +309,15 @@ class Gapped:
             if dst.in_hbm:
                 brought = moved if kept is None else moved & kept
                 see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origin)
+        if self.lost is not None:
+            dst.forget_written(self.lost.elements.reshape(dst.shape), self.lost.origin)
         places = undefined_places(dst)
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
             return
-        chosen = np.zeros(dst.base.shape, BOOL)
-        dst.give(chosen, True, unsure)
         origin = self.origin or origin_of(self.call, *dst.index_tiles)
         if origin is not None:
-            dst.base.doubt(chosen, origin)
+            dst.base.doubt(dst.there(unsure), origin)
 
 
 def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:

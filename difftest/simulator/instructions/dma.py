@@ -34,7 +34,6 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.indices import resolved
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -50,8 +49,10 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
+from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Seen, Space
+from difftest.simulator.unwritten import unwritten_error
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -141,6 +142,10 @@ def _moved(call: Call) -> Result:
     return Result(loaded_shape(src.shape), call.wanted_dtype(src.dtype))
 
 
+def _in_order(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+    return missing.reshape(call.result.shape)
+
+
 def _dge(call: Call) -> dict[str, Any]:
     return {"dge_mode": call["dge_mode"]}
 
@@ -155,7 +160,7 @@ def _dge(call: Call) -> dict[str, Any]:
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
-    carries=lambda call, missing, name, values: missing.reshape(call.result.shape),
+    carries=_in_order,
     in_place=True,
     fit=Fit.TOTAL,
 )
@@ -188,15 +193,15 @@ def _put(
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
+    carries=_in_order,
     in_place=True,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy",),
 )
 def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
     """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
-    values, inside = _gathered(call, src, where)
-    shaped = inside.reshape(dst.shape)
-    _put(call, dst, src, values, None if shaped.all() else shaped)
+    shaped = src.inside.reshape(dst.shape)
+    _put(call, dst, src, src.elements(), None if shaped.all() else shaped)
 
 
 def _skips(call: Call) -> bool:
@@ -212,13 +217,6 @@ def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
     return outside if outside.any() else None
 
 
-def _gathered(call: Call, src: IndirectTile, where: Array | None) -> tuple[Array, Array]:
-    """The elements that indices name, as memory stores them, and which of them are there."""
-    _, inside = resolved(src, skip=_skips(call), where=where)
-    src.check_written()
-    return src.elements(), inside
-
-
 @instruction(
     Engine.DMA,
     operands=(EITHER,),
@@ -228,6 +226,7 @@ def _gathered(call: Call, src: IndirectTile, where: Array | None) -> tuple[Array
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
+    carries=_in_order,
     in_place=True,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
@@ -240,13 +239,14 @@ def dma_scatter(
     The source's rows may be named by others; an element that either side skips is not moved.
     """
     check_destination(dst.base)
-    arrays, inside = resolved(dst, skip=_skips(call), where=where)
+    assert dst.located is not None
+    arrays, inside = dst.located
     if isinstance(src, IndirectTile):
-        values, there = _gathered(call, src, where)
-        inside = inside & there.reshape(dst.shape)
+        values = src.elements()
+        inside = inside & src.inside.reshape(dst.shape)
         dst.located = arrays, inside
     else:
-        values = src.read(inside)
+        values = src.read(inside, unwritten=True)
     values = values.reshape(dst.shape)[inside]
     place = tuple(array[inside] for array in arrays)
     view = dst.base.elements()
@@ -259,7 +259,9 @@ def dma_scatter(
         see_lost(current(), dst, view[place], moved)
         dst.mark_written()
     else:
-        dst.check_written()
+        missing = dst.unwritten()
+        if missing is not None:
+            doubt(unwritten_error(dst, missing))
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
         np.add.at(whole, place, as_float(_plain(values, src)))
         if dst.dtype in WIDE_INTEGERS:
@@ -390,7 +392,7 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
     if isinstance(src, IndirectTile):
-        values, inside = _gathered(call, src, None)
+        values, inside = src.elements(), src.inside
         if _skips(call):
             see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
         there = inside.reshape(shape).transpose(axes)

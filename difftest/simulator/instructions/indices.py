@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.simulator.core import Core
-from difftest.simulator.dtypes import BOOL, Array
+from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.carrying import partitions_of
@@ -16,7 +16,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
 
 
-def left_out(tile: Tile) -> Array | None:
+def left_out(tile: Tile | IndirectTile) -> Array | None:
     """Which of a tile's elements depend on what a mask left out; None if none do."""
     codes = tile.codes()
     if codes is None:
@@ -25,7 +25,7 @@ def left_out(tile: Tile) -> Array | None:
     return chosen if chosen.any() else None
 
 
-def origin_of(call: Call, *tiles: Tile) -> Origin | None:
+def origin_of(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
     """Whence what is undefined in one of them came; of what a mask left out, who reads it first."""
     for tile in tiles:
         gaps = tile.storage.gaps
@@ -34,21 +34,6 @@ def origin_of(call: Call, *tiles: Tile) -> Origin | None:
         if gaps is not None and gaps.origin is not None:
             return gaps.origin
     return None
-
-
-def undefined_through(access: IndirectTile, where: Array | None) -> Array | None:
-    """Which elements that indices name depend on what a mask left out: by the index, or themselves.
-
-    In the access's shape; None if none do. ``where`` is a mask's bools over it.
-    """
-    places = undefined_places(access)
-    missing = left_out(access.base)
-    if missing is not None:
-        arrays, inside = access.locate(None if where is None else where.reshape(access.shape))
-        read = np.zeros(access.shape, BOOL)
-        read[inside] = missing[tuple(array[inside] for array in arrays)]
-        places = read if places is None else places | read
-    return places if places is not None and places.any() else None
 
 
 def undefined_places(access: IndirectTile) -> Array | None:
@@ -65,17 +50,16 @@ def undefined_places(access: IndirectTile) -> Array | None:
     return places
 
 
-def resolved(
-    access: IndirectTile, *, skip: bool, where: Array | None
-) -> tuple[tuple[Array, ...], Array]:
+def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
     """As :meth:`IndirectTile.resolve`, whose error says so where nothing wrote the index.
 
     Raises
     ------
     OutOfBoundsError : an index is out of bounds, and those are not skipped.
     """
+    where = where if call.instruction.walk is None else None
     try:
-        return access.resolve(skip=skip, where=where)
+        access.resolve(skip=call.options.get("oob_mode") == "skip", where=where)
     except OutOfBoundsError as error:
         unwritten = undefined_places(access)
         if unwritten is None:

@@ -4,7 +4,8 @@ A call on a view is the call on a plain tile that holds the view's elements. Whi
 are is found with NumPy alone: an array of positions goes through the same steps as the tensor. So
 a cell runs a drawn call twice, once with a view at one role and once with the plain tile, and all
 that is followed has to be the same: values, what was never written, what a mask left out, and the
-exact numbers with their errors. Elements that a view does not name keep what they had.
+exact numbers with their errors. Elements that a view does not name keep what they had, and the
+event names those that it does. A call under a mask is the call where the mask is true.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ import numpy as np
 
 from difftest.simulator import TRN3, launch
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import from_bits, is_float
+from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
 from difftest.simulator.exact.bounded import Bounded
+from difftest.simulator.frontend.classic.issue import issue as issue_classic
+from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.indirection import GROUP
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.issued import Issue
+from difftest.simulator.instructions.record import INSTRUCTIONS, Reach
 from difftest.simulator.instructions.writing import store
 from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
-from tests.unit.simulator.instructions.calls.nki_spelling import BUFFERS
 
 FOLLOWED = ("values", "never written", "left out")
 """What some of the operands' elements are; the exact numbers are followed beside each."""
@@ -50,8 +55,17 @@ class View:
     places: Callable[[Any, tuple[int, ...]], Any]
     written: bool = True
     in_hbm: bool = True
+    on_chip: bool = True
     newest: bool = False
     """Whether NeuronCore-v4 alone has it."""
+    bits: bool = False
+    """Whether the tensor behind it has elements of half the size; ``base`` is in the view's."""
+
+    def fits(self, one: Operand) -> bool:
+        """Whether a tensor can be such a view."""
+        there = self.in_hbm if one.space.is_hbm else self.on_chip
+        halves = not self.bits or (one.dtype.itemsize in (2, 4) and not one.is_newer)
+        return there and halves and self.base(np.shape(one.values)) is not None
 
 
 def _free_product(shape: tuple[int, ...]) -> int:
@@ -88,6 +102,13 @@ def _indirect(tensor: Any, shape: tuple[int, ...]) -> Any:
             column = number // GROUP
             index[row : row + 1, column : column + 1] = 2 * min(number, count - 1)
     return tensor.indirect(index, count)
+
+
+def _rows(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """Each second row, the last one first, by an offset for each."""
+    index = nl.ndarray((shape[0], 1), nl.int32, buffer=nl.sbuf)
+    nisa.iota(index, [[0, 1]], 2 * (shape[0] - 1), -2)
+    return tensor.vector_select(0, index)
 
 
 TILE = View("tile", lambda s: s, lambda t, s: t, lambda a, s: a)
@@ -138,6 +159,14 @@ VIEWS = (
         in_hbm=False,
         newest=True,
     ),
+    View(
+        "vector offset",
+        lambda s: (2 * s[0], *s[1:]) if s[0] <= 128 else None,
+        _rows,
+        lambda a, s: a[::2][::-1],
+        on_chip=False,
+    ),
+    View("dtype", lambda s: s, lambda t, s: t, lambda a, s: a, bits=True),
 )
 
 
@@ -190,8 +219,8 @@ class Plane:
             put.append(both)
         return Plane(*put)
 
-    def difference(self, other: Plane) -> str:
-        """What differs where both are defined, or nothing."""
+    def difference(self, other: Plane, but: tuple[str, ...] = ()) -> str:
+        """What differs where both are defined, or nothing; ``but`` names planes not to look at."""
         unsure = self.missing | self.left_out
         for name, one, two in (
             ("never written", self.missing, other.missing),
@@ -200,7 +229,7 @@ class Plane:
             ("exact", self.exact, other.exact),
             ("error", self.error, other.error),
         ):
-            same = (one == two) | ((one != one) & (two != two))
+            same = (one == two) | ((one != one) & (two != two)) | (name in but)
             if name in ("values", "exact", "error"):
                 same = same | unsure
             if not same.all():
@@ -269,19 +298,21 @@ def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Pla
             base_shape = view.base(shape)
             assert base_shape is not None
             places = view.places(np.arange(np.prod(base_shape)).reshape(base_shape), shape)
-            base = nl.ndarray(base_shape, one.dtype, buffer=BUFFERS[one.space])
+            base = _made(base_shape, one, bits=view.bits)
             values, mask = np.zeros(base_shape), np.zeros(base_shape, np.bool_)
             values.reshape(-1)[places] = one.values
             if name in masks:
                 mask.reshape(-1)[places] = masks[name]
-            store(base, values.astype(base.elements().dtype))
+            _hold(base, values)
             _plant(base, followed, mask)
             bases[name], tiles[name] = (base, places), view.of(base, shape)
         names = [part.name for part in call.record.destinations if part.name in bases]
         before = {name: Plane.of(bases[name][0]) for name in names}
-        operands = tuple(tiles[part.name] for part in call.record.operands)
-        dst, *others = (tiles[part.name] for part in call.record.destinations)
-        issue(call.record, dst, operands, call.options, others=tuple(others), engine=call.engine)
+        record, options = _by_rows(call, views)
+        operands = tuple(tiles[part.name] for part in record.operands)
+        dst, *others = (tiles[part.name] for part in record.destinations)
+        issue(record, dst, operands, options, others=tuple(others), engine=call.engine)
+        planes.update(_touched(bases))
         for name in names:
             base, places = bases[name]
             after = Plane.of(base)
@@ -289,5 +320,124 @@ def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Pla
             assert not before[name].changed(planes[name], places).difference(after), name
 
     machine = TRN3 if any(view.newest for view in views.values()) else call.machine
-    launch(kernel, (), machine=machine, exact=True, record=False)
+    launch(kernel, (), machine=machine, exact=True)
+    return planes
+
+
+def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
+    """A tensor of the dialect; with ``bits`` it is a view of elements of half the size."""
+    core = current()
+    if not bits:
+        return core.tile.whole(core.allocate(shape, one.dtype, one.space))
+    half = np.dtype(f"u{one.dtype.itemsize // 2}")
+    return core.tile.whole(
+        core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)
+    ).reinterpret(one.dtype)
+
+
+def _hold(tile: Any, values: Any) -> None:
+    """Let memory hold values, as it keeps them."""
+    kept = tile.elements().dtype
+    bits = tile.holds_bits and tile.dtype == TFLOAT32
+    store(tile, to_bits(values.astype(np.float32), tile.dtype) if bits else values.astype(kept))
+
+
+def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, ...]]:
+    """The record and its options; a copy by DMA has others where rows have offsets."""
+    (role,) = [name for name, view in views.items() if view.name == "vector offset"] or [""]
+    if not role or call.record.name != "dma_copy":
+        return call.record, call.options
+    rmw, dge = call.options
+    name = "dma_gather" if role == "src" else "dma_scatter"
+    return INSTRUCTIONS[name], (rmw, "error", dge)
+
+
+def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
+    """By role which elements of a view the last event names, as values; it names no others."""
+    event, planes = current().trace.events[-1], {}
+    for how, regions in (("written", event.writes), ("read", event.reads)):
+        for region in regions:
+            base, places = bases.get(region.role, (None, None))
+            if base is not None and base.storage.allocation is region.allocation:
+                known = region.places
+                numbers = region.pattern.elements() if known is None else known.elements
+                none = np.zeros(places.shape, np.bool_)
+                assert np.isin(numbers, places).all(), f"{event.opcode} names others of its {how}"
+                touched = np.isin(places, numbers)
+                planes[f"{region.role} {how}"] = Plane(touched, none, none, none, none)
+    return planes
+
+
+# -- masks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MaskKind:
+    """A mask over [partitions, ..., last]: ``of`` the numbers of both and how many there are."""
+
+    name: str
+    of: Callable[[Any, Any, int, int], Any]
+    reaches: tuple[Reach, ...]
+    """What the instructions reach of which the result under the mask is the result elsewhere."""
+
+    def chosen(self, shape: tuple[int, ...]) -> Any:
+        """The mask over a shape."""
+        first = np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1))
+        last = np.arange(shape[-1]) if len(shape) > 1 else np.zeros(1, np.int64)
+        return np.broadcast_to(self.of(first, last, shape[0], shape[-1]), shape)
+
+
+MASKS = (
+    MaskKind("rows", lambda p, f, n, m: p < -(-n // 2), tuple(Reach)[:3]),
+    MaskKind("box", lambda p, f, n, m: (p < -(-n // 2)) & (f < -(-m // 2)), (Reach.ELEMENT,)),
+    MaskKind("otherwise", lambda p, f, n, m: p + f < max(n, m) - 1, (Reach.ELEMENT,)),
+)
+
+
+def run_masked(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plane]:
+    """By destination what a call under a mask leaves; nothing of one that reaches further."""
+    return {name: after for name, (_, after) in _classic(call, kind, kind.chosen, followed).items()}
+
+
+def where_chosen(call: DrawnCall, kind: MaskKind, followed: str) -> dict[str, Plane]:
+    """By destination what was there, and where the mask is true what the call leaves without it."""
+    planes = {}
+    for name, (before, after) in _classic(call, kind, None, followed).items():
+        chosen = np.flatnonzero(kind.chosen(before.values.shape))
+        planes[name] = before.changed(after.part(chosen), chosen)
+    return planes
+
+
+def _classic(
+    call: DrawnCall,
+    kind: MaskKind,
+    mask: Callable[[tuple[int, ...]], Any] | None,
+    followed: str,
+) -> dict[str, tuple[Plane, Plane]]:
+    """By destination the planes before and after a call of the classic dialect."""
+    masks = planted(call)
+    planes: dict[str, tuple[Plane, Plane]] = {}
+
+    def kernel() -> None:
+        tiles = {}
+        for name, one in {**call.beside, **call.operands, **call.destinations}.items():
+            tiles[name] = one() if callable(one) else one
+            if isinstance(one, Operand):
+                tiles[name] = tile = _made(np.shape(one.values), one)
+                _hold(tile, np.asarray(one.values))
+                _plant(tile, followed, masks.get(name, np.zeros(tile.shape, np.bool_)))
+        operands = tuple(tiles[part.name] for part in call.record.operands)
+        names = [part.name for part in call.record.destinations if tiles[part.name] is not None]
+        before = {name: Plane.of(tiles[name]) for name in names}
+        dst, *others = (tiles[part.name] for part in call.record.destinations)
+        how = {"others": tuple(others), "engine": call.engine, "chosen": mask}
+        given = {"dst": dst, "others": tuple(others), "engine": call.engine}
+        issued = Issue(call.record, operands, call.options, given)
+        ready = gate.prepare(current(), issued)
+        if call.record.reach(ready) not in kind.reaches:
+            return
+        issue_classic(call.record, operands, call.options, dst=dst, **how)
+        planes.update((name, (before[name], Plane.of(tiles[name]))) for name in names)
+
+    launch(kernel, (), machine=call.machine, exact=True, record=False)
     return planes
