@@ -258,9 +258,10 @@ class Storage:
             return
         # What is named twice is counted once: in the tensor, not in the pattern.
         counted = gaps.codes if repeated and gaps.codes is not None else region
-        before = np.count_nonzero(counted)
+        before = int(np.count_nonzero(counted))
         region[() if where is None else np.broadcast_to(where, pattern.shape)] = code
-        gaps.count += (0 if alone and code == DEFINED else np.count_nonzero(counted)) - before
+        after = 0 if alone and code == DEFINED else int(np.count_nonzero(counted))
+        gaps.count += after - before
         if not gaps.count:
             self.gaps = None
 

@@ -9,6 +9,7 @@ import numpy as np
 from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.observing import overflowed
+from difftest.simulator.memory import DEFINED
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
@@ -73,7 +74,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     if storage.products is not None:
         dst.scatter(storage.products, False, where)
     if storage.gaps is not None:
-        dst.mark_written(where)
+        dst.mark(DEFINED, where)
     if repeated:
         _settle_repeated(dst, values, where)
 
