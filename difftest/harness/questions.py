@@ -20,19 +20,19 @@ from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
     Expected,
-    Within,
     all_match,
+    around,
     check_count,
     check_form,
     check_values,
     first_of,
+    tolerated,
 )
 from difftest.harness.reference import (
     ReferenceDefect,
     ReferenceRefusal,
     as_float64,
     call_reference,
-    outputs_of_reference,
 )
 from difftest.harness.rounding import Array, float_info, is_float, round_once, unit_roundoff
 from difftest.harness.signature import name_of
@@ -105,7 +105,7 @@ class Reference:
         }
         parameters = self.spec.parameters_of(self.case.values)
         try:
-            outputs = outputs_of_reference(self.spec.reference, inputs, parameters)
+            outputs = call_reference(self.spec.reference, inputs, parameters)
         except (ReferenceDefect, ReferenceRefusal):
             return None
         shapes = [array.shape for array in self.outputs]
@@ -123,7 +123,7 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     arrays = dict(zip(spec.inputs, inputs, strict=True))
     launched: list[object] = []
     with witnessing(lambda testimony: launched.append(function_of(testimony.kernel))):
-        outputs = outputs_of_reference(spec.reference, arrays, spec.parameters_of(case.values))
+        outputs = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
     judged = [one for one in (spec.kernel, *spec.others) if function_of(one) in launched]
     if judged:
         raise ReferenceDefect(
@@ -151,12 +151,7 @@ def bounded(
         random=all(recipe.is_random for recipe in case.data.values()),
     )
     return tuple(
-        Expected(
-            value=value,
-            dtype=spec.output_dtype_of(case, index),
-            magnitude=magnitude,
-            tolerance=tolerance,
-        )
+        tolerated(value, spec.output_dtype_of(case, index), magnitude, tolerance)
         for index, (value, magnitude) in enumerate(zip(values, magnitudes, strict=True))
     )
 
@@ -169,7 +164,7 @@ def _magnitudes(
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
     try:
-        magnitudes = call_reference(function, arrays, spec.parameters_of(case.values), role)
+        found = call_reference(function, arrays, spec.parameters_of(case.values), role)
     except ReferenceRefusal as refusal:
         error = refusal.error
         raise SpecError(
@@ -177,6 +172,7 @@ def _magnitudes(
             f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
             "function that takes them and returns the sums of absolute values"
         ) from error
+    magnitudes = as_float64(found)
     finite = all(np.isfinite(array.astype(np.float64)).all() for array in inputs)
     for array in magnitudes if spec.magnitude is not None else ():
         wrong = array[(array < 0) | (np.isnan(array) & finite)]
@@ -263,17 +259,11 @@ def _compare_algorithms(
         dtype = reference.dtype_of(index)
         value = raw.astype(np.float64)
         freedom = _freedom(raw, value, output)
-        within = Within(
-            value=value,
-            dtype=np.dtype(np.float64),
-            low=value - freedom,
-            high=value + freedom,
-            question=ALGORITHM,
-        )
-        verdict = check_values(index, within, output.value, None)
+        within = around(value, np.dtype(np.float64), freedom, ALGORITHM)
+        verdict = check_values(index, within, output.value)
         if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
             got = round_once(output.value, dtype)
-            shown = check_values(index, replace(within, dtype=dtype), got, None)
+            shown = check_values(index, replace(within, dtype=dtype), got)
             verdict = shown if isinstance(shown, Mismatch) else verdict
         verdicts.append(verdict)
     return verdicts
@@ -303,15 +293,9 @@ def _finite_around(value: Float64, error: Float64) -> Float64:
 def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
     """The machine's values against the exact ones, within the bound of their errors."""
     error = _bound(output)
-    within = Within(
-        value=output.value,
-        dtype=dtype,
-        low=output.value - error,
-        high=output.value + error,
-        question=ARITHMETIC,
-        exact=output.error is None or not output.error.any(),
-    )
-    return _unless_excused(check_values(index, within, got, None), index, dtype, output)
+    exact = output.error is None or not output.error.any()
+    within = around(output.value, dtype, error, ARITHMETIC, exact)
+    return _unless_excused(check_values(index, within, got), index, dtype, output)
 
 
 def _unless_excused(
@@ -359,12 +343,6 @@ def _as_a_whole(
     """
     value = raw.astype(np.float64)
     error = _freedom(raw, value, output) + _bound(output)
-    within = Within(
-        value=value,
-        dtype=dtype,
-        low=value - error,
-        high=value + error,
-        question="",
-        exact=not is_float(dtype) and (output.error is None or not output.error.any()),
-    )
-    return _unless_excused(check_values(index, within, got, None), index, dtype, output)
+    exact = not is_float(dtype) and (output.error is None or not output.error.any())
+    within = around(value, dtype, error, exact=exact)
+    return _unless_excused(check_values(index, within, got), index, dtype, output)
