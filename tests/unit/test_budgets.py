@@ -53,7 +53,6 @@ WIDE = {
     "cli/migrate.py:migrate",
     "harness/compare.py:_mismatch",
     "harness/decorator.py:kernel_test",
-    "harness/report.py:failure_text",
     "simulator/core.py:emit",
     "simulator/exact/microscaling.py:nc_matmul_mx",
     "simulator/instructions/mx.py:nc_matmul_mx",
