@@ -91,7 +91,22 @@ class Reference:
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:
         """Its outputs with the bound that follows from the spec alone."""
-        return bounded(self.spec, self.case, tuple(self.inputs.values()), self.values)
+        spec, case = self.spec, self.case
+        magnitudes = _magnitudes(self)
+        accumulation = np.dtype(spec.accumulation)
+        exact = spec.exact_integers and all(
+            is_exact_in(accumulation, magnitude, value, *self.inputs.values())
+            for value, magnitude in zip(self.values, magnitudes, strict=True)
+        )
+        tolerance = Tolerance(
+            reduction=0 if exact else spec.reduction_length(case.values),
+            accumulation=accumulation,
+            random=all(recipe.is_random for recipe in case.data.values()),
+        )
+        return tuple(
+            tolerated(value, self.dtype_of(index), magnitude, tolerance)
+            for index, (value, magnitude) in enumerate(zip(self.values, magnitudes, strict=True))
+        )
 
     @cached_property
     def wide(self) -> tuple[Array, ...] | None:
@@ -135,32 +150,10 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     return Reference(spec, case, arrays, outputs)
 
 
-def bounded(
-    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
-) -> tuple[Expected, ...]:
-    """The reference's values with the bound that follows from the spec alone."""
-    magnitudes = _magnitudes(spec, case, inputs, values)
-    accumulation = np.dtype(spec.accumulation)
-    exact = spec.exact_integers and all(
-        is_exact_in(accumulation, magnitude, value, *inputs)
-        for value, magnitude in zip(values, magnitudes, strict=True)
-    )
-    tolerance = Tolerance(
-        reduction=0 if exact else spec.reduction_length(case.values),
-        accumulation=accumulation,
-        random=all(recipe.is_random for recipe in case.data.values()),
-    )
-    return tuple(
-        tolerated(value, spec.output_dtype_of(case, index), magnitude, tolerance)
-        for index, (value, magnitude) in enumerate(zip(values, magnitudes, strict=True))
-    )
-
-
-def _magnitudes(
-    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
-) -> tuple[Float64, ...]:
+def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
     """The magnitudes, at least as large as the values; where they are not finite, the values'."""
-    arrays = dict(zip(spec.inputs, map(np.abs, inputs), strict=True))
+    spec, case, values = reference.spec, reference.case, reference.values
+    arrays = {name: np.abs(array) for name, array in reference.inputs.items()}
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
     try:
@@ -173,7 +166,7 @@ def _magnitudes(
             "function that takes them and returns the sums of absolute values"
         ) from error
     magnitudes = as_float64(found)
-    finite = all(np.isfinite(array.astype(np.float64)).all() for array in inputs)
+    finite = all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values())
     for array in magnitudes if spec.magnitude is not None else ():
         wrong = array[(array < 0) | (np.isnan(array) & finite)]
         if wrong.size:
@@ -215,7 +208,7 @@ def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> l
     dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
     joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
     values = _most_precise(reference)
-    wrong = None if all(joined) else first_of(_algorithm(reference, joined, exact))
+    wrong = None if all(joined) else _algorithm(reference, joined, exact)
     if wrong is not None:
         return [wrong]
     return [
@@ -238,15 +231,14 @@ def _is_float64(array: Array) -> bool:
 
 def _algorithm(
     reference: Reference, joined: Sequence[bool], exact: ExactRun
-) -> list[Answer | None]:
+) -> Mismatch | Inconclusive | None:
     """The exact run against the reference; once more against a reference in float64."""
-    first = _most_precise(reference)
-    verdicts = _compare_algorithms(reference, first, joined, exact)
-    wide = reference.wide if first_of(verdicts) is not None else None
-    if wide is not None and wide is not first:
-        again = _compare_algorithms(reference, wide, joined, exact)
-        return verdicts if first_of(again) is not None else again
-    return verdicts
+    values = _most_precise(reference)
+    wrong = first_of(_compare_algorithms(reference, values, joined, exact))
+    if wrong is None or reference.wide is None or reference.wide is values:
+        return wrong
+    again = first_of(_compare_algorithms(reference, reference.wide, joined, exact))
+    return None if again is None else wrong
 
 
 def _compare_algorithms(

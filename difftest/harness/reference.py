@@ -146,27 +146,17 @@ def _written(
     function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The arguments that the function writes: each that it cannot do with read-only."""
-    written = []
-    for suspect in given:
-        alone = {name: _private(value, writeable=name != suspect) for name, value in given.items()}
+
+    def stops(read_only: str | None) -> bool:
+        alone = {n: _private(value, writeable=n != read_only) for n, value in given.items()}
         try:
             _call(function, alone, inputs)
         except Exception as error:
-            if _is_read_only(error):
-                written.append(suspect)
+            return _is_read_only(error)
+        return False
+
     # An array of the function's own that is read-only stops it whichever argument may be written.
-    return tuple(written) if _runs_on_writeable(function, given, inputs) else ()
-
-
-def _runs_on_writeable(
-    function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
-) -> bool:
-    free = {name: _private(value, writeable=True) for name, value in given.items()}
-    try:
-        _call(function, free, inputs)
-    except Exception as error:
-        return not _is_read_only(error)
-    return True
+    return () if stops(None) else tuple(filter(stops, given))
 
 
 def _differs(given: Any, received: Any) -> bool:
