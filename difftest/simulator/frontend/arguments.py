@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -48,6 +49,15 @@ def absent(
         raise missing_name(f"neuronxcc.{module}", name, public)
 
     return __getattr__
+
+
+def fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function of this signature takes these arguments."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "name"})
