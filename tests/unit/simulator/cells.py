@@ -332,7 +332,7 @@ def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
     half = np.dtype(f"u{one.dtype.itemsize // 2}")
     return core.tile.whole(
         core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)
-    ).reinterpret(one.dtype)
+    )._reinterpret(one.dtype)
 
 
 def _hold(tile: Any, values: Any) -> None:
