@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from difftest.simulator.dtypes import as_dtype
@@ -58,6 +59,13 @@ def fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, 
     except TypeError:
         return False
     return True
+
+
+def tuple_of(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:
+    """What takes the values of these names out of a call's arguments; None if there are none."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return (lambda given: (given[names[0]],)) if names else None
 
 
 HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "name"})
