@@ -17,7 +17,7 @@ from difftest.simulator.instructions.writing import write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.recording import Part
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine, Origin
+from difftest.simulator.trace import Engine, Kind, Origin
 
 
 class Sent(NamedTuple):
@@ -79,4 +79,4 @@ def note(
     written, read = list(writes), list(reads)
     roles = [role for role, _ in (*written, *read)]
     tiles, sources = [tile for _, tile in written], [tile for _, tile in read]
-    current().emit(name, engine, tiles, sources, roles, Attributes(), partial)
+    current().emit(Kind(name, engine), tiles, sources, roles, partial=partial)
