@@ -106,6 +106,8 @@ class Core:
         lies further in. None where the kernel has to be looked for."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
+        self.registers = 0
+        """How many registers the trace has named."""
         self.order = FORWARD
         """In which order what claims to have none runs."""
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}

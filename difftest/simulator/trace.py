@@ -390,6 +390,11 @@ class Kind(NamedTuple):
     attributes: Attributes = Attributes()
     told: Told = Told()
 
+    def following(self, role: str, register: str) -> Kind:
+        """The kind of an event of which the place at a role follows a register."""
+        options = {**self.told.options, f"register of {role}": register}
+        return self._replace(told=self.told._replace(options=options))
+
 
 @dataclass(eq=False, slots=True)
 class Event:

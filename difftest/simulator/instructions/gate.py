@@ -202,7 +202,12 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     for role, other in zip(instruction.destinations[1:], issued.others, strict=False):
         if other is not None:
             written.append((other, role.name))
-    read: list[tuple[Any, str]] = [(tile, "index") for tile in issued.indices]
+    read: list[tuple[Any, str]] = []
+    for index in issued.indices:
+        if isinstance(index, Tile):
+            read.append((index, "index"))
+        else:
+            kind = kind.following(*index)
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, (Tile, IndirectTile)):
             read.append((operand, role.name))
