@@ -226,6 +226,11 @@ class Tile:
         """Which of its elements an instruction made of what nothing wrote; None if none."""
         return self.unwritten(LOST)
 
+    def fresh(self) -> Array | None:
+        """Which of its elements no instruction wrote, nor made of such; None if none."""
+        missing, lost = self.unwritten(), self.lost()
+        return missing if missing is None or lost is None else missing & ~lost
+
     def mark(self, code: int, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
         if not self.strided:

@@ -25,6 +25,7 @@ class Issue:
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
+    sources : by role, what the event names as read instead of the operands.
     unboxed : what the meaning would give, for a mask that changes how it is computed.
     named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
         not, and AWS documents a few instructions otherwise where ``dst`` is named.
@@ -37,6 +38,7 @@ class Issue:
     where: Array | None = None
     moved: Tile | None = None
     indices: tuple[Tile, ...] = ()
+    sources: tuple[tuple[str, Tile], ...] = ()
     unboxed: Unboxed | None = None
     named: bool = True
 
