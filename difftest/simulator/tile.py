@@ -228,8 +228,9 @@ class Tile:
 
     def fresh(self) -> Array | None:
         """Which of its elements no instruction wrote, nor made of such; None if none."""
-        missing, lost = self.unwritten(), self.lost()
-        return missing if missing is None or lost is None else missing & ~lost
+        codes = self.codes()
+        chosen: Array | None = None if codes is None else (codes >= LEFT) & (codes < LOST)
+        return None if chosen is None or not chosen.any() else chosen
 
     def mark(self, code: int, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""

@@ -84,7 +84,7 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     further = any(other is not None for other in issued.others)
     call.is_simple = not (indirect or further or call.instruction.notes)
     call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
-    names = [call.instruction.operands[place].name for place in call.read_places]
+    names = issued.sources or [call.instruction.operands[place].name for place in call.read_places]
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
 
 

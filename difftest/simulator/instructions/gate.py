@@ -187,14 +187,17 @@ def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
 def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
-    opcode, engine, attributes = call.name, call.engine, call.attributes
-    if call.is_simple and not issued.indices and not issued.sources:
-        reads = [operands[place] for place in call.read_places]
+    name, engine, attributes = call.name, call.engine, call.attributes
+    if call.is_simple and not issued.indices:
+        if issued.sources is None:
+            reads = [operands[place] for place in call.read_places]
+        else:
+            reads = [*issued.sources.values()]
         if call.reads_dst:
             reads.append(dst)
         if issued.where is not None:
             in_part.append((dst, issued.where))
-        core.emit(opcode, engine, (dst,), reads, call.roles, attributes, in_part, moved)
+        core.emit(name, engine, (dst,), reads, call.roles, attributes, in_part, moved)
         return
     instruction = call.instruction
     written = [(dst, "dst")]
@@ -202,10 +205,9 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
         if other is not None:
             written.append((other, role.name))
     read: list[tuple[Any, str]] = [(tile, "index") for tile in issued.indices]
-    names = [role.name for role in instruction.operands]
-    for name, operand in issued.sources or zip(names, operands, strict=True):
+    for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, (Tile, IndirectTile)):
-            read.append((operand, name))
+            read.append((operand, role.name))
             read += _indices(operand)
     if call.reads_dst:
         read.append((dst, "dst"))
@@ -221,7 +223,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
         attributes = attributes._replace(**instruction.notes(*operands))
     writes, reads = ([reached.get(id(one), one) for one, _ in side] for side in (written, read))
     roles = [role for _, role in (*written, *read)]
-    core.emit(opcode, engine, writes, reads, roles, attributes, in_part, moved)
+    core.emit(name, engine, writes, reads, roles, attributes, in_part, moved)
 
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:

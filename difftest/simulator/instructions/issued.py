@@ -38,7 +38,7 @@ class Issue:
     where: Array | None = None
     moved: Tile | None = None
     indices: tuple[Tile, ...] = ()
-    sources: tuple[tuple[str, Tile], ...] = ()
+    sources: dict[str, Tile] | None = None
     unboxed: Unboxed | None = None
     named: bool = True
 

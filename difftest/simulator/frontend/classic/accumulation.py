@@ -60,6 +60,6 @@ def accumulate_product(target: Tile, added: Tile) -> None:
         return
     fresh = target.fresh()
     adds = fresh is None or not fresh.all()
-    sources = (("stationary", made.stationary), ("moving", made.moving))
+    sources = {"stationary": made.stationary, "moving": made.moving}
     gate.issue(added_product, (added,), (adds,), dst=target, where=written(added), sources=sources)
     added.storage.allocation.absorbed += 1

@@ -65,7 +65,7 @@ def begin_or_update(
     With a ``dtype`` the result is rounded into that on its way into the target.
     """
     missing = target.fresh()  # a sum that is lost stays so
-    if missing is None or not missing.any():
+    if missing is None:
         if dtype is None:
             update(name, target, other, mask=mask)
         else:
