@@ -226,6 +226,12 @@ class Tile:
         """Which of its elements an instruction made of what nothing wrote; None if none."""
         return self.unwritten(LOST)
 
+    def _fresh(self) -> Array | None:
+        """Which of its elements no instruction wrote, nor made of such; None if none."""
+        codes = self.codes()
+        chosen: Array | None = None if codes is None else (codes >= LEFT) & (codes < LOST)
+        return None if chosen is None or not chosen.any() else chosen
+
     def mark(self, code: int, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
         if not self.strided:

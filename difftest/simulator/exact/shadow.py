@@ -31,7 +31,6 @@ from difftest.simulator.exact.bounded import (
     UNIT,
     Bounded,
     added_at,
-    added_or_put,
     as_bounded,
     gamma,
     into_integers,
@@ -246,17 +245,6 @@ class Shadow:
             made = added_at(self.stored(dst.base), made, places, self.gamma)
         self.sure(*map(self.take, dst.index_tiles))
         return _spread_out(dst.base, made, places)
-
-    def foresee_sum(
-        self, dst: Tile, product: Tile, missing: Array | None, where: Array | None
-    ) -> None:
-        """As :meth:`foresee`, of a product that is added to a tile in PSUM.
-
-        ``missing`` says where that was never written: there the product is put.
-        """
-        self._begin("nc_matmul")
-        total = added_or_put(self.stored(dst), self.take(product), missing)
-        self._pending = [Pending(dst, total, where)]
 
     def sent(self, src: Tile) -> Bounded | None:
         """What a tile holds now, for another core; None where the machine's values are exact."""

@@ -248,19 +248,20 @@ def _sizes_product(left: Float64, right: Float64) -> Any:
 
 
 @rule("nc_matmul")
-def nc_matmul(
-    run: Shadow, call: Call, stationary: Bounded, moving: Bounded, dst: Tile | None = None
-) -> Bounded:
+def nc_matmul(run: Shadow, call: Call, *operands: Any) -> Bounded:
     """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
+    if "product" in call.operands:
+        product, *held = operands
+        return added_or_put(run.stored(held[0]), product, held[0]._fresh()) if held else product
     depth = 2 if call["perf_mode"] == "double_row" else 1
     left, right = (
         side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
-        for side in (stationary, moving)
+        for side in operands[:2]
     )
-    return accumulated(run, call, matrix_product(run, left, right), dst)
+    return accumulated(run, call, matrix_product(run, left, right), *operands[2:])
 
 
-def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None) -> Bounded:
+def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None = None) -> Bounded:
     """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
     missing = None
     if dst is not None and call["accumulate"] is None:

@@ -90,7 +90,7 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     call.is_simple = not (indirect or further)
     call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
     roles = [role.name for role in call.instruction.operands]
-    names = [roles[place] for place in call.read_places]
+    names = issued.sources or [roles[place] for place in call.read_places]
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
     call.numbers = _chooser(places, operands)

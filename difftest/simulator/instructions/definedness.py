@@ -365,13 +365,6 @@ def check_returned(tile: Tile) -> None:
         doubt(unwritten_error(tile, lost, returned=True))
 
 
-def add_product(target: Tile, product: Tile) -> None:
-    """A product that is added to a tile in PSUM takes along what it depends on."""
-    codes, gaps = product.codes(), product.storage.gaps
-    if codes is not None and gaps is not None and gaps.origin is not None:
-        target.doubt((codes == UNSURE).reshape(target.shape), gaps.origin)
-
-
 def _without_rows(value: Any, lost: Array) -> Any:
     """Values of which the rows that are lost are the first one that is not."""
     if not isinstance(value, np.ndarray) or len(value) != len(lost) or lost.all():

@@ -190,7 +190,10 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     kind = call.kind
     numbers = () if call.numbers is None else call.numbers(operands)
     if call.is_simple and not issued.indices:
-        reads = [operands[place] for place in call.read_places]
+        if issued.sources is None:
+            reads = [operands[place] for place in call.read_places]
+        else:
+            reads = [*issued.sources.values()]
         if call.reads_dst:
             reads.append(dst)
         if issued.where is not None:

@@ -26,6 +26,7 @@ class Issue:
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
     indices : what holds where operands or ``dst`` lie: tiles, which the instruction reads too, and
         of a register the role that follows it and its name.
+    sources : by role, what the event names as read instead of the operands.
     unboxed : what the meaning would give, for a mask that changes how it is computed.
     named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
         not, and AWS documents a few instructions otherwise where ``dst`` is named.
@@ -38,6 +39,7 @@ class Issue:
     where: Array | None = None
     moved: Tile | None = None
     indices: tuple[Tile | tuple[str, str], ...] = ()
+    sources: dict[str, Tile] | None = None
     unboxed: Unboxed | None = None
     named: bool = True
 

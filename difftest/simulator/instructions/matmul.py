@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -293,6 +294,45 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)
+
+
+def _of_the_product(call: Call) -> None:
+    """A sum has the shape of both summands."""
+    product, dst = call["product"], call.destinations["dst"]
+    if product.size != dst.size or product.partitions != dst.partitions:
+        raise ShapeError(
+            "a matmul accumulates into a tile of its result's shape",
+            happened="a matmul's result was added to a tile of another shape",
+            received=f"target {list(dst.shape)}, product {list(product.shape)}",
+        )
+
+
+def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
+    """Add a product; the first of a group overwrites what nothing has written."""
+    values, fresh = product.engine_values(unwritten=True), dst._fresh()
+    if fresh is None:
+        accumulate(dst, values, where)
+        return
+    values = values.reshape(dst.shape)
+    if call["accumulate"]:
+        values = values + np.where(fresh, np.float32(0), dst.values(unwritten=True))
+    if where is not None:
+        dst.storage.leave_out()
+    write(dst, values, where)
+
+
+added_product = replace(
+    nc_matmul,
+    operands=(Role(name="product", buffers=PSUM_ONLY),),
+    options=("accumulate",),
+    rules=(_of_the_product, one_bank),
+    only={},
+    result=lambda call: Result(call["product"].shape, call.wanted_dtype(FLOAT32), Space.PSUM),
+    walk=None,
+    carries=carrying.in_place,
+    meaning=_add,
+)
+"""nc_matmul with ``accumulate``, of a product that was computed before: ``psum += product``."""
 
 
 # -- nc_transpose ----------------------------------------------------------------------------------

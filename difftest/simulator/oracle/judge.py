@@ -70,7 +70,6 @@ class Oracle:
         """Whether an instruction runs that will be judged when it has."""
         self.asked: Any = False
         """Of a matrix product whether it accumulates, as the kernel says it."""
-        self._sum: Any = None
 
     # -- tensors -----------------------------------------------------------------------------
 
@@ -116,15 +115,12 @@ class Oracle:
     def beside(self) -> Oracle:
         """What follows another core of the launch: the same memory, registers of its own."""
         other = copy.copy(self)
-        other._registers, other.busy, other._sum = {}, False, None
+        other._registers, other.busy = {}, False
         return other
 
     def told(self, writes: Any) -> None:
         """What was emitted without an instruction of the gate: the simulator's values hold."""
-        if self._sum is not None:
-            (tile, literal, made), self._sum = self._sum, None
-            self._put_down("nc_matmul", "dst", tile, literal, made)
-        elif not self.busy:
+        if not self.busy:
             for tile in writes:
                 self.take(tile)
 
@@ -222,14 +218,6 @@ class Oracle:
             if made.kept is None:
                 made = made._replace(kept=use.over(literal.places.shape))
             self._put_down(call.title, role, tile, literal, made, complete=complete)
-
-    def added(self, target: Any, added: Any, missing: Array | None, where: Array | None) -> None:
-        """What ``target += added`` is about to mean, of a product; judged when it is emitted."""
-        literal, summand = literal_of(target).settled(), literal_of(added).read()
-        held, summand = literal.read(), summand.reshape(literal.places.shape)
-        total = summand + (held if missing is None else np.where(missing, np.float32(0), held))
-        kept = np.ones(total.shape, np.bool_) if where is None else where.reshape(total.shape)
-        self._sum = target, literal, Made(total, kept)
 
     def _put_down(
         self,

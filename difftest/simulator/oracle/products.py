@@ -19,8 +19,12 @@ _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 def nc_matmul(use: Use) -> Made:
     """``stationary.T @ moving`` in float32, or added to what ``dst`` holds.
 
-    In double_row each partition has two rows of the contraction.
+    In double_row each partition has two rows of the contraction. A product that was computed
+    before is put where nothing was written.
     """
+    if "product" in use.literals:
+        held = np.where(use.dst.touched(), use.dst.read(), np.float32(0))
+        return Made(use["product"].reshape(held.shape) + held)
     left, right = (to_float32(use.rows(name)) for name in ("stationary", "moving"))
     if use["perf_mode"] == "double_row":
         left, right = (one.reshape(2 * len(one), -1) for one in (left, right))

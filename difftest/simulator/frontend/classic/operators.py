@@ -64,10 +64,8 @@ def begin_or_update(
 
     With a ``dtype`` the result is rounded into that on its way into the target.
     """
-    missing, lost = target.unwritten(), target.lost()
-    if missing is not None and lost is not None:  # a sum that is lost stays so
-        missing = missing & ~lost
-    if missing is None or not missing.any():
+    missing = target._fresh()  # a sum that is lost stays so
+    if missing is None:
         if dtype is None:
             update(name, target, other, mask=mask)
         else:

@@ -55,10 +55,7 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
 
 def _check_start(dst: Tile) -> None:
     """Say what is wrong with adding where no matmul wrote."""
-    missing, lost = dst.unwritten(), dst.lost()
-    if missing is not None and lost is not None:  # an instruction wrote that
-        missing = missing & ~lost
-    if missing is not None and missing.any():
+    if dst._fresh() is not None:
         raise KernelError(
             "accumulate=True adds to what a matmul wrote before",
             happened="nc_matmul was to add to what nothing had written",

@@ -377,6 +377,26 @@ def test_a_product_that_is_overwritten_is_no_part_of_the_sum(plain, accumulate):
 
 
 @MODES
+@every("masked", [False, True])
+def test_a_sum_of_products_stays_lost_and_names_what_was_never_written(masked, plain):
+    def kernel(x):
+        out = nl.ndarray((ROWS, COLUMNS), dtype=x.dtype, buffer=nl.shared_hbm)
+        padded = nl.ndarray((ROWS, COLUMNS), dtype=x.dtype, buffer=nl.sbuf)
+        padded[:USED, :] = nl.load(x)
+        total = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+        total[...] = nl.copy(padded)
+        depth, rows = nl.arange(USED)[:, None], nl.arange(ROWS)[None, :]
+        left, mask = nl.load(x)[depth, rows], rows < ROWS - 1 if masked else None
+        for _ in range(2):
+            total += nisa.nc_matmul(left, nl.load(x), mask=mask)
+        nl.store(out, total)
+        return out
+
+    with pytest.raises(UnwrittenError, match=r"they came from \[3:8, 0:16\] of tensor 2 "):
+        launch(kernel, (X,), plain=plain)
+
+
+@MODES
 @every("use", ["index", "register"])
 def test_an_index_and_a_register_are_uses(use, plain):
     @jit
