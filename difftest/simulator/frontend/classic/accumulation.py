@@ -101,7 +101,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     added.storage.allocation.absorbed += 1
     reads = (*operands, target) if adds else operands
     partial = () if where is None else [(target, where)]
-    core.emit(call.name, call.engine, (target,), reads, call.roles, call.attributes, partial)
+    core.emit(call.kind, (target,), reads, call.roles, partial=partial)
 
 
 def _lose(target: Tile, added: Tile, before: Array | None, gone: Array | None) -> None:
