@@ -90,12 +90,11 @@ def _names(dialect: Dialect) -> Iterator[str]:
         yield f"## {dialect.package}{module}\n"
         for section, group in groupby(of_module, lambda name: name.section):
             yield f"### {section}\n"
-            rows = [(_link(name), states(dialect)[name].value, _issued(name)) for name in group]
+            rows = (
+                (f"[`{one.name}`]({one.url})", states(dialect)[one].value, _issued(one))
+                for one in group
+            )
             yield _table(("name", "", "instructions"), rows)
-
-
-def _link(name: DocumentedName) -> str:
-    return f"[`{name.name}`]({name.url})"
 
 
 def _issued(name: DocumentedName) -> str:

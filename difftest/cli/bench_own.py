@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -33,16 +34,5 @@ def _timed(run: KernelRun, kernel: Any, given: KernelArguments) -> tuple[Reading
     """What a launch costs without a trace, and its instructions; a refusal is the command's."""
     machine = machine_named(run.machine)
     trace, target = launched(kernel, given, machine, run.level)[:2]
-
-    def once() -> object:
-        return launch(
-            kernel,
-            given.arrays,
-            given.keywords,
-            machine=target,
-            level=run.level,
-            grid=given.grid,
-            record=False,
-        )
-
-    return measure(once), len(trace)
+    once = partial(launch, kernel, given.arrays, given.keywords, grid=given.grid, level=run.level)
+    return measure(partial(once, machine=target, record=False)), len(trace)

@@ -67,12 +67,12 @@ def _correctness(
     progress: Progress, kernel: Callable[..., Any], max_pool: bool, seed: int
 ) -> list[CaseResult]:
     tests = correctness_tests(max_pool=max_pool)
-    task = progress.add_task("correctness", total=sum(len(test.channels) for test in tests))
+    count = sum(len(test.channels) for test in tests)
+    graded = grade_correctness(kernel, tests, seed)
     results = []
-    for result in grade_correctness(kernel, tests, seed):
+    for result in progress.track(graded, count, description="correctness"):
         results.append(result)
         progress.console.out(_case_line(result), highlight=False)
-        progress.advance(task)
     return results
 
 
@@ -80,14 +80,12 @@ def _predictions(
     progress: Progress, kernel: Callable[..., Any], tests: tuple[PerformanceTest, ...]
 ) -> dict[PerformanceTest, PredictedP99]:
     """The predicted p99 of each test; a kernel that cannot be predicted says why, once."""
-    task = progress.add_task("prediction", total=len(tests))
     predicted: dict[PerformanceTest, PredictedP99] = {}
-    for test in tests:
+    for test in progress.track(tests, description="prediction"):
         try:
             predicted[test] = predict_p99(kernel, test)
         except (NkiError, AssertionError, ValueError) as error:
             progress.console.out(f"no prediction for {test.name}: {error}", highlight=False)
-        progress.advance(task)
     return predicted
 
 

@@ -35,7 +35,8 @@ def init(folder: Path) -> None:
         raise click.ClickException(
             f"{folder / there[0]} is there already, and stays as it is; name another folder"
         )
-    texts = {name: _text(name) for name in NAMES}
+    first = files("difftest.cli") / "first"
+    texts = {name: (first / f"{name}.txt").read_text("utf-8") for name in NAMES}
     config = _config(folder)
     if config is None:
         texts[CONFIG] = f"[pytest]\n{SETTING}\n"
@@ -57,10 +58,6 @@ def init(folder: Path) -> None:
             f"{config} stays as it is; with {setting} among its pytest options, "
             "pytest alone runs kernel tests, and editors see them"
         )
-
-
-def _text(name: str) -> str:
-    return (files("difftest.cli") / "first" / f"{name}.txt").read_text("utf-8")
 
 
 def _config(folder: Path) -> Path | None:

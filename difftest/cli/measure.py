@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -59,17 +59,15 @@ def measure(
     if not wanted:
         raise click.UsageError(f"no test has {keyword!r} in its name: {', '.join(sorted(names))}")
     path = file.resolve()
-
-    def load() -> Any:
-        return load_kernel(path)
-
+    load = partial(load_kernel, path)
     results: list[StageResult] = []
     bench: Bench | None = None
     try:
         if simulate:
             with embedded_with_predictions():
                 load()  # a file that does not load fails once, and not for each threshold
-        bench = None if simulate else open_bench(load)
+        else:
+            bench = open_bench(load)
         for threshold in wanted:
             timer = bench.timer if bench else None
             result = run_threshold(threshold, load, timer, history_file())

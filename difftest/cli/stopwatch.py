@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import timeit
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from difftest.harness.reference_cost import peak_of
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,6 @@ def measure(function: Callable[[], object]) -> Reading:
 
     The run for memory comes first and also warms up. It is not timed: tracing slows it down.
     """
-    tracemalloc.start()
-    try:
-        function()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(function)
     runs, seconds = timeit.Timer(function).autorange()
     return Reading(seconds / runs, peak, runs)

@@ -127,8 +127,8 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
     dge = "Descriptors generated on the device: the same kernels"
     ladder = "The ladder: described in words only, not the same kernels"
     other = "Said to be trn1 (compared with trn2), not the same kernels"
-    parts: dict[str, list[Comparison]]
-    parts = {title: [] for title in (static, dge, ladder, other, "Thresholds")}
+    titles = (static, dge, ladder, other, "Thresholds")
+    parts: dict[str, list[Comparison]] = {title: [] for title in titles}
     for one in comparisons:
         if one.first.kind == "threshold":
             title = "Thresholds"

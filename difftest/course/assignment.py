@@ -90,18 +90,15 @@ _PAIRS = tuple((c_in, c_out) for c_in in (128, 256) for c_out in (128, 256))
 
 CORRECTNESS = (
     CorrectnessTest(name="small images", image=SMALL, channels=_PAIRS, bias=False, pool_size=1),
-    CorrectnessTest(
-        name="large images", image=LARGE, channels=((256, 256),), bias=False, pool_size=1
-    ),
-    CorrectnessTest(
-        name="large images, bias", image=LARGE, channels=((256, 256),), bias=True, pool_size=1
-    ),
-    CorrectnessTest(
-        name="large images, bias, max pool",
-        image=LARGE,
-        channels=((256, 256),),
-        bias=True,
-        pool_size=MAX_POOL,
+    *(
+        CorrectnessTest(
+            name=f"large images{also}",
+            image=LARGE,
+            channels=((256, 256),),
+            bias=bool(also),
+            pool_size=pool_size,
+        )
+        for also, pool_size in (("", 1), (", bias", 1), (", bias, max pool", MAX_POOL))
     ),
 )
 

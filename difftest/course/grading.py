@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.course.assignment import CorrectnessTest, PerformanceTest
+from difftest.course.assignment import Array, CorrectnessTest, PerformanceTest
 from difftest.host.installation import predict_latency
 from difftest.host.shipped import import_shipped
 from difftest.simulator import TRN2, NkiError, launch
 
-Array = NDArray[Any]
 Reference = Callable[..., Array]
 
 KERNEL = "fused_conv2d_maxpool"

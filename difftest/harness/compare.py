@@ -24,72 +24,59 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """One output as the reference has it.
+    """One output that must lie between two bounds, rounded into its dtype.
 
     Attributes
     ----------
     value : exact values, float64, of the output's shape.
     dtype : the dtype that the kernel must return.
-    magnitude : the same computation over absolute values (see ``tolerance``), float64.
-    tolerance : the bound.
-    """
-
-    value: NDArray[np.float64]
-    dtype: np.dtype[Any]
-    magnitude: NDArray[np.float64]
-    tolerance: Tolerance
-
-    @property
-    def exact(self) -> bool:
-        """Whether only equality will do."""
-        return self.tolerance.reduction == 0
-
-    @property
-    def question(self) -> str:
-        """Which of two questions is asked; of this bound both at once."""
-        return ""
-
-    def interval(self) -> tuple[Array, Array]:
-        """The smallest and the largest correct value of each element, in ``dtype``."""
-        return self.tolerance.interval(self.value, self.magnitude, self.dtype)
-
-    def inconclusive(self, elements: int) -> str:
-        """Why nothing can be told, or nothing."""
-        gamma = self.tolerance.gamma(elements)
-        if gamma < 1:
-            return ""
-        return (
-            f"the error bound is {gamma:.2g} of the magnitude: {self.tolerance.reduction} "
-            f"roundings into {self.tolerance.accumulation} may leave no digit right"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Within:
-    """One output that must lie between two bounds, rounded into its dtype.
-
-    Attributes
-    ----------
-    value, low, high : float64, of the output's shape.
-    dtype : of the output.
+    low, high : the bounds, of the output's shape.
     question : which of the two is asked, see :mod:`difftest.harness.questions`; empty for both.
     exact : whether only equality will do.
+    doubt : why nothing can be told, or nothing.
     """
 
     value: NDArray[np.float64]
     dtype: np.dtype[Any]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    question: str
+    low: Array
+    high: Array
+    question: str = ""
     exact: bool = False
+    doubt: str = ""
 
     def interval(self) -> tuple[Array, Array]:
         """The smallest and the largest correct value of each element, in ``dtype``."""
         return round_once(self.low, self.dtype), round_once(self.high, self.dtype)
 
-    def inconclusive(self, elements: int) -> str:
-        """Why nothing can be told, or nothing."""
-        return ""
+
+def around(
+    value: NDArray[np.float64],
+    dtype: np.dtype[Any],
+    error: NDArray[np.float64] | float,
+    question: str = "",
+    exact: bool = False,
+) -> Expected:
+    """An output that lies no farther than ``error`` from its value."""
+    low, high = value - error, value + error
+    return Expected(value=value, dtype=dtype, low=low, high=high, question=question, exact=exact)
+
+
+def tolerated(
+    value: NDArray[np.float64],
+    dtype: np.dtype[Any],
+    magnitude: NDArray[np.float64],
+    tolerance: Tolerance,
+) -> Expected:
+    """An output within a tolerance; ``magnitude`` is the same computation over absolute values."""
+    low, high = tolerance.interval(value, magnitude, dtype)
+    gamma, doubt = tolerance.gamma(value.size), ""
+    if not gamma < 1:
+        doubt = (
+            f"the error bound is {gamma:.2g} of the magnitude: {tolerance.reduction} "
+            f"roundings into {tolerance.accumulation} may leave no digit right"
+        )
+    exact = tolerance.reduction == 0
+    return Expected(value=value, dtype=dtype, low=low, high=high, exact=exact, doubt=doubt)
 
 
 Verdicts = Sequence[Match | Mismatch | Inconclusive | None]
@@ -113,8 +100,8 @@ def compare(
         return wrong
     masks = tuple(unwritten) or (None,) * len(outputs)
     verdicts = [
-        compare_output(index, *row)
-        for index, row in enumerate(zip(expected, outputs, masks, strict=True))
+        check_form(index, one.value, one.dtype, got) or check_values(index, one, got, mask)
+        for index, (one, got, mask) in enumerate(zip(expected, outputs, masks, strict=True))
     ]
     return first_of(verdicts) or all_match(verdicts)
 
@@ -155,14 +142,6 @@ def first_of(verdicts: Verdicts) -> Mismatch | Inconclusive | None:
     return None
 
 
-def compare_output(
-    index: int, expected: Expected, got: Array, unwritten: Mask | None
-) -> Match | Mismatch | Inconclusive:
-    """The verdict on output ``index``."""
-    wrong = check_form(index, expected.value, expected.dtype, got)
-    return check_values(index, expected, got, unwritten) if wrong is None else wrong
-
-
 def check_form(
     index: int,
     value: Array,
@@ -184,13 +163,13 @@ def check_form(
             message=f"the kernel's dtype is {got.dtype}, expected is {dtype}",
         )
     if unwritten is not None and unwritten.any():
-        wanted = Within(value=value, dtype=dtype, low=value, high=value, question="")
+        wanted = Expected(value=value, dtype=dtype, low=value, high=value)
         return _mismatch(index, "unwritten", unwritten, unwritten, wanted, got, wanted.interval())
     return None
 
 
 def check_values(
-    index: int, expected: Expected | Within, got: Array, unwritten: Mask | None
+    index: int, expected: Expected, got: Array, unwritten: Mask | None = None
 ) -> Match | Mismatch | Inconclusive:
     """The verdict on the values of output ``index``, which has the expected form."""
     low, high = expected.interval()
@@ -201,9 +180,8 @@ def check_values(
         if wrong.any():
             every = wrong | _outside(values, bounds)
             return _mismatch(index, kind, wrong, every, expected, got, (low, high))
-    reason = expected.inconclusive(got.size)
-    if reason:
-        return Inconclusive(reason)
+    if expected.doubt:
+        return Inconclusive(expected.doubt)
     finite = int((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).sum())
     return Match(finite, expected.exact, got.size - finite)
 
@@ -260,7 +238,7 @@ def _mismatch(
     kind: str,
     wrong: Mask,
     every: Mask,
-    expected: Expected | Within,
+    expected: Expected,
     got: Array,
     interval: tuple[Array, Array],
 ) -> Mismatch:
@@ -282,7 +260,7 @@ def _mismatch(
 
 
 def _first(
-    kind: str, wrong: Mask, expected: Expected | Within, got: Array, interval: tuple[Array, Array]
+    kind: str, wrong: Mask, expected: Expected, got: Array, interval: tuple[Array, Array]
 ) -> WrongElement:
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     value = expected.value[index]

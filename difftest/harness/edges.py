@@ -62,12 +62,13 @@ def edges_of(spec: KernelSpec) -> Iterator[Edge]:
 
 def _beside(spec: KernelSpec, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
     """The plainest values beside a default that is no size, such as 0, from which none follow."""
-    sizes = {name: value for name, value in defaults.items() if _is_size(value)}
+    sizes = {name: value for name, value in defaults.items() if is_size(value)}
     values = None if sizes == defaults else plainest(spec, sizes)
     return None if values is None else {**values, **defaults}
 
 
-def _is_size(value: object) -> bool:
+def is_size(value: object) -> bool:
+    """Whether a value of the domain may be one of an array."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 

@@ -8,9 +8,17 @@ from difftest.analysis.finding import Finding, Severity
 from difftest.harness.case import Case
 from difftest.harness.frames import without_files
 from difftest.harness.reference import ReferenceDefect
-from difftest.harness.report import Reproduction, defect_text, failure_text, hazard_text
+from difftest.harness.report import (
+    Reproduction,
+    Row,
+    again_rows,
+    case_rows,
+    defect_rows,
+    text_of,
+    verdict_rows,
+)
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import OneSided, Verdict
+from difftest.harness.verdict import OneSided, Verdict, is_failure
 
 
 class CaseFailure(AssertionError):
@@ -20,13 +28,34 @@ class CaseFailure(AssertionError):
     ----------
     spec, case : what was run.
     again : how to run the test again, where that is known.
+    findings : hazards of the case.
     fresh : what came of the case in a process of its own, if it was not the same; else empty.
     """
 
-    def __init__(self, spec: KernelSpec, case: Case, again: Reproduction | None) -> None:
+    def __init__(
+        self,
+        spec: KernelSpec,
+        case: Case,
+        again: Reproduction | None,
+        findings: Iterable[Finding] = (),
+    ) -> None:
         self.spec, self.case, self.again = spec, case, again
+        self.findings = tuple(findings)
         self.fresh = ""
         super().__init__()
+
+    def title(self) -> str:
+        """The first line of the report."""
+        raise NotImplementedError
+
+    def rows(self) -> list[Row]:
+        """What it says between the case and how to run it again."""
+        return []
+
+    def __str__(self) -> str:
+        again = again_rows(self.case, self.again, self.fresh)
+        rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
+        return text_of(f"{self.spec.name} {self.title()}", rows, self.findings)
 
 
 class DifferentialFailure(CaseFailure):
@@ -37,6 +66,32 @@ class DifferentialFailure(CaseFailure):
     verdicts : one for each backend, by name.
     others : what came of the other kernels of the contract, a line each.
     findings : hazards of the case, which may be the reason.
+
+    >>> from difftest.harness.compare import compare
+    >>> from difftest.harness.questions import reference_of
+    >>> from difftest.harness.recipes import Ones, Zeros
+    >>> import numpy as np
+    >>> def add(a, b): ...
+    >>> spec = KernelSpec(
+    ...     kernel=add,
+    ...     reference=lambda a, b: a + b,
+    ...     domain={"n": (2,)},
+    ...     inputs={"a": "n", "b": "n"},
+    ... )
+    >>> case = Case({"n": 2}, "float32", {"a": Zeros(), "b": Ones()})
+    >>> bounds = reference_of(spec, case, spec.inputs_of(case)).bounds
+    >>> verdict = compare(bounds, [np.float32([1, 0])])
+    >>> again = Reproduction("test_add.py::test_add", ("--simulate",))
+    >>> print(DifferentialFailure(spec, case, {"embedded": verdict}, again))  # doctest: +ELLIPSIS
+    add disagrees with its reference
+      case:        n=2, float32
+      a:           (2,) Zeros()
+      b:           (2,) Ones()
+      embedded:    values differ, and nothing here rounds: each must be equal
+      first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
+      allowed:     exactly 1.0
+      wrong:       1 of 2 elements, filling [1:2], the tail of axis 0
+      run again:   pytest --simulate test_add.py::test_add --case '{"values":{"n":2},...}'
     """
 
     def __init__(
@@ -49,9 +104,9 @@ class DifferentialFailure(CaseFailure):
         verbose: bool = False,
         findings: Iterable[Finding] = (),
     ) -> None:
-        super().__init__(spec, case, again)
+        told = (one for one in findings if one.severity is not Severity.NOTE)
+        super().__init__(spec, case, again, told)
         self.verdicts = verdicts
-        self.findings = tuple(one for one in findings if one.severity is not Severity.NOTE)
         self.others: tuple[str, ...] = ()
         self._verbose = verbose
 
@@ -68,34 +123,29 @@ class DifferentialFailure(CaseFailure):
         if error is not None and error is not self.__cause__ and last is not None:
             last.tb_next = without_files(error.__traceback__)
 
-    def __str__(self) -> str:
-        return failure_text(
-            self.spec,
-            self.case,
-            self.verdicts,
-            self.again,
-            others=self.others,
-            verbose=self._verbose,
-            findings=self.findings,
-            fresh=self.fresh,
-        )
+    def title(self) -> str:
+        """Where they disagree, if there are several backends."""
+        wrong = [name for name, verdict in self.verdicts.items() if is_failure(verdict)]
+        where = f" on {', '.join(wrong)}" if len(self.verdicts) > 1 else ""
+        return f"disagrees with its reference{where}"
+
+    def rows(self) -> list[Row]:
+        """The verdicts, and what came of the other kernels."""
+        rows = [
+            row
+            for backend, verdict in self.verdicts.items()
+            for row in verdict_rows(backend, verdict, self._verbose)
+        ]
+        others = [("beside" if line is self.others[0] else "", line) for line in self.others]
+        return [*rows, *others]
 
 
 class HazardFailure(CaseFailure):
     """A kernel agrees with its reference, and does what can be wrong on a device: ``findings``."""
 
-    def __init__(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        findings: tuple[Finding, ...],
-        again: Reproduction | None,
-    ) -> None:
-        super().__init__(spec, case, again)
-        self.findings = findings
-
-    def __str__(self) -> str:
-        return hazard_text(self.spec, self.case, self.findings, self.again, self.fresh)
+    def title(self) -> str:
+        """The same for all hazards."""
+        return "agrees with its reference here, and can be wrong on a device"
 
 
 class BrokenReferenceError(CaseFailure):
@@ -107,8 +157,13 @@ class BrokenReferenceError(CaseFailure):
         super().__init__(spec, case, again)
         self.defect = defect
 
-    def __str__(self) -> str:
-        return defect_text(self.spec, self.case, self.defect, self.again)
+    def title(self) -> str:
+        """What it did."""
+        return f"cannot be judged: {self.defect.happened}"
+
+    def rows(self) -> list[Row]:
+        """The rule, what was received, and the remedy."""
+        return defect_rows(self.defect)
 
 
 class HazardWarning(UserWarning):

@@ -18,7 +18,7 @@ from hypothesis import settings
 from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
-from difftest.harness.edges import case_of, plainest
+from difftest.harness.edges import case_of, is_size, plainest
 from difftest.harness.spec import KernelSpec, dimensions_of, elements_of, is_choice
 from difftest.harness.strategies import source_of
 from difftest.simulator.machine import TRN2
@@ -122,7 +122,7 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
     """
     filled: set[int] = set()
     for name, value in _sizes_of(spec):
-        looks = _looks_at(spec, name, value, run)
+        looks = _Looks(spec, name, value, run)
         memories = _growing(looks) - filled
         found = _limit_of(looks) if memories else None
         if found is not None:
@@ -148,20 +148,29 @@ def _sizes_of(spec: KernelSpec) -> Iterator[tuple[str, int]]:
     """
     values = plainest(spec, {}) or {}
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            continue
-        if spec.rejects or not is_choice(source_of(spec, name, values)):
+        if is_size(value) and (spec.rejects or not is_choice(source_of(spec, name, values))):
             yield name, value
 
 
+@dataclass
 class _Looks:
     """Runs of a spec's plainest case in which one name is a multiple of its plainest value."""
 
-    def __init__(
-        self, spec: KernelSpec, name: str, value: int, run: Callable[[KernelSpec, Case], Outcome]
-    ) -> None:
-        self.spec, self.name, self.value, self.run = spec, name, value, run
-        self.first: list[_Look] = []
+    spec: KernelSpec
+    name: str
+    value: int
+    run: Callable[[KernelSpec, Case], Outcome]
+
+    @cached_property
+    def first(self) -> list[_Look]:
+        """The first looks at the name; none if one of them does not fit."""
+        looks: list[_Look] = []
+        for count in _LOOKS:
+            look = self.at(count)
+            if look is None or not look.fits:
+                return []
+            looks.append(look)
+        return looks
 
     def at(self, count: int, work: float = 0) -> _Look | None:
         """The run with ``count`` times the value; None if there is none, or it is too large."""
@@ -171,20 +180,6 @@ class _Looks:
             return None
         case = case_of(self.spec, values)
         return None if case is None else _Look(count, case, self.run(self.spec, case))
-
-
-def _looks_at(
-    spec: KernelSpec, name: str, value: int, run: Callable[[KernelSpec, Case], Outcome]
-) -> _Looks:
-    """The first looks at a name; none if one of them does not fit."""
-    looks = _Looks(spec, name, value, run)
-    for count in _LOOKS:
-        look = looks.at(count)
-        if look is None or not look.fits:
-            looks.first = []
-            break
-        looks.first.append(look)
-    return looks
 
 
 def _growing(looks: _Looks) -> set[int]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.case import Case
-from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, call_reference
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
 from difftest.harness.rounding import Array, float_info, is_float, round_once
 from difftest.harness.spec import KernelSpec, elements_of
 
@@ -105,7 +105,7 @@ def _outputs(
     """What the reference makes of them, each output with the dtype that the kernel's has."""
     inputs, parameters = _inputs(spec, case, fill, kinds), spec.parameters_of(case.values)
     with np.errstate(all="ignore"):
-        outputs = call_reference(spec.reference, inputs, parameters)
+        outputs = as_float64(call_reference(spec.reference, inputs, parameters))
     return [(values, spec.output_dtype_of(case, at)) for at, values in enumerate(outputs)]
 
 

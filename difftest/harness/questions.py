@@ -20,19 +20,19 @@ from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
     Expected,
-    Within,
     all_match,
+    around,
     check_count,
     check_form,
     check_values,
     first_of,
+    tolerated,
 )
 from difftest.harness.reference import (
     ReferenceDefect,
     ReferenceRefusal,
     as_float64,
     call_reference,
-    outputs_of_reference,
 )
 from difftest.harness.rounding import Array, float_info, is_float, round_once, unit_roundoff
 from difftest.harness.signature import name_of
@@ -91,7 +91,22 @@ class Reference:
     @cached_property
     def bounds(self) -> tuple[Expected, ...]:
         """Its outputs with the bound that follows from the spec alone."""
-        return bounded(self.spec, self.case, tuple(self.inputs.values()), self.values)
+        spec, case = self.spec, self.case
+        magnitudes = _magnitudes(self)
+        accumulation = np.dtype(spec.accumulation)
+        exact = spec.exact_integers and all(
+            is_exact_in(accumulation, magnitude, value, *self.inputs.values())
+            for value, magnitude in zip(self.values, magnitudes, strict=True)
+        )
+        tolerance = Tolerance(
+            reduction=0 if exact else spec.reduction_length(case.values),
+            accumulation=accumulation,
+            random=all(recipe.is_random for recipe in case.data.values()),
+        )
+        return tuple(
+            tolerated(value, self.dtype_of(index), magnitude, tolerance)
+            for index, (value, magnitude) in enumerate(zip(self.values, magnitudes, strict=True))
+        )
 
     @cached_property
     def wide(self) -> tuple[Array, ...] | None:
@@ -105,7 +120,7 @@ class Reference:
         }
         parameters = self.spec.parameters_of(self.case.values)
         try:
-            outputs = outputs_of_reference(self.spec.reference, inputs, parameters)
+            outputs = call_reference(self.spec.reference, inputs, parameters)
         except (ReferenceDefect, ReferenceRefusal):
             return None
         shapes = [array.shape for array in self.outputs]
@@ -123,7 +138,7 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     arrays = dict(zip(spec.inputs, inputs, strict=True))
     launched: list[object] = []
     with witnessing(lambda testimony: launched.append(function_of(testimony.kernel))):
-        outputs = outputs_of_reference(spec.reference, arrays, spec.parameters_of(case.values))
+        outputs = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
     judged = [one for one in (spec.kernel, *spec.others) if function_of(one) in launched]
     if judged:
         raise ReferenceDefect(
@@ -135,41 +150,14 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     return Reference(spec, case, arrays, outputs)
 
 
-def bounded(
-    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
-) -> tuple[Expected, ...]:
-    """The reference's values with the bound that follows from the spec alone."""
-    magnitudes = _magnitudes(spec, case, inputs, values)
-    accumulation = np.dtype(spec.accumulation)
-    exact = spec.exact_integers and all(
-        is_exact_in(accumulation, magnitude, value, *inputs)
-        for value, magnitude in zip(values, magnitudes, strict=True)
-    )
-    tolerance = Tolerance(
-        reduction=0 if exact else spec.reduction_length(case.values),
-        accumulation=accumulation,
-        random=all(recipe.is_random for recipe in case.data.values()),
-    )
-    return tuple(
-        Expected(
-            value=value,
-            dtype=spec.output_dtype_of(case, index),
-            magnitude=magnitude,
-            tolerance=tolerance,
-        )
-        for index, (value, magnitude) in enumerate(zip(values, magnitudes, strict=True))
-    )
-
-
-def _magnitudes(
-    spec: KernelSpec, case: Case, inputs: tuple[Array, ...], values: tuple[Float64, ...]
-) -> tuple[Float64, ...]:
+def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
     """The magnitudes, at least as large as the values; where they are not finite, the values'."""
-    arrays = dict(zip(spec.inputs, map(np.abs, inputs), strict=True))
+    spec, case, values = reference.spec, reference.case, reference.values
+    arrays = {name: np.abs(array) for name, array in reference.inputs.items()}
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
     try:
-        magnitudes = call_reference(function, arrays, spec.parameters_of(case.values), role)
+        found = call_reference(function, arrays, spec.parameters_of(case.values), role)
     except ReferenceRefusal as refusal:
         error = refusal.error
         raise SpecError(
@@ -177,7 +165,8 @@ def _magnitudes(
             f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
             "function that takes them and returns the sums of absolute values"
         ) from error
-    finite = all(np.isfinite(array.astype(np.float64)).all() for array in inputs)
+    magnitudes = as_float64(found)
+    finite = all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values())
     for array in magnitudes if spec.magnitude is not None else ():
         wrong = array[(array < 0) | (np.isnan(array) & finite)]
         if wrong.size:
@@ -219,7 +208,7 @@ def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> l
     dtypes = [reference.dtype_of(index) for index in range(len(outputs))]
     joined = [bool(exact.doubts) or not is_float(dtype) for dtype in dtypes]
     values = _most_precise(reference)
-    wrong = None if all(joined) else first_of(_algorithm(reference, joined, exact))
+    wrong = None if all(joined) else _algorithm(reference, joined, exact)
     if wrong is not None:
         return [wrong]
     return [
@@ -242,15 +231,14 @@ def _is_float64(array: Array) -> bool:
 
 def _algorithm(
     reference: Reference, joined: Sequence[bool], exact: ExactRun
-) -> list[Answer | None]:
+) -> Mismatch | Inconclusive | None:
     """The exact run against the reference; once more against a reference in float64."""
-    first = _most_precise(reference)
-    verdicts = _compare_algorithms(reference, first, joined, exact)
-    wide = reference.wide if first_of(verdicts) is not None else None
-    if wide is not None and wide is not first:
-        again = _compare_algorithms(reference, wide, joined, exact)
-        return verdicts if first_of(again) is not None else again
-    return verdicts
+    values = _most_precise(reference)
+    wrong = first_of(_compare_algorithms(reference, values, joined, exact))
+    if wrong is None or reference.wide is None or reference.wide is values:
+        return wrong
+    again = first_of(_compare_algorithms(reference, reference.wide, joined, exact))
+    return None if again is None else wrong
 
 
 def _compare_algorithms(
@@ -263,17 +251,11 @@ def _compare_algorithms(
         dtype = reference.dtype_of(index)
         value = raw.astype(np.float64)
         freedom = _freedom(raw, value, output)
-        within = Within(
-            value=value,
-            dtype=np.dtype(np.float64),
-            low=value - freedom,
-            high=value + freedom,
-            question=ALGORITHM,
-        )
-        verdict = check_values(index, within, output.value, None)
+        within = around(value, np.dtype(np.float64), freedom, ALGORITHM)
+        verdict = check_values(index, within, output.value)
         if isinstance(verdict, Mismatch):  # in the output's own digits, if they show it
             got = round_once(output.value, dtype)
-            shown = check_values(index, replace(within, dtype=dtype), got, None)
+            shown = check_values(index, replace(within, dtype=dtype), got)
             verdict = shown if isinstance(shown, Mismatch) else verdict
         verdicts.append(verdict)
     return verdicts
@@ -303,15 +285,9 @@ def _finite_around(value: Float64, error: Float64) -> Float64:
 def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
     """The machine's values against the exact ones, within the bound of their errors."""
     error = _bound(output)
-    within = Within(
-        value=output.value,
-        dtype=dtype,
-        low=output.value - error,
-        high=output.value + error,
-        question=ARITHMETIC,
-        exact=output.error is None or not output.error.any(),
-    )
-    return _unless_excused(check_values(index, within, got, None), index, dtype, output)
+    exact = output.error is None or not output.error.any()
+    within = around(output.value, dtype, error, ARITHMETIC, exact)
+    return _unless_excused(check_values(index, within, got), index, dtype, output)
 
 
 def _unless_excused(
@@ -359,12 +335,6 @@ def _as_a_whole(
     """
     value = raw.astype(np.float64)
     error = _freedom(raw, value, output) + _bound(output)
-    within = Within(
-        value=value,
-        dtype=dtype,
-        low=value - error,
-        high=value + error,
-        question="",
-        exact=not is_float(dtype) and (output.error is None or not output.error.any()),
-    )
-    return _unless_excused(check_values(index, within, got, None), index, dtype, output)
+    exact = not is_float(dtype) and (output.error is None or not output.error.any())
+    within = around(value, dtype, error, exact=exact)
+    return _unless_excused(check_values(index, within, got), index, dtype, output)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -40,6 +39,10 @@ def largest_exact_integer(dtype: np.dtype[Any]) -> int:
     return int(2 ** (float_info(dtype).nmant + 1))
 
 
+RECIPES: dict[str, type[Recipe]] = {}
+"""By kind, in their order here and in :mod:`difftest.harness.structured`."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One way of filling an array; see the subclasses.
@@ -66,6 +69,10 @@ class Recipe:
             if field.name in self.least and getattr(self, field.name) < self.least[field.name]:
                 least = self.least[field.name]
                 raise RecipeError(f"{name}: received {value!r}; accepted: at least {least}")
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            RECIPES.setdefault(cls.kind, cls)
 
     def build(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """The array of this shape whose elements are rounded once into ``dtype``."""
@@ -196,12 +203,6 @@ class Outliers(Recipe):
         return drawn
 
 
-RECIPES: dict[str, type[Recipe]] = {
-    recipe.kind: recipe for recipe in (Zeros, Ones, Iota, Fill, Integers, Random, Outliers)
-}
-"""By kind; :mod:`difftest.harness.structured` adds its own."""
-
-
 def _as_json(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [*map(_as_json, value)]
@@ -233,20 +234,15 @@ def _number_from_json(argument: str, value: object) -> float:
     return value
 
 
-def _fill_from_json(fields: Mapping[str, Any]) -> Fill:
-    overrides = fields.get("overrides", [])
+def _overrides_from_json(argument: str, overrides: object) -> tuple[tuple[int, float], ...]:
     if not isinstance(overrides, list) or not all(
         isinstance(pair, list) and len(pair) == 2 for pair in overrides
     ):
         raise RecipeError(
-            f"fill.overrides: received {overrides!r}; accepted: a list of [position, value]"
+            f"{argument}: received {overrides!r}; accepted: a list of [position, value]"
         )
-    return Fill(
-        _number_from_json("fill.value", fields.get("value")),
-        tuple(
-            (_integer("fill position", at), _number_from_json("fill value", to))
-            for at, to in overrides
-        ),
+    return tuple(
+        (_integer("fill position", at), _number_from_json("fill value", to)) for at, to in overrides
     )
 
 
@@ -269,10 +265,12 @@ def recipe_from_json(document: object) -> Recipe:
             f"recipe {kind}: received the field {unknown[0]!r}; "
             f"accepted: {', '.join(accepted) or 'no fields'}"
         )
-    if recipe is Fill:
-        return _fill_from_json(fields)
     return recipe(
-        **{name: _field(f"{kind}.{name}", accepted[name].type, fields[name]) for name in fields}
+        **{
+            name: _field(f"{kind}.{name}", one.type, fields.get(name))
+            for name, one in accepted.items()
+            if name in fields or one.default is dataclasses.MISSING
+        }
     )
 
 
@@ -282,6 +280,8 @@ def _field(argument: str, annotation: Any, value: object) -> Any:
         return value  # the recipe looks at it itself
     if annotation == "float":
         return _number_from_json(argument, value)
+    if annotation == "tuple[tuple[int, float], ...]":
+        return _overrides_from_json(argument, value)
     if not isinstance(value, list):
         raise RecipeError(f"{argument}: received {value!r}; accepted: a list of numbers")
     return tuple(_number_from_json(argument, item) for item in value)

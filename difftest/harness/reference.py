@@ -61,13 +61,18 @@ class ReferenceDefect(Exception):
         super().__init__(self.happened)
 
 
+def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
+    """Outputs of a reference in the precision in which they are compared."""
+    return tuple(array.astype(np.float64) for array in outputs)
+
+
 def call_reference(
     function: Callable[..., Any],
     inputs: Mapping[str, Array],
     parameters: Mapping[str, Any],
     role: str = "reference",
-) -> tuple[Float64, ...]:
-    """The outputs of a reference, float64, for private copies of its arguments.
+) -> tuple[Array, ...]:
+    """The outputs of a reference, in its own dtypes, for private copies of its arguments.
 
     Parameters
     ----------
@@ -80,21 +85,6 @@ def call_reference(
     ReferenceRefusal : a check of the reference's own refuses the case.
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
     """
-    return as_float64(outputs_of_reference(function, inputs, parameters, role))
-
-
-def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
-    """Outputs of a reference in the precision in which they are compared."""
-    return tuple(array.astype(np.float64) for array in outputs)
-
-
-def outputs_of_reference(
-    function: Callable[..., Any],
-    inputs: Mapping[str, Array],
-    parameters: Mapping[str, Any],
-    role: str = "reference",
-) -> tuple[Array, ...]:
-    """As :func:`call_reference`, in the dtypes in which the reference returns its outputs."""
     who = f"the {role} {name_of(function)}"
     given = {**inputs, **parameters}
     received = {name: _private(value, writeable=False) for name, value in given.items()}
@@ -156,27 +146,17 @@ def _written(
     function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The arguments that the function writes: each that it cannot do with read-only."""
-    written = []
-    for suspect in given:
-        alone = {name: _private(value, writeable=name != suspect) for name, value in given.items()}
+
+    def stops(read_only: str | None) -> bool:
+        alone = {n: _private(value, writeable=n != read_only) for n, value in given.items()}
         try:
             _call(function, alone, inputs)
         except Exception as error:
-            if _is_read_only(error):
-                written.append(suspect)
+            return _is_read_only(error)
+        return False
+
     # An array of the function's own that is read-only stops it whichever argument may be written.
-    return tuple(written) if _runs_on_writeable(function, given, inputs) else ()
-
-
-def _runs_on_writeable(
-    function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
-) -> bool:
-    free = {name: _private(value, writeable=True) for name, value in given.items()}
-    try:
-        _call(function, free, inputs)
-    except Exception as error:
-        return not _is_read_only(error)
-    return True
+    return () if stops(None) else tuple(filter(stops, given))
 
 
 def _differs(given: Any, received: Any) -> bool:

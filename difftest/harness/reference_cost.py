@@ -28,12 +28,10 @@ class ReferenceCost:
 
     Attributes
     ----------
-    size : of the name that grows.
     bytes : that it had at one time, beside what there was.
     seconds : of processor time.
     """
 
-    size: int
     bytes: int
     seconds: float
 
@@ -60,23 +58,26 @@ def foreseen(prepare: Callable[[int], Callable[[], object]], size: int, step: in
     if large == small:
         large = 2 * small
     if size <= large:
-        return ReferenceCost(size, 0, 0.0)
+        return ReferenceCost(0, 0.0)
     prepare(small)()  # what is made once is made here
-    first, second = measured(prepare(small), small), measured(prepare(large), large)
+    first, second = measured(prepare(small)), measured(prepare(large))
     return ReferenceCost(
-        size,
         int(_grown(first.bytes, second.bytes, small, large, size)),
         _grown(first.seconds, second.seconds, small, large, size),
     )
 
 
-def measured(call: Callable[[], object], size: int) -> ReferenceCost:
+def measured(call: Callable[[], object]) -> ReferenceCost:
     """What a call costs."""
+    return ReferenceCost(peak_of(call), min(_seconds(call) for _ in range(_TIMES)))
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """The most bytes that a call holds at one time, beside what there was."""
     with _tracing():
         before = tracemalloc.get_traced_memory()[0]
         call()
-        most = tracemalloc.get_traced_memory()[1] - before
-    return ReferenceCost(size, most, min(_seconds(call) for _ in range(_TIMES)))
+        return tracemalloc.get_traced_memory()[1] - before
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from difftest.analysis.finding import Finding
@@ -23,10 +23,11 @@ from difftest.harness.verdict import (
     Mismatch,
     OneSided,
     Verdict,
-    is_failure,
 )
 from difftest.inspection import finding_text
 
+Row = tuple[str, str]
+"""A label and a text."""
 _LABEL = 13
 _FEW_LINES = 2
 """How much a report says of rounding errors, unless it is asked for all."""
@@ -67,100 +68,19 @@ def quoted(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
     return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
-def failure_text(
-    spec: KernelSpec,
-    case: Case,
-    verdicts: Mapping[str, Verdict],
-    again: Reproduction | None,
-    *,
-    others: Sequence[str] = (),
-    findings: Iterable[Finding] = (),
-    verbose: bool = False,
-    fresh: str = "",
-) -> str:
-    """The report of a case on which a kernel and its reference disagree.
-
-    ``others`` are lines of what came of the other kernels of the contract, ``findings`` hazards of
-    the case.
-
-    ``verbose`` has it say all that is known of rounding errors, not only the two lines that matter
-    most. ``fresh`` is what came of the case in a process of its own, where that was not the same.
-
-    >>> from difftest.harness.compare import compare
-    >>> from difftest.harness.questions import reference_of
-    >>> from difftest.harness.recipes import Ones, Zeros
-    >>> import numpy as np
-    >>> def add(a, b): ...
-    >>> spec = KernelSpec(
-    ...     kernel=add,
-    ...     reference=lambda a, b: a + b,
-    ...     domain={"n": (2,)},
-    ...     inputs={"a": "n", "b": "n"},
-    ... )
-    >>> case = Case({"n": 2}, "float32", {"a": Zeros(), "b": Ones()})
-    >>> bounds = reference_of(spec, case, spec.inputs_of(case)).bounds
-    >>> verdict = compare(bounds, [np.float32([1, 0])])
-    >>> again = Reproduction("test_add.py::test_add", ("--simulate",))
-    >>> print(failure_text(spec, case, {"embedded": verdict}, again))  # doctest: +ELLIPSIS
-    add disagrees with its reference
-      case:        n=2, float32
-      a:           (2,) Zeros()
-      b:           (2,) Ones()
-      embedded:    values differ, and nothing here rounds: each must be equal
-      first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
-      allowed:     exactly 1.0
-      wrong:       1 of 2 elements, filling [1:2], the tail of axis 0
-      run again:   pytest --simulate test_add.py::test_add --case '{"values":{"n":2},...}'
-    """
-    rows = _case_rows(spec, case)
-    for backend, verdict in verdicts.items():
-        rows += _verdict_rows(backend, verdict, verbose)
-    rows += [("beside" if line is others[0] else "", line) for line in others]
-    rows += _again_rows(case, again, fresh)
-    wrong = [name for name, verdict in verdicts.items() if is_failure(verdict)]
-    where = f" on {', '.join(wrong)}" if len(verdicts) > 1 else ""
-    return _text(f"{spec.name} disagrees with its reference{where}", rows, findings)
-
-
-def defect_text(
-    spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
-) -> str:
-    """The report of a reference that can judge nothing, for it is wrong itself."""
-    rows = [
-        *_case_rows(spec, case),
-        ("rule", defect.rule),
-        ("received", textwrap.indent(defect.received, " " * (_LABEL + 2)).lstrip()),
-        ("where", defect.where),
-        ("remedy", defect.remedy),
-        *_again_rows(case, again),
-    ]
-    rows = [row for row in rows if row[1]]
-    return _text(f"{spec.name} cannot be judged: {defect.happened}", rows)
-
-
-def hazard_text(
-    spec: KernelSpec,
-    case: Case,
-    findings: Iterable[Finding],
-    again: Reproduction | None,
-    fresh: str = "",
-) -> str:
-    """The report of a case that is right here and can be wrong on a device."""
-    rows = [*_case_rows(spec, case), *_again_rows(case, again, fresh)]
-    title = f"{spec.name} agrees with its reference here, and can be wrong on a device"
-    return _text(title, rows, findings)
-
-
-def _text(title: str, rows: Iterable[tuple[str, str]], findings: Iterable[Finding] = ()) -> str:
+def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -> str:
+    """A report: its title, its rows, and hazards."""
     return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
 
 
-def _again_rows(case: Case, again: Reproduction | None, fresh: str = "") -> list[tuple[str, str]]:
+def again_rows(case: Case, again: Reproduction | None, fresh: str = "") -> list[Row]:
+    """How to run a case again, and what came of it when it ran again by itself."""
     rows = [("run again", again.command(case))] if again else []
     return [*rows, ("fresh run", fresh)] if fresh else rows
 
 
-def _case_rows(spec: KernelSpec, case: Case) -> list[tuple[str, str]]:
+def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
+    """What was run."""
     values = ", ".join(f"{name}={value}" for name, value in case.values.items())
     rows = [("case", f"{values}, {case.dtype}")]
     rows += [(name, f"{spec.shape(name, case.values)} {case.data[name]!r}") for name in spec.inputs]
@@ -185,27 +105,39 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
         ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
         (backend, happened),
     ]
-    return _text(f"{spec.name} must refuse this case", rows)
+    return text_of(f"{spec.name} must refuse this case", rows)
 
 
 def edge_text(spec: KernelSpec, edge: Edge, backend: str, verdict: Verdict) -> str:
     """The report of a call near the contract's edge that was neither refused nor correct."""
-    rows = [("call", edge.why), *_case_rows(spec, edge.case)]
+    rows = [("call", edge.why), *case_rows(spec, edge.case)]
     rows += [(name, f"of shape {shape} instead") for name, shape in edge.shapes.items()]
-    rows += _verdict_rows(backend, verdict, False)
+    rows += verdict_rows(backend, verdict)
     if not edge.inside:
         remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
         rows.append(("remedy", remedy))
     what = "accept this call, and be correct" if edge.inside else "refuse this call, or be correct"
-    return _text(f"{spec.name} must {what}", rows)
+    return text_of(f"{spec.name} must {what}", rows)
 
 
-def _row(row: tuple[str, str]) -> str:
+def _row(row: Row) -> str:
     label, text = row
     return textwrap.indent(f"{label and label + ':':<{_LABEL}}{text}", "  ")
 
 
-def _verdict_rows(backend: str, verdict: Verdict, verbose: bool) -> list[tuple[str, str]]:
+def defect_rows(defect: ReferenceDefect) -> list[Row]:
+    """What is wrong with a reference, beside what happened."""
+    rows = [
+        ("rule", defect.rule),
+        ("received", textwrap.indent(defect.received, " " * (_LABEL + 2)).lstrip()),
+        ("where", defect.where),
+        ("remedy", defect.remedy),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def verdict_rows(backend: str, verdict: Verdict, verbose: bool = False) -> list[Row]:
+    """What came of a case on a backend; ``verbose`` has all that is known of rounding errors."""
     match verdict:
         case Match(elements, exact, nonfinite):
             how = "bit for bit" if exact else "within rounding"
@@ -221,7 +153,7 @@ def _verdict_rows(backend: str, verdict: Verdict, verbose: bool) -> list[tuple[s
             return [(backend, f"inconclusive: {reason}")]
 
 
-def _mismatch_rows(mismatch: Mismatch, verbose: bool) -> list[tuple[str, str]]:
+def _mismatch_rows(mismatch: Mismatch, verbose: bool) -> list[Row]:
     first = mismatch.first
     if first is None:
         return []

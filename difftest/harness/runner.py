@@ -218,7 +218,7 @@ class Runner:
         failing = [one for one in self.hazards if fails(one[2], strict=self.strict)]
         if failing:
             spec, case, _ = failing[0]
-            raise HazardFailure(spec, case, tuple(one for *_, one in failing), self.again)
+            raise HazardFailure(spec, case, self.again, [one for *_, one in failing])
         for *_, one in self.hazards:
             warn(HazardWarning(finding_text(one)), one.location)
 

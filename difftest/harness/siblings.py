@@ -6,10 +6,10 @@ runs kernels of some dialects only, it gets those of these dialects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from difftest.backends.detection import CLASSIC, NEWER
 from difftest.backends.dialect import dialect_of
 from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Outputs = Mapping[str, tuple[NDArray[Any], ...]]
 """By the name of the backend."""

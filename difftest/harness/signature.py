@@ -64,11 +64,10 @@ def array_names(signature: inspect.Signature, parameters: Sequence[str]) -> tupl
     )
 
 
-def takes_any(signature: inspect.Signature) -> bool:
-    """Whether it takes any number of arguments by position."""
-    return any(
-        one.kind is inspect.Parameter.VAR_POSITIONAL for one in signature.parameters.values()
-    )
+def variadic(signature: inspect.Signature) -> str | None:
+    """The parameter that takes any number of arguments by position, if there is one."""
+    kind = inspect.Parameter.VAR_POSITIONAL
+    return next((one.name for one in signature.parameters.values() if one.kind is kind), None)
 
 
 def call_of(
@@ -134,12 +133,8 @@ def _by_position(
     values = dict(zip(names, inputs.values(), strict=False))
     rest = tuple(inputs.values())[len(names) :]
     if rest:
-        variadic = [
-            one.name
-            for one in signature.parameters.values()
-            if one.kind is inspect.Parameter.VAR_POSITIONAL
-        ]
-        if not variadic:
+        others = variadic(signature)
+        if others is None:
             raise TypeError(f"it takes {len(names)} of the {len(inputs)} inputs")
-        values[variadic[0]] = rest
+        values[others] = rest
     return values

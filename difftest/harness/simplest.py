@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -21,7 +20,7 @@ from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import data_of
+from difftest.harness.strategies import data_of, examples
 
 Example = TypeVar("Example")
 
@@ -55,9 +54,8 @@ def simplest(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
             raise NoExampleError(f"{_TRIES} examples came to nothing")
         return draw(strategy())
 
-    quick = settings(phases=[Phase.generate], database=None, deadline=None, derandomize=True)
     try:
-        return find(first(), lambda example: True, settings=quick)
+        return examples(first(), 1)[0]
     except SpecError:
         raise
     except (ValueError, ArithmeticError, HypothesisException):

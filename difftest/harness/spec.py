@@ -22,7 +22,7 @@ from difftest.harness.signature import (
     name_of,
     shown,
     signature_of,
-    takes_any,
+    variadic,
 )
 from difftest.harness.spec_arguments import (
     SpecError,
@@ -293,10 +293,8 @@ def _check_domain(spec: KernelSpec) -> None:
     _check_names("parameters", spec.parameters, earlier)
     for argument in ("reduction", "grid"):
         value = getattr(spec, argument)
-        if callable(value):
-            _check_names(argument, names_of(value), earlier)
-    if isinstance(spec.reduction, str):
-        _check_names("reduction", (spec.reduction,), earlier)
+        names = (value,) if isinstance(value, str) else names_of(value) if callable(value) else ()
+        _check_names(argument, names, earlier)
 
 
 def _check_cores(spec: KernelSpec) -> None:
@@ -403,7 +401,7 @@ def _check_kernel(spec: KernelSpec) -> None:
     if signature is None:
         return  # a compiled or wrapped kernel; the call itself will tell
     arrays = (*spec.inputs, *spec.outputs)
-    _check_array_names(spec, arrays, array_names(signature, spec.parameters))
+    _check_array_names(spec, arrays, signature)
     args, kwargs = call_of(
         spec.kernel, dict(zip(arrays, arrays, strict=True)), dict.fromkeys(spec.parameters)
     )
@@ -416,13 +414,13 @@ def _check_kernel(spec: KernelSpec) -> None:
         ) from None
 
 
-def _check_array_names(spec: KernelSpec, arrays: tuple[str, ...], names: tuple[str, ...]) -> None:
+def _check_array_names(
+    spec: KernelSpec, arrays: tuple[str, ...], signature: inspect.Signature
+) -> None:
     """Arrays bear the kernel's names; those of ``*arrays`` have none, and come by position."""
-    signature = signature_of(spec.kernel)
-    assert signature is not None
-    if set(arrays) <= set(signature.parameters):
-        return
-    if takes_any(signature) and names == arrays[: len(names)]:
+    names = array_names(signature, spec.parameters)
+    by_position = variadic(signature) is not None and names == arrays[: len(names)]
+    if by_position or set(arrays) <= set(signature.parameters):
         return
     misfit = next(name for name in arrays if name not in signature.parameters)
     raise SpecError(

@@ -427,10 +427,6 @@ def _as_recipe(name: str, shape: tuple[int, ...], drawn: Any) -> Recipe:
     return Given.of(array)
 
 
-def _is_recipe(given: object) -> bool:
-    return isinstance(given, type) and issubclass(given, Recipe)
-
-
 def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
     """A recipe with all seeds and these fields: ``seeded(Uniform, low=0.1, high=2.0)``.
 
@@ -439,7 +435,8 @@ def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
     SpecError : it is no recipe with a seed, or has no such field.
     RecipeError : a field's value is none for it.
     """
-    known = [one.name for one in dataclasses.fields(recipe)] if _is_recipe(recipe) else []
+    is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
+    known = [one.name for one in dataclasses.fields(recipe)] if is_recipe else []
     if "seed" not in known:
         raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
     for name in fields:

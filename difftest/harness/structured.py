@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.recipes import RECIPES, Recipe, RecipeError
+from difftest.harness.recipes import Recipe, RecipeError
 from difftest.harness.rounding import Array, round_once
 
 
@@ -40,22 +40,6 @@ class Uniform(Recipe):
 
 
 @dataclass(frozen=True)
-class Indices(Recipe):
-    """Random integers from 0 to ``below`` - 1, the last one of them for sure."""
-
-    kind = "indices"
-    seed: int = 0
-    below: int = 1
-
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
-        generator = np.random.default_rng(self.seed)
-        values = generator.integers(0, self.below, size).astype(np.float64)
-        if size:
-            values[generator.integers(size)] = self.below - 1
-        return values
-
-
-@dataclass(frozen=True)
 class Bernoulli(Recipe):
     """1 with a probability of ``share``, else 0."""
 
@@ -71,6 +55,22 @@ class Bernoulli(Recipe):
     def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
         drawn = np.random.default_rng(self.seed).random(size)
         return (drawn < self.share).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Indices(Recipe):
+    """Random integers from 0 to ``below`` - 1, the last one of them for sure."""
+
+    kind = "indices"
+    seed: int = 0
+    below: int = 1
+
+    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+        generator = np.random.default_rng(self.seed)
+        values = generator.integers(0, self.below, size).astype(np.float64)
+        if size:
+            values[generator.integers(size)] = self.below - 1
+        return values
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,3 @@ class Given(Recipe):
                 "the array has"
             )
         return np.array(self.values, dtype=np.float64)
-
-
-RECIPES.update(
-    {one.kind: one for one in (Uniform, Bernoulli, Indices, Sorted, OneHot, Permutation, Given)}
-)

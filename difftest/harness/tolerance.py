@@ -72,11 +72,6 @@ class Tolerance:
             return worst
         return min(worst, probabilistic_gamma(self.reduction, u, elements))
 
-    @property
-    def underflow(self) -> float:
-        """The absolute error of the roundings whose results are subnormal: half a unit for each."""
-        return self.reduction * float(float_info(self.accumulation).smallest_subnormal) / 2
-
     def interval(
         self, expected: NDArray[np.float64], magnitude: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> tuple[Array, Array]:
@@ -84,8 +79,10 @@ class Tolerance:
 
         Where ``expected`` is not finite, both are ``expected`` itself.
         """
+        # Roundings whose results are subnormal: half a unit for each.
+        underflow = self.reduction * float(float_info(self.accumulation).smallest_subnormal) / 2
         with np.errstate(invalid="ignore", over="ignore"):
-            error = self.gamma(expected.size) * magnitude + self.underflow
+            error = self.gamma(expected.size) * magnitude + underflow
         error = np.where(np.isfinite(expected) & ~np.isnan(error), error, 0.0)
         return round_once(expected - error, dtype), round_once(expected + error, dtype)
 

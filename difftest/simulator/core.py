@@ -32,10 +32,9 @@ from difftest.simulator.recording import Part, mark_in_part, region_of
 from difftest.simulator.running import RUNNING as RUNNING
 from difftest.simulator.trace import (
     Allocation,
-    Attributes,
-    Engine,
     Event,
     Iteration,
+    Kind,
     Loop,
     Origin,
     Region,
@@ -107,6 +106,8 @@ class Core:
         lies further in. None where the kernel has to be looked for."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
+        self.registers = 0
+        """How many registers the trace has named."""
         self.order = FORWARD
         """In which order what claims to have none runs."""
         self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
@@ -382,12 +383,11 @@ class Core:
 
     def emit(
         self,
-        opcode: str,
-        engine: Engine,
+        kind: Kind,
         writes: Sequence[Tile],
         reads: Sequence[Tile],
         roles: Sequence[str],
-        attributes: Attributes,
+        numbers: tuple[Any, ...] = (),
         partial: Sequence[Part] = (),
         moved: Tile | None = None,
     ) -> None:
@@ -396,12 +396,13 @@ class Core:
         Parameters
         ----------
         roles : of ``writes``, then of ``reads``, one each.
+        numbers : those that ``kind`` names.
         partial : those of them of which not every element is touched, with what is.
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.fuse.fuse_moves`.
         """
         if self.shadow is not None:
-            self.shadow.told(opcode, writes, reads)
+            self.shadow.told(kind.opcode, writes, reads)
         if self.oracle is not None:
             self.oracle.told(writes)
         number = self.instructions
@@ -441,6 +442,7 @@ class Core:
         if partial:
             mark_in_part(written, writes, partial)
             mark_in_part(read, reads, partial)
+        opcode, engine, attributes, told = kind
         self.trace.events.append(
             Event(
                 number,
@@ -453,6 +455,8 @@ class Core:
                 self.program,
                 attributes,
                 seen,
+                told,
+                numbers,
             )
         )
 

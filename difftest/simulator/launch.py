@@ -318,20 +318,12 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
 
 
-def _launch_kernel(
-    kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], record: bool
-) -> LaunchResult:
-    return launch(kernel, args, kwargs, record=record)
-
-
-def _launch_nki_kernel(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def call_nki(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A call of a kernel of today's dialect from outside: its outputs, as its arguments are."""
     finished = witnessed(kernel, args, kwargs, record=False)
     foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
     return foreign.like([args, kwargs], outputs_of(finished.result()))
 
-
-Kernel.launcher = staticmethod(_launch_kernel)
-NkiKernel.launcher = staticmethod(_launch_nki_kernel)
 
 _NKI = NkiTensor.__module__.rpartition(".")[0]
 """The package of the newer dialect's names."""

@@ -21,7 +21,7 @@ from difftest.simulator.errors import (
     ShapeError,
     kernel_location,
 )
-from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.index import as_integers
 from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
 from difftest.simulator.memory import (
     DEFINED,
@@ -77,7 +77,7 @@ class Tile:
         """The tile that is all of a tensor."""
         return cls(storage, storage.whole, storage.allocation.partition_axis)
 
-    def derive(
+    def _derive(
         self: T,
         pattern: Pattern,
         partition_axis: int | None,
@@ -385,12 +385,12 @@ class Tile:
             )
         return self.shape if len(self.shape) > 1 else (self.shape[0], 1)
 
-    def as_tile(self: T) -> T:
+    def _as_tile(self: T) -> T:
         """The same elements in :meth:`tile_shape`; in HBM the tile itself."""
         shape = self.shape if self.in_hbm else self.tile_shape()
         if shape == self.shape:
             return self
-        return self.derive(Pattern(self.offset, shape, padded(self, self.strides, len(shape))), 0)
+        return self._derive(Pattern(self.offset, shape, padded(self, self.strides, len(shape))), 0)
 
     # -- parts and views ---------------------------------------------------------------------
 
@@ -403,12 +403,12 @@ class Tile:
             named = within(self.pattern, self.partition_axis, items)
         if named is None:
             if names_two(items) and len(self.shape) == 1 and not self.in_hbm:
-                self = self.as_tile()  # a column or a row of a tile has two dimensions
-            return self.indexed(items)
+                self = self._as_tile()  # a column or a row of a tile has two dimensions
+            return self._indexed(items)
         pattern, partition, _ = named
         return type(self)(self.storage, pattern, partition, self.dtype)
 
-    def indexed(self: T, items: tuple[Any, ...]) -> T:
+    def _indexed(self: T, items: tuple[Any, ...]) -> T:
         """The part that less common indices name: steps, None, '...', or what a dialect has."""
         if isinstance(self.axes, NkiError):
             raise self.axes
@@ -424,29 +424,15 @@ class Tile:
         """
         wanted = as_integers(shape, "reshape to")
         self.check_bounds()
-        return self.derive(reshaped(self, wanted), self.partition_axis)
+        return self._derive(reshaped(self, wanted), self.partition_axis)
 
-    def broadcast_to(self: T, shape: Any) -> T:
+    def _broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = as_integers(shape, "broadcast_to")
-        whole = self.as_tile()
-        return whole.derive(broadcast(whole, wanted), whole.partition_axis)
+        whole = self._as_tile()
+        return whole._derive(broadcast(whole, wanted), whole.partition_axis)
 
-    def expand_dims(self: T, axis: int) -> T:
-        """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
-        number = as_integer(axis, "expand_dims' axis")
-        at = number + self.ndim + 1 if number < 0 else number
-        first = 0 if self.in_hbm else 1
-        if not first <= at <= self.ndim:
-            raise ShapeError(
-                "expand_dims inserts a free dimension",
-                happened=f"expand_dims was to insert axis {axis} into {self.ndim} dimensions",
-                received=f"expand_dims(axis={axis}) of {self!r}",
-                limit=f"axes {first} to {self.ndim}",
-            )
-        return self.derive(self.pattern.expand(at), self.partition_axis)
-
-    def reinterpret(self: T, dtype: DType) -> T:
+    def _reinterpret(self: T, dtype: DType) -> T:
         """The same bytes as elements of another dtype, the last dimension scaled: a view.
 
         Raises
@@ -455,9 +441,9 @@ class Tile:
         """
         self.check_bounds()
         pattern = reinterpreted(self, dtype)
-        return self.derive(pattern, self.partition_axis, self._held_as(dtype))
+        return self._derive(pattern, self.partition_axis, self._held_as(dtype))
 
-    def with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
+    def _with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
         """A pattern made by hand on the whole tensor, whatever part of it this tile is.
 
         Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
@@ -480,18 +466,6 @@ class Tile:
         storage.hold_bits()
         storage.allocation.viewed = True
         return dtype
-
-    def assert_shape(self: T, shape: Any) -> T:
-        """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
-        expected = as_integers(shape, "assert_shape")
-        if self.shape != expected:
-            raise ShapeError(
-                "assert_shape",
-                happened=f"a tile has the shape {list(self.shape)}, not {list(expected)}",
-                received=f"{self!r}",
-                limit=f"{list(expected)}",
-            )
-        return self
 
 
 def padded(tile: Tile, values: Shape, ndim: int) -> Shape:

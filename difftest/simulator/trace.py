@@ -10,7 +10,7 @@ describes it, and docs/reference/trace-json.md the form in which it is written t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -290,8 +290,6 @@ class Attributes(NamedTuple):
     ``hwdge`` or ``unknown``."""
     axis: tuple[int, ...] | None = None
     """Axes of its operand that a reduction takes."""
-    value: float | None = None
-    """What a memset writes."""
     inferred: bool = False
     """Whether the kernel left ``accumulate`` to the compiler (None)."""
     reduce_cmd: str | None = None
@@ -374,6 +372,30 @@ class Sight(NamedTuple):
     """Of what depends on elements that nothing wrote, whence it came."""
 
 
+class Told(NamedTuple):
+    """What all calls of one signature are told beside their operands, by AWS's names."""
+
+    options: Mapping[str, Any] = {}
+    """Operators and members of enumerations by their names, index patterns, numbers, tuples; what
+    is None is left out."""
+    numbers: tuple[str, ...] = ()
+    """The operands that are numbers or index patterns: each event has its own."""
+
+
+class Kind(NamedTuple):
+    """What the events of all calls of one signature share."""
+
+    opcode: str
+    engine: Engine
+    attributes: Attributes = Attributes()
+    told: Told = Told()
+
+    def following(self, role: str, register: str) -> Kind:
+        """The kind of an event of which the place at a role follows a register."""
+        options = {**self.told.options, f"register of {role}": register}
+        return self._replace(told=self.told._replace(options=options))
+
+
 @dataclass(eq=False, slots=True)
 class Event:
     """One instruction as it was issued."""
@@ -394,6 +416,19 @@ class Event:
     attributes: Attributes = Attributes()  # noqa: RUF009
     seen: tuple[Sight, ...] = ()
     """What stood out in the values."""
+    told: Told = Told()  # noqa: RUF009
+    numbers: tuple[Any, ...] = ()
+    """The numbers and index patterns among its operands: see :attr:`arguments`."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Its options and the numbers among its operands, by AWS's names."""
+        return {**self.told.options, **dict(zip(self.told.numbers, self.numbers, strict=True))}
+
+    @property
+    def clears(self) -> bool:
+        """Whether it writes zeros, and nothing else."""
+        return self.opcode == "memset" and self.arguments.get("value") == 0
 
     @property
     def location(self) -> Location | None:

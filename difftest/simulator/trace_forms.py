@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple, NoReturn
 
 from difftest.simulator.dtypes import NKI_NAMES, name_of
+from difftest.simulator.pattern import Pattern
 
 _NOT_FINITE = ("nan", "inf", "-inf")
 _NEEDED: Any = object()
@@ -115,6 +116,38 @@ FLAG = Form(None, _flag)
 NUMBER = Form(lambda tables, value: value if math.isfinite(value) else repr(value), _number)
 """JSON has no name for some: those are texts."""
 DTYPE = Form(lambda tables, value: name_of(value), _dtype)
+_PATTERN = ("offset", "shape", "strides")
+
+
+def _write_argument(tables: Tables, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _write_argument(tables, one) for name, one in value.items()}
+    if isinstance(value, Pattern):
+        return _write_argument(tables, value._asdict())
+    if isinstance(value, tuple):
+        return [_write_argument(tables, one) for one in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _argument(tables: Tables, value: Any, where: str) -> Any:
+    if isinstance(value, list):
+        return tuple(_argument(tables, one, where) for one in value)
+    if isinstance(value, dict):
+        check_members(value, where, _PATTERN)
+        integers = each(whole())
+        shape, strides = (integers.read(tables, value[name], where) for name in _PATTERN[1:])
+        return Pattern(whole().read(tables, value["offset"], where), shape, strides)
+    return float(value) if value in _NOT_FINITE else value
+
+
+def _arguments(tables: Tables, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        refuse(where, value, "an object")
+    return {name: _argument(tables, one, f"{where}.{name}") for name, one in value.items()}
+
+
+ARGUMENTS = Form(_write_argument, _arguments)
+"""Texts, numbers, lists of such, and patterns, by name."""
 
 
 def member(kind: type[Enum]) -> Form:

@@ -28,9 +28,11 @@ from difftest.simulator.trace import (
     Seen,
     Sight,
     Space,
+    Told,
     Trace,
 )
 from difftest.simulator.trace_forms import (
+    ARGUMENTS,
     DTYPE,
     FLAG,
     NUMBER,
@@ -90,6 +92,9 @@ def _check_event(tables: Tables, where: str, given: Any, fields: dict[str, Any])
     if number <= tables.last:
         refuse(f"{where}.number", number, f"more than {tables.last}, the one before")
     tables.last = number
+    older = given.get("attributes", {}).get("value")
+    if older is not None:
+        fields["arguments"] = {"value": NUMBER.read(tables, older, f"{where}.attributes.value")}
 
 
 # -- the form of each class ------------------------------------------------------------------------
@@ -126,16 +131,30 @@ _AXIS = Form(
 _BY_TYPE = {
     str | None: TEXT,
     bool: FLAG,
-    float | None: NUMBER,
     tuple[int, ...] | None: _INDEX,
 }
-_ATTRIBUTES = record(
+_KNOWN = record(
     Attributes,
     **{
         name: _BY_TYPE[kind].or_else(Attributes._field_defaults[name])
         for name, kind in get_type_hints(Attributes).items()
     },
 )
+
+
+def _attributes(tables: Tables, given: Any, where: str) -> Attributes:
+    """Those of a trace from before ``arguments`` have the value of a memset too."""
+    if isinstance(given, dict):
+        given = {name: one for name, one in given.items() if name != "value"}
+    read: Attributes = _KNOWN.read(tables, given, where)
+    return read
+
+
+def _event(arguments: dict[str, Any], **fields: Any) -> Event:
+    return Event(**fields, told=Told(arguments))
+
+
+_ATTRIBUTES = _KNOWN._replace(read=_attributes)
 _REGION = record(
     Region,
     _check_region,
@@ -196,7 +215,7 @@ _TABLES = {
         writes=whole(-1),
     ),
     "events": record(
-        Event,
+        _event,
         _check_event,
         number=whole(0),
         opcode=TEXT,
@@ -207,6 +226,7 @@ _TABLES = {
         writes=_REGIONS,
         reads=_REGIONS,
         attributes=_ATTRIBUTES.or_else(Attributes()),
+        arguments=ARGUMENTS.or_else({}),
         seen=each(_SIGHT, numbered=True).or_else(()),
     ),
 }

@@ -93,7 +93,7 @@ class Costing:
 
 def _kind(event: Event) -> Hashable:
     """All that the cost of an instruction can depend on: not where its operands lie."""
-    kind = [event.opcode, event.engine, event.attributes, len(event.writes)]
+    kind = [event.opcode, event.engine, event.attributes, event.clears, len(event.writes)]
     for allocation, _, shape, strides, axis, _, _, view, _ in event.writes + event.reads:
         kind += (
             shape,

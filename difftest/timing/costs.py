@@ -223,8 +223,7 @@ def _source(event: Event) -> str:
 
 
 def _memset(event: Event) -> str:
-    zero = event.attributes.value == 0
-    return "2-byte sbuf" if zero and _narrow(event) and _space(event) == "sbuf" else ANY
+    return "2-byte sbuf" if event.clears and _narrow(event) and _space(event) == "sbuf" else ANY
 
 
 def _activation(event: Event) -> str:

@@ -432,7 +432,7 @@ def _turn(event: Event) -> Turn:
 
 def _clears(event: Event, accumulated: set[int]) -> bool:
     """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    if event.opcode != "memset" or event.attributes.value != 0:
+    if not event.clears:
         return False
     target = event.writes[0].allocation
     return target.space is Space.PSUM and target.id in accumulated

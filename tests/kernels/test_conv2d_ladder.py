@@ -44,13 +44,15 @@ def test_conv2d_baseline(case):
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), edges=NIGHTLY, **LAYERS)
 def test_conv2d_halo_tiles(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **LAYERS)
+@kernel_test(
+    kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), edges=NIGHTLY, **LAYERS
+)
 def test_conv2d_cached_weights(case):
     case.check()
 

@@ -2,7 +2,7 @@ from difftest import Rejection, kernel_test, multiples, sizes
 from kernels.classic import vector_add as classic
 from kernels.nki import vector_add as todays
 from reference.vector_add import vector_add
-from tests.kernels.budget import IN_CI
+from tests.kernels.budget import NIGHTLY
 
 DTYPES = ("float32", "float16", "bfloat16")
 B_VEC = r"a_vec has shape \(\d+,\), b_vec \(\d+,\)"
@@ -40,7 +40,7 @@ def test_vector_add_naive(case):
         Rejection({"ROW_CHUNK": 128, "n": 200}, match="not a multiple of ROW_CHUNK=128"),
         Rejection({"ROW_CHUNK": 1, "n": 128}, match=B_VEC, shapes={"b_vec": (127,)}),
     ],
-    examples=[{"ROW_CHUNK": 128, "n": n} for n in (25_600, 256_000) if n < 256_000 or IN_CI],
+    examples=[{"ROW_CHUNK": 128, "n": n} for n in (25_600, 256_000) if n < 256_000 or NIGHTLY],
     nonfinite=True,
 )
 def test_vector_add_tiled(case):

@@ -148,7 +148,7 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
 
 
 def _clears(event: Event) -> bool:
-    return event.opcode == "memset" and event.attributes.value == 0
+    return event.clears
 
 
 def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from difftest.simulator.dtypes import as_dtype
@@ -48,6 +50,22 @@ def absent(
         raise missing_name(f"neuronxcc.{module}", name, public)
 
     return __getattr__
+
+
+def fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function of this signature takes these arguments."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def tuple_of(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:
+    """What takes the values of these names out of a call's arguments; None if there are none."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return (lambda given: (given[names[0]],)) if names else None
 
 
 HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "name"})

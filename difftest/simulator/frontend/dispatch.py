@@ -12,7 +12,7 @@ from typing import Any
 
 from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, SignatureError
-from difftest.simulator.frontend.arguments import HINTS, no_extras, undocumented_argument
+from difftest.simulator.frontend.arguments import HINTS, fits, no_extras, undocumented_argument
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -43,10 +43,10 @@ def _refitting(
     """What a call is made with that the function's signature does not fit; or the error of it."""
 
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        if _fits(signature, args, kwargs):
+        if fits(signature, args, kwargs):
             raise error
         kwargs = _documented(name, signature, kwargs)
-        if _fits(signature, args, kwargs):
+        if fits(signature, args, kwargs):
             return args, kwargs
         if not closed:
             no_extras(name, {one: kwargs[one] for one in kwargs if one not in signature.parameters})
@@ -80,14 +80,6 @@ def fitting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
-
-
 def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by their documented names, without hints that the function has no place for."""
     others, given = ALSO_CALLED.get(where, {}), {}
@@ -112,7 +104,7 @@ def _by_name(
     ]
     beyond = args[placed:]
     given = dict(zip(needed, beyond, strict=False)) | kwargs
-    if not beyond or len(beyond) > len(needed) or not _fits(signature, args[:placed], given):
+    if not beyond or len(beyond) > len(needed) or not fits(signature, args[:placed], given):
         return None
     error = KernelError(
         f"{where} takes {', '.join(needed)} by name",

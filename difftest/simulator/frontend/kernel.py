@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import warnings
 from collections.abc import Callable
@@ -38,16 +39,17 @@ COMPILER, NO_DGE = "additional_compile_opt", "--disable-dge"
 """The option for the compiler's own, of which one lets the device generate no DMA descriptors."""
 
 
+def launching() -> Any:
+    """The module of launches; imported late, for it stands above the frontends."""
+    return importlib.import_module("difftest.simulator.launch")
+
+
 class Kernel:
     """A kernel function and how it is launched.
 
     Inside another kernel, calling it inlines it. Outside, calling it simulates it. ``kernel[grid]``
     gives a kernel with an SPMD grid.
     """
-
-    launcher: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any], bool], Any]]
-    """Runs a kernel from outside: arguments, and whether to record a trace.
-    :mod:`difftest.simulator.launch` plugs itself in here."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class Kernel:
                     remedy="call it without the grid",
                 )
             return self.function(*args, **kwargs)
-        return outputs_of(Kernel.launcher(self, args, kwargs, False))
+        return outputs_of(launching().launch(self, args, kwargs, record=False))
 
     def __repr__(self) -> str:
         grid = f"{list(self.grid)}" if self.grid else ""
@@ -107,6 +109,8 @@ class RunAs:
     where: ClassVar[str]
     known: ClassVar[tuple[str, ...]]
     """Its documented options."""
+    parameter: ClassVar[str] = "kernel"
+    """The name of its first parameter."""
 
     def __init__(self, kernel: Kernel, predictor: Any, options: dict[str, Any]) -> None:
         self.kernel = kernel
@@ -125,7 +129,7 @@ class RunAs:
         """What its launch gives back."""
         args = tuple(map(as_argument, args))
         kwargs = {name: as_argument(value) for name, value in kwargs.items()}
-        return Kernel.launcher(self.kernel, args, kwargs, record)
+        return launching().launch(self.kernel, args, kwargs, record=record)
 
     def predicted(self, trace: Any) -> Any:
         """What its predictor says of a launch; the device generates descriptors by default."""
@@ -136,8 +140,8 @@ class RunAs:
     def decorator(cls, predictor: Any) -> Callable[..., Any]:
         """The decorator, with or without options, of modules installed with this predictor."""
 
-        def decorate(kernel: Any = None, **options: Any) -> Any:
-            given = {}
+        def decorate(kernel: Any = None, /, **options: Any) -> Any:
+            kernel, given = options.pop(cls.parameter, kernel), {}
             for name, value in options.items():
                 if name in RUN_HINTS:
                     undocumented_argument(cls.where, name, value)
@@ -247,7 +251,7 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if is_running():
         return as_kernel(kernel)(*args, **kwargs)
-    return outputs_of(Kernel.launcher(as_kernel(kernel), args, kwargs, False))
+    return outputs_of(launching().launch(as_kernel(kernel), args, kwargs, record=False))
 
 
 def outputs_of(result: Any) -> Any:

@@ -40,7 +40,7 @@ class OnDevice(RunAs):
 class Profiled(OnDevice):
     """The same under ``nki.profile``."""
 
-    where = "nki.profile"
+    where, parameter = "nki.profile", "func"
     known = (*FILE_OPTIONS, COMPILER, "overwrite", "profile_nth")
 
 

@@ -6,7 +6,12 @@ They run once for each signature; :func:`check` is called by the gate alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
@@ -24,8 +29,9 @@ from difftest.simulator.instructions.record import (
     Role,
     Takes,
 )
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes
+from difftest.simulator.trace import Attributes, Kind, Told
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
 _KINDS: dict[Takes, Any] = {
@@ -65,7 +71,6 @@ def check(core: Core, issued: Issue) -> Call:
     _check_result(call)
     for role in instruction.destinations:
         _check_destination(call, role)
-    call.attributes = Attributes(**instruction.facts(call), reduce_cmd=_reduce_cmd(call))
     call.reads_dst = instruction.reads_dst(call)
     _foresee_event(call, issued)
     return call
@@ -82,10 +87,47 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     operands = issued.operands
     indirect = any(isinstance(tile, IndirectTile) for tile in (issued.dst, *operands))
     further = any(other is not None for other in issued.others)
-    call.is_simple = not (indirect or further or call.instruction.notes)
+    call.is_simple = not (indirect or further)
     call.read_places = tuple(k for k, tile in enumerate(operands) if isinstance(tile, Tile))
-    names = issued.sources or [call.instruction.operands[place].name for place in call.read_places]
+    roles = [role.name for role in call.instruction.operands]
+    names = issued.sources or [roles[place] for place in call.read_places]
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
+    places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
+    call.numbers = _chooser(places, operands)
+    attributes = Attributes(**call.instruction.facts(call), reduce_cmd=_reduce_cmd(call))
+    told = Told(plain(call.options), tuple(roles[place] for place in places))
+    call.kind = Kind(call.name, call.engine, attributes, told)
+
+
+def _chooser(
+    places: Sequence[int], operands: Sequence[Any]
+) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
+    """The operands at these places, of numbers as they are: it runs for each event."""
+    if any(type(operands[place]) not in (int, float) for place in places):
+        return lambda given: tuple([plain_value(given[place]) for place in places])
+    if not places:
+        return None
+    return itemgetter(*places) if places[1:] else itemgetter(slice(places[0], places[0] + 1))
+
+
+def plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as the trace has them, without those that are None."""
+    return {name: plain_value(one) for name, one in options.items() if one is not None}
+
+
+def plain_value(value: Any) -> Any:
+    """A number, a text, a pattern, or a tuple of such: what an argument says, and no object."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str, Pattern)):
+        return value
+    if isinstance(value, Index):
+        return Pattern(value.start, value.shape, value.steps)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(plain_value, value))
+    if isinstance(value, (AluOp, Enum)):
+        return value.name.lower()
+    raise TypeError(f"the trace has no form for {value!r}")
 
 
 def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:

@@ -208,7 +208,6 @@ def _of_shape(call: Call) -> Result:
     destinations=(Role(name="dst", blocks=True),),
     rules=(no_gpsimd_in_psum,),
     result=_of_shape,
-    notes=lambda value: {"value": float(value)},
 )
 def memset(call: Call, value: Any) -> Array:
     """Every element of ``dst`` becomes a constant."""

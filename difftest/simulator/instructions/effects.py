@@ -17,7 +17,7 @@ from difftest.simulator.instructions.writing import write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.recording import Part
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Engine, Origin
+from difftest.simulator.trace import Engine, Kind, Origin, Told
 
 
 class Sent(NamedTuple):
@@ -74,9 +74,11 @@ def note(
     writes: Iterable[tuple[str, Tile]] = (),
     reads: Iterable[tuple[str, Tile]] = (),
     partial: Sequence[Part] = (),
+    **options: Any,
 ) -> None:
-    """Tell the launch which tiles were written and read, each with its role."""
+    """Tell the launch which tiles were written and read, each with its role, and the options."""
     written, read = list(writes), list(reads)
     roles = [role for role, _ in (*written, *read)]
     tiles, sources = [tile for _, tile in written], [tile for _, tile in read]
-    current().emit(name, engine, tiles, sources, roles, Attributes(), partial)
+    kind = Kind(name, engine, told=Told(options))
+    current().emit(kind, tiles, sources, roles, partial=partial)

@@ -187,7 +187,8 @@ def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
 def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
-    name, engine, attributes = call.name, call.engine, call.attributes
+    kind = call.kind
+    numbers = () if call.numbers is None else call.numbers(operands)
     if call.is_simple and not issued.indices:
         if issued.sources is None:
             reads = [operands[place] for place in call.read_places]
@@ -197,14 +198,19 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
             reads.append(dst)
         if issued.where is not None:
             in_part.append((dst, issued.where))
-        core.emit(name, engine, (dst,), reads, call.roles, attributes, in_part, moved)
+        core.emit(kind, (dst,), reads, call.roles, numbers, in_part, moved)
         return
     instruction = call.instruction
     written = [(dst, "dst")]
     for role, other in zip(instruction.destinations[1:], issued.others, strict=False):
         if other is not None:
             written.append((other, role.name))
-    read: list[tuple[Any, str]] = [(tile, "index") for tile in issued.indices]
+    read: list[tuple[Any, str]] = []
+    for index in issued.indices:
+        if isinstance(index, Tile):
+            read.append((index, "index"))
+        else:
+            kind = kind.following(*index)
     for role, operand in zip(instruction.operands, operands, strict=True):
         if isinstance(operand, (Tile, IndirectTile)):
             read.append((operand, role.name))
@@ -219,11 +225,9 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
         if isinstance(access, IndirectTile):
             tile = reached[id(access)] = access.reach
             in_part.append((tile, access.numbers() if core.record else None))
-    if instruction.notes is not None:
-        attributes = attributes._replace(**instruction.notes(*operands))
     writes, reads = ([reached.get(id(one), one) for one, _ in side] for side in (written, read))
     roles = [role for _, role in (*written, *read)]
-    core.emit(name, engine, writes, reads, roles, attributes, in_part, moved)
+    core.emit(kind, writes, reads, roles, numbers, in_part, moved)
 
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:

@@ -24,7 +24,8 @@ class Issue:
     engine : the one that the kernel names.
     where : bools over the result's shape; only where they are true is ``dst`` written.
     moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
-    indices : tiles that hold where operands or ``dst`` lie: the instruction reads them too.
+    indices : what holds where operands or ``dst`` lie: tiles, which the instruction reads too, and
+        of a register the role that follows it and its name.
     sources : by role, what the event names as read instead of the operands.
     unboxed : what the meaning would give, for a mask that changes how it is computed.
     named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
@@ -37,7 +38,7 @@ class Issue:
     engine: Engine = Engine.UNKNOWN
     where: Array | None = None
     moved: Tile | None = None
-    indices: tuple[Tile, ...] = ()
+    indices: tuple[Tile | tuple[str, str], ...] = ()
     sources: dict[str, Tile] | None = None
     unboxed: Unboxed | None = None
     named: bool = True

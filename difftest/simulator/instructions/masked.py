@@ -311,7 +311,7 @@ def restrict(tile: T, box: Box, full: Shape) -> T:
     if not fits and math.prod(shape) == math.prod(full):
         # The mask names elements by their place in the instruction's shape.
         tile.check_bounds()
-        tile = tile.derive(adjacent(tile, full), 0)
+        tile = tile._derive(adjacent(tile, full), 0)
         shape, axes_there = full, tuple(range(len(full)))
     elif len(axes_there) < len(shape):
         raise ShapeError(

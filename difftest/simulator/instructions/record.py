@@ -23,7 +23,7 @@ from difftest.simulator.dtypes import DType as DType
 from difftest.simulator.errors import KernelError, NkiError
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
-from difftest.simulator.trace import Attributes, Engine, Space
+from difftest.simulator.trace import Engine, Kind, Space
 
 ON_CHIP = (Space.SBUF, Space.PSUM)
 SBUF_ONLY = (Space.SBUF,)
@@ -129,7 +129,6 @@ class Call:
     """
 
     __slots__ = (
-        "attributes",
         "counts",
         "destinations",
         "dialect",
@@ -138,7 +137,9 @@ class Call:
         "instruction",
         "into_existing",
         "is_simple",
+        "kind",
         "machine",
+        "numbers",
         "operands",
         "options",
         "places",
@@ -167,8 +168,10 @@ class Call:
         self.dtype = dtype
         self.engine: Engine = Engine.UNKNOWN
         self.result: Result = Result((), np.dtype(np.float32))
-        self.attributes = Attributes()
+        self.kind = Kind(instruction.name, Engine.UNKNOWN)
         """What the trace records of it besides its operands."""
+        self.numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
+        """The numbers and index patterns among its operands; None where it has none."""
         self.dialect = ""
         """The dialect that the kernel is written in: "classic" or "nki"."""
         self.into_existing = False
@@ -257,7 +260,6 @@ class Instruction:
     meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the
         partition axis first; floats come as float32 and are rounded when they are written.
     facts : what the trace records of a call besides operands and engine.
-    notes : what it records of the operands' own values, for the few where they matter.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
     in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
         For what moves bits instead of computing values, and for accumulation. It returns where it
@@ -290,7 +292,6 @@ class Instruction:
     result: Callable[[Call], Result]
     meaning: Callable[..., Any]
     facts: Callable[[Call], dict[str, Any]]
-    notes: Callable[..., dict[str, Any]] | None
     reads_dst: Callable[[Call], bool]
     in_place: bool
     reduced: Callable[[Call], tuple[int, ...]] | None
@@ -348,7 +349,6 @@ def instruction(
     only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({}),
     engine: Callable[[Call, Engine], Engine] = choose_engine,
     facts: Callable[[Call], dict[str, Any]] = lambda call: {},
-    notes: Callable[..., dict[str, Any]] | None = None,
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
@@ -380,7 +380,6 @@ def instruction(
             result=result,
             meaning=meaning,
             facts=facts,
-            notes=notes,
             reads_dst=reads_dst,
             in_place=in_place,
             reduced=reduced,

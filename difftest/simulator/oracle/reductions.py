@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.oracle.elementwise import stepped
 from difftest.simulator.oracle.numbers import Array, to_float32, wrapped
-from difftest.simulator.oracle.operators import BITVEC, LOGICAL, apply
+from difftest.simulator.oracle.operators import BITVEC, LOGICAL, START, apply
 from difftest.simulator.oracle.use import Made, Use, accumulated, means
 
 
@@ -100,11 +100,13 @@ def tensor_scalar_cumulative(use: Use) -> Made:
     src = to_float32(use["src"])
     lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(len(src), -1)
     op, command = str(use.op("op1")), use["reduce_cmd"].name
-    empty, held = lines[:, :0], None
-    if command == "LOAD_REDUCE" or command == "RESET_REDUCE" or "vector" not in use.registers:
-        held = accumulated(use, "vector", lines[:, :0], op, use["imm1"])
-    state = use.registers["vector"][: len(lines)]
-    del empty, held
+    start = np.full(use.machine.partitions, np.float32(START[op]))
+    registers = use.registers.setdefault("vector", start.copy())
+    if command != "REDUCE":
+        registers[...] = start
+    state = registers[: len(lines)]
+    if command == "LOAD_REDUCE":
+        state[...] = np.broadcast_to(to_float32(use["imm1"]).reshape(-1), state.shape)
     result = np.zeros(lines.shape, np.float32)
     for i, column in enumerate(lines.T):
         state[...] = apply(op, column, state)

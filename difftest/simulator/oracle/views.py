@@ -186,10 +186,10 @@ def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:
 CLASSIC: dict[str, Rule] = {
     "__getitem__": _classic_item,
     "reshape": _in_shape,
-    "broadcast_to": _repeated,
+    "_broadcast_to": _repeated,
     "expand_dims": _expanded,
     "view": _bits,
-    "as_tile": lambda source, tile: (
+    "_as_tile": lambda source, tile: (
         source if tile.in_hbm else source.viewed(lambda places: places.reshape(tile.tile_shape()))
     ),
 }
@@ -387,9 +387,9 @@ TODAYS: dict[str, Rule] = {
     "rearrange": _rearranged,
     "view": _bits,
     "reinterpret_cast": _bits,
-    "broadcast_to": _repeated,
+    "_broadcast_to": _repeated,
     "ap": _pattern,
-    "as_tile": CLASSIC["as_tile"],
+    "_as_tile": CLASSIC["_as_tile"],
     "settled": lambda source, tile: source.settled(),
     "indirect": lambda source, *_: source,
     "grouped": lambda source, *_: source,

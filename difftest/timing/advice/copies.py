@@ -150,7 +150,7 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             one.opcode in COPIES and sources and sources[0] in products
         ):
             products.add(target.id)
-        elif one.opcode == "memset" and one.event.attributes.value == 0:
+        elif one.event.clears:
             zeros.add(target.id)
         elif _adds(one) and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]

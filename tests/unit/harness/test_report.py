@@ -4,12 +4,12 @@ from difftest.backends.base import Crashed, Ran, Rejected
 from difftest.harness.case import Case
 from difftest.harness.compare import compare
 from difftest.harness.explicit import case_from_json
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Fill, Zeros
 from difftest.harness.report import (
     Reproduction,
     describe_box,
-    failure_text,
     quoted,
     rejection_text,
 )
@@ -23,10 +23,14 @@ CASE = Case({"n": 2}, "float32", {"a": Zeros(), "b": Fill(1.0, ((1, 2.0),))})
 AGAIN = Reproduction("tests/test_add.py::test_add", ("--simulate",))
 
 
+def text(*given):
+    return str(DifferentialFailure(*given))
+
+
 def test_the_whole_report_of_a_mismatch():
     a, b = SPEC.inputs_of(CASE)
     verdict = compare(reference_of(SPEC, CASE, (a, b)).bounds, [b * 0 + 1])
-    assert failure_text(SPEC, CASE, {"plain": verdict}, AGAIN).splitlines() == [
+    assert text(SPEC, CASE, {"plain": verdict}, AGAIN).splitlines() == [
         "add disagrees with its reference",
         "  case:        n=2, float32",
         "  a:           (2,) Zeros()",
@@ -47,7 +51,7 @@ def test_the_line_to_run_again_survives_the_shell():
 
 
 def test_without_a_test_there_is_no_line_to_run_again():
-    assert "run again" not in failure_text(SPEC, CASE, {"plain": OneSided("kernel", E)}, None)
+    assert "run again" not in text(SPEC, CASE, {"plain": OneSided("kernel", E)}, None)
 
 
 E = ValueError("two\nlines")
@@ -77,13 +81,13 @@ E = ValueError("two\nlines")
     ],
 )
 def test_each_verdict_has_its_line(verdict, line):
-    text = failure_text(SPEC, CASE, {"one": verdict, "two": OneSided("kernel", E)}, None)
-    assert f"  one:         {line}\n" in text
+    said = text(SPEC, CASE, {"one": verdict, "two": OneSided("kernel", E)}, None)
+    assert f"  one:         {line}\n" in said
 
 
 def test_lines_of_an_error_are_indented():
-    text = failure_text(SPEC, CASE, {"plain": OneSided("kernel", E)}, None)
-    assert text.endswith(": ValueError: two\n" + " " * 15 + "lines")
+    said = text(SPEC, CASE, {"plain": OneSided("kernel", E)}, None)
+    assert said.endswith(": ValueError: two\n" + " " * 15 + "lines")
 
 
 @every(

@@ -120,4 +120,5 @@ def test_what_underflows_has_an_absolute_error():
     low, high = tolerance.interval(expected, np.abs(expected), np.dtype("float32"))
     assert (low[0], high[0]) == (0.0, 4 * smallest)
     exact = Tolerance(reduction=0, accumulation=np.dtype("float32"))
-    assert exact.underflow == 0
+    low, high = exact.interval(expected, np.abs(expected), np.dtype("float32"))
+    assert (low[0], high[0]) == (2 * smallest, 2 * smallest)

@@ -266,12 +266,15 @@ def _plant(tile: Any, followed: str, mask: Any) -> None:
             storage.leave_out()
 
 
-def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Plane]:
+def run(
+    call: DrawnCall, views: dict[str, View], followed: str, *, judged: bool = False
+) -> dict[str, Plane]:
     """The planes of what each destination's view names, after the call.
 
     Parameters
     ----------
     views : by role, in place of the plain tile.
+    judged : whether the oracle follows, in place of the exact run.
 
     Raises
     ------
@@ -305,6 +308,7 @@ def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Pla
                 mask.reshape(-1)[places] = masks[name]
             _hold(base, values)
             _plant(base, followed, mask)
+            current().wrote(base)
             bases[name], tiles[name] = (base, places), view.of(base, shape)
         names = [part.name for part in call.record.destinations if part.name in bases]
         before = {name: Plane.of(bases[name][0]) for name in names}
@@ -320,7 +324,7 @@ def run(call: DrawnCall, views: dict[str, View], followed: str) -> dict[str, Pla
             assert not before[name].changed(planes[name], places).difference(after), name
 
     machine = TRN3 if any(view.newest for view in views.values()) else call.machine
-    launch(kernel, (), machine=machine, exact=True)
+    launch(kernel, (), machine=machine, exact=not judged, plain=judged)
     return planes
 
 
@@ -330,9 +334,9 @@ def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
     if not bits:
         return core.tile.whole(core.allocate(shape, one.dtype, one.space))
     half = np.dtype(f"u{one.dtype.itemsize // 2}")
-    return core.tile.whole(
-        core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)
-    ).reinterpret(one.dtype)
+    return core.tile.whole(core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)).view(
+        one.dtype
+    )
 
 
 def _hold(tile: Any, values: Any) -> None:

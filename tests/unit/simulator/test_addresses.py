@@ -150,9 +150,9 @@ def test_views_and_patterns_of_a_shared_tensor(core):
     assert_array_equal(first[1:3, 1].values(), values[1:3, 1])
     assert_array_equal(first[2].values(), values[2])
     assert_array_equal(first.reshape((4, 8))[:, ::3].values(), values.reshape(4, 8)[:, ::3])
-    assert_array_equal(first.reinterpret(UINT16).read(), same.view(UINT16))
+    assert_array_equal(first._reinterpret(UINT16).read(), same.view(UINT16))
     assert_array_equal(second.reshape((4, 2, 8)).read(), same.view(UINT8))
-    by_hand = first.with_pattern(Pattern(9, (2, 3, 2), (8, 0, 2)))
+    by_hand = first._with_pattern(Pattern(9, (2, 3, 2), (8, 0, 2)))
     rows = same.reshape(4, 8)[1:3]
     assert_array_equal(by_hand.values(), np.stack([rows[:, 1::2][:, :2]] * 3, axis=1))
 

@@ -18,15 +18,18 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
     Event,
+    Kind,
     Origin,
     Output,
     Region,
     Seen,
     Sight,
+    Told,
     Trace,
 )
 from difftest.simulator.trace_json import VERSION
@@ -45,6 +48,8 @@ def plain(trace):
 
     def event(one):
         values = {field.name: getattr(one, field.name) for field in fields(one)}
+        del values["told"], values["numbers"]
+        values["arguments"] = one.arguments
         for side in ("writes", "reads"):
             values[side] = [(r.allocation.id, *r[1:]) for r in values[side]]
         values["seen"] = [
@@ -81,6 +86,9 @@ def test_the_trace_of_each_kernel_comes_back(name):
     assert all(id(region.allocation) in held for region in regions)
 
 
+NUMBERS = ("operand0", "pred")
+
+
 def every_field():
     """A trace of two programs that says all that a trace can."""
 
@@ -94,12 +102,16 @@ def every_field():
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
                 sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
                 current().emit(
-                    "anything",
-                    Engine.UNKNOWN,
+                    Kind(
+                        "anything",
+                        Engine.UNKNOWN,
+                        Attributes("add+max", True, "swdge", (0, 1), reduce_cmd="reduce"),
+                        Told({"op0": "add", "shuffle_mask": (3, -1), "reverse0": True}, NUMBERS),
+                    ),
                     [tile[:, 1:6:2]],
                     [x],
                     ("dst", "data"),
-                    Attributes("add+max", True, "swdge", (0, 1), -0.25, reduce_cmd="reduce"),
+                    (-0.25, Pattern(2, (4, 6), (-1, 0))),
                     partial=[(x, None)],
                 )
 
@@ -121,10 +133,20 @@ def test_all_that_an_event_says_comes_back():
 @every("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
 def test_a_value_comes_back_to_the_bit(value):
     trace = Trace()
-    attributes = Attributes(value=value)
-    trace.events.append(Event(0, "memset", Engine.VECTOR, (), (), attributes=attributes))
+    told = Told(numbers=("value",))
+    trace.events.append(Event(0, "memset", Engine.VECTOR, (), (), told=told, numbers=(value,)))
     (event,) = read_back(trace).events
-    assert np.float64(event.attributes.value).tobytes() == np.float64(value).tobytes()
+    assert np.float64(event.arguments["value"]).tobytes() == np.float64(value).tobytes()
+
+
+def test_a_trace_from_before_arguments_is_read():
+    document = json.loads(trace_to_json(trace_of(KERNELS["classic.matrix_transpose"])))
+    memset = next(one for one in document["events"] if "arguments" in one)
+    for event in document["events"]:
+        event.pop("arguments", None)
+    memset |= {"opcode": "memset", "attributes": {"value": "-inf"}}
+    again = trace_from_json(json.dumps(document))
+    assert [one.arguments for one in again if one.arguments] == [{"value": -math.inf}]
 
 
 @every("dtype", DTYPES)

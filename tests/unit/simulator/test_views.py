@@ -52,7 +52,7 @@ def on_chip(values, dtype, written=True):
 def test_the_same_bits_as_another_dtype(old, new, space):
     values = (np.arange(24) % 11 - 3 * (old.kind != "u")).reshape(2, 12).astype(old)
     tile = stored(values) if space is HBM else on_chip(values, old)
-    view = tile.reinterpret(new)
+    view = tile._reinterpret(new)
     same = values.view(new)
     assert (view.shape, view.dtype) == (same.shape, new)
     assert_array_equal(to_bits(view.read(), new).view(UINT8), same.view(UINT8))
@@ -64,20 +64,20 @@ def test_the_same_bits_as_another_dtype(old, new, space):
 def test_what_one_view_writes_the_other_reads(space):
     values = np.arange(12, dtype=FLOAT16).reshape(2, 6)
     tile = stored(values) if space is HBM else on_chip(values, FLOAT16)
-    write(tile.reinterpret(UINT8)[:, 1:4:2], np.array([[0x40, 0x3C], [0xC0, 0xBC]], np.uint8))
+    write(tile._reinterpret(UINT8)[:, 1:4:2], np.array([[0x40, 0x3C], [0xC0, 0xBC]], np.uint8))
     expected = values.view(UINT8).copy()
     expected[:, 1:4:2] = [[0x40, 0x3C], [0xC0, 0xBC]]
     assert_array_equal(tile.values(), expected.view(FLOAT16).astype(np.float32))
     write(tile[0:1], np.full((1, 6), 1.0009765625, np.float32))  # rounded in its own dtype
-    assert set(tile.reinterpret(UINT16)[0:1].read().ravel()) == {0x3C01}
+    assert set(tile._reinterpret(UINT16)[0:1].read().ravel()) == {0x3C01}
 
 
 def test_a_view_of_a_view_and_back():
     values = np.arange(16, dtype=np.float32).reshape(2, 8)
     tile = stored(values, SBUF)
-    view = tile[:, 2:6].reinterpret(UINT8)[:, 8:16].reinterpret(UINT16)
+    view = tile[:, 2:6]._reinterpret(UINT8)[:, 8:16]._reinterpret(UINT16)
     assert_array_equal(view.read(), values[:, 4:6].view(UINT16))
-    back = tile.reinterpret(INT32).reinterpret(FLOAT32)
+    back = tile._reinterpret(INT32)._reinterpret(FLOAT32)
     assert back.pattern == tile.pattern
     assert_array_equal(back.read(), values)
 
@@ -85,26 +85,26 @@ def test_a_view_of_a_view_and_back():
 def test_a_byte_that_is_no_bool_counts_as_true():
     bits = np.array([[0, 1, 2, 0xA5]], np.uint8)
     for space in (SBUF, HBM):
-        assert stored(bits, space).reinterpret(BOOL).read().tolist() == [[False, True, True, True]]
+        assert stored(bits, space)._reinterpret(BOOL).read().tolist() == [[False, True, True, True]]
 
 
 def test_views_scale_the_last_dimension_only():
     tile = stored(np.zeros((4, 3, 8), np.float32), SBUF)
-    assert tile.reinterpret(UINT8).shape == (4, 3, 32)
-    assert tile.reinterpret(UINT8).strides == (96, 32, 1)
-    assert tile[:, 1].reinterpret(BFLOAT16).pattern == Pattern(16, (4, 16), (48, 1))
-    assert tile.reinterpret(UINT8)[:, 1, 4:12].reinterpret(FLOAT32).pattern == Pattern(
+    assert tile._reinterpret(UINT8).shape == (4, 3, 32)
+    assert tile._reinterpret(UINT8).strides == (96, 32, 1)
+    assert tile[:, 1]._reinterpret(BFLOAT16).pattern == Pattern(16, (4, 16), (48, 1))
+    assert tile._reinterpret(UINT8)[:, 1, 4:12]._reinterpret(FLOAT32).pattern == Pattern(
         9, (4, 2), (24, 1)
     )
-    assert tile[:, :, 0:1].reinterpret(UINT16).shape == (4, 3, 2)
+    assert tile[:, :, 0:1]._reinterpret(UINT16).shape == (4, 3, 2)
 
 
 REFUSED = [
-    ("a step", lambda t: t[:, ::2].reinterpret(UINT8)),
-    ("half an element", lambda t: t.reinterpret(UINT8)[:, 0:6].reinterpret(FLOAT32)),
-    ("from the middle", lambda t: t.reinterpret(UINT8)[:, 2:6].reinterpret(FLOAT32)),
-    ("repeated elements", lambda t: t[:, 0:1].broadcast_to((4, 6)).reinterpret(UINT8)),
-    ("partitions alone", lambda t: t[:, 0].reinterpret(UINT8)),
+    ("a step", lambda t: t[:, ::2]._reinterpret(UINT8)),
+    ("half an element", lambda t: t._reinterpret(UINT8)[:, 0:6]._reinterpret(FLOAT32)),
+    ("from the middle", lambda t: t._reinterpret(UINT8)[:, 2:6]._reinterpret(FLOAT32)),
+    ("repeated elements", lambda t: t[:, 0:1].broadcast_to((4, 6))._reinterpret(UINT8)),
+    ("partitions alone", lambda t: t[:, 0]._reinterpret(UINT8)),
 ]
 
 
@@ -118,15 +118,15 @@ def test_views_that_no_pattern_can_name(use):
 def test_rows_that_hold_no_whole_number_of_wider_elements():
     """Three float16 in a row are six bytes: the second row begins in the middle of a float32."""
     tile = stored(np.zeros((4, 3), FLOAT16), HBM)
-    assert tile[0:1, 0:2].reinterpret(FLOAT32).shape == (1, 1)
+    assert tile[0:1, 0:2]._reinterpret(FLOAT32).shape == (1, 1)
     with pytest.raises(ShapeError, match="scales the last dimension"):
-        tile[:, 0:2].reinterpret(FLOAT32)
+        tile[:, 0:2]._reinterpret(FLOAT32)
 
 
 def test_what_was_written_is_known_by_its_bytes():
     tile = on_chip(np.zeros((2, 4)), FLOAT16, written=False)
     write(tile[:, 0:2], np.ones((2, 2), np.float32))
-    view = tile.reinterpret(UINT8)
+    view = tile._reinterpret(UINT8)
     assert_array_equal(view.unwritten(), [[False] * 4 + [True] * 4] * 2)
     write(view[:, 4:5], np.zeros((2, 1), np.uint8))
     assert_array_equal(tile.unwritten(), [[False, False, True, True]] * 2)
@@ -145,7 +145,7 @@ def test_the_written_bytes_after_any_writes_by_any_dtype(data):
     expected = np.zeros((2, 16), np.bool_)
     for _ in range(data.draw(st.integers(1, 5))):
         dtype = data.draw(st.sampled_from([UINT8, UINT16, FLOAT16, FLOAT32]))
-        view, same = tile.reinterpret(dtype), expected.reshape(2, -1, dtype.itemsize)
+        view, same = tile._reinterpret(dtype), expected.reshape(2, -1, dtype.itemsize)
         start = data.draw(st.integers(0, view.shape[1] - 1))
         stop = data.draw(st.integers(start + 1, view.shape[1]))
         row = data.draw(st.sampled_from([slice(0, 1), slice(1, 2), slice(None)]))
@@ -156,17 +156,17 @@ def test_the_written_bytes_after_any_writes_by_any_dtype(data):
         write(view[row, start:stop], np.zeros((1, 1), np.float32), where)
         same[row, start:stop] |= True if where is None else where[..., None]
     for dtype in (UINT8, UINT16, FLOAT32):
-        missing = tile.reinterpret(dtype).unwritten()
+        missing = tile._reinterpret(dtype).unwritten()
         shaped = ~expected.reshape(2, -1, dtype.itemsize).all(axis=-1)
         assert_array_equal(np.zeros_like(shaped) if missing is None else missing, shaped)
 
 
 def test_masked_memory_that_was_written_in_part_is_poison_where_it_was_not():
     tile = on_chip(np.zeros((1, 4)), FLOAT16, written=False)
-    write(tile.reinterpret(UINT8)[:, 0:3], np.zeros((1, 3), np.uint8))
+    write(tile._reinterpret(UINT8)[:, 0:3], np.zeros((1, 3), np.uint8))
     tile.storage.leave_out()
     nan = np.array([np.nan], FLOAT16).view(UINT8)
-    assert tile.reinterpret(UINT8).read().tolist() == [[0, 0, 0, *nan[1:], *nan, *nan]]
+    assert tile._reinterpret(UINT8).read().tolist() == [[0, 0, 0, *nan[1:], *nan, *nan]]
 
 
 # -- patterns made by hand -------------------------------------------------------------------------
@@ -191,7 +191,7 @@ WHOLE = np.arange(60, dtype=np.float32).reshape(4, 15)
 )
 def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
     tile = stored(WHOLE, space)
-    made = tile[1:3, 2:5].with_pattern(
+    made = tile[1:3, 2:5]._with_pattern(
         Pattern(offset, shape, strides)
     )  # not of the part that it is
     same = np.lib.stride_tricks.as_strided(
@@ -204,13 +204,13 @@ def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
 
 def test_a_pattern_of_another_dtype_counts_in_its_elements():
     for space in (SBUF, HBM):
-        made = stored(WHOLE, space).with_pattern(Pattern(34, (2, 6), (30, 1)), UINT16)
+        made = stored(WHOLE, space)._with_pattern(Pattern(34, (2, 6), (30, 1)), UINT16)
         assert_array_equal(made.read(), WHOLE.view(UINT16)[1:3, 4:10])
 
 
 def test_a_pattern_is_written_to():
     tile = stored(WHOLE, SBUF)
-    write(tile.with_pattern(Pattern(1, (4, 3), (15, 5))), np.zeros((4, 3), np.float32))
+    write(tile._with_pattern(Pattern(1, (4, 3), (15, 5))), np.zeros((4, 3), np.float32))
     expected = WHOLE.copy()
     expected[:, 1::5] = 0
     assert_array_equal(tile.read(), expected)
@@ -232,13 +232,13 @@ BY_HAND = [
 @every("space, shape, strides, offset, error, received", BY_HAND)
 def test_what_a_pattern_must_not_do(space, shape, strides, offset, error, received):
     with pytest.raises(error) as caught:
-        stored(WHOLE, space).with_pattern(Pattern(offset, shape, strides))
+        stored(WHOLE, space)._with_pattern(Pattern(offset, shape, strides))
     assert received in caught.value.received
 
 
 def test_a_pattern_needs_whole_elements_in_each_partition():
     with pytest.raises(ShapeError, match="whole float32 elements"):
-        stored(np.zeros((4, 3), FLOAT16), SBUF).with_pattern(Pattern(0, (4, 1), (1, 1)), FLOAT32)
+        stored(np.zeros((4, 3), FLOAT16), SBUF)._with_pattern(Pattern(0, (4, 1), (1, 1)), FLOAT32)
     blocks = stored(np.zeros((2, 4, 3), np.float32), SBUF, partition_axis=1)
     with pytest.raises(ShapeError, match="without block dimensions"):
-        blocks.with_pattern(Pattern(0, (4, 3), (3, 1)))
+        blocks._with_pattern(Pattern(0, (4, 3), (3, 1)))

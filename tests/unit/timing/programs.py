@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.simulator.machine import TRN2
-from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Engine,
+    Event,
+    Region,
+    Space,
+    Told,
+    Trace,
+)
 from difftest.timing.program import lower
 
 
@@ -28,7 +37,7 @@ class Builder:
     def psum(self, shape, dtype="float32"):
         return self.tensor(shape, Space.PSUM, dtype)
 
-    def emit(self, opcode, engine, writes, reads=(), **attributes):
+    def emit(self, opcode, engine, writes, reads=(), value=None, **attributes):
         number = len(self.trace.events)
         for region in writes:
             region.allocation.writes += 1
@@ -42,6 +51,7 @@ class Builder:
                 tuple(writes),
                 tuple(reads),
                 attributes=Attributes(**attributes),
+                told=Told({} if value is None else {"value": value}),
             )
         )
         return number

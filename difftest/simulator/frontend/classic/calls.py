@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Callable
 from typing import Any
 
 from difftest.simulator.dtypes import as_dtype
@@ -21,6 +20,7 @@ from difftest.simulator.frontend.arguments import (
     dge_mode,
     engine,
     same_dtype,
+    tuple_of,
 )
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import on_chip
@@ -105,7 +105,7 @@ def _issuing(
             simple = default is None or default is inspect.Parameter.empty
             usual = default if simple else converter(default, said)
             converted.append((name, converter, said, default, usual))
-    take, options, others = _tuple_of(operands), _tuple_of(record.options), _tuple_of(further)
+    take, options, others = tuple_of(operands), tuple_of(record.options), tuple_of(further)
     writes, names_engine = "dst" in parameters, "engine" in parameters
     on_tile = record.destinations[0].takes is Takes.TILE
 
@@ -136,10 +136,3 @@ def _issuing(
         return None if writes else result
 
     return issued
-
-
-def _tuple_of(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:
-    """What takes the values of these names out of a call's arguments; None if there are none."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    return (lambda given: (given[names[0]],)) if names else None

@@ -89,7 +89,7 @@ def dropout(x, rate, *, dtype=None, mask=None):
     """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
     data, prob = on_chip(x, "nl.dropout"), rate
     if isinstance(rate, Tile) and rate.size == 1:
-        prob = copy(rate.broadcast_to((data.tile_shape()[0], 1)))
+        prob = copy(rate._broadcast_to((data.tile_shape()[0], 1)))
     return locals()
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from difftest.simulator.frontend.arguments import engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.operators import on_chip
@@ -89,13 +91,13 @@ def broadcast_to(src, *, shape):
     """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
     tile = on_chip(src, "nl.broadcast_to", "src")
     wanted = as_integers(shape, "nl.broadcast_to's shape")
-    return tile if tile.shape == wanted else copy(tile.broadcast_to(wanted))
+    return tile if tile.shape == wanted else copy(tile._broadcast_to(wanted))
 
 
 @LANGUAGE.by_hand
 def expand_dims(data, axis):
     """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
-    tile = on_chip(data, "nl.expand_dims", "data")
+    tile: Any = on_chip(data, "nl.expand_dims", "data")
     axes = as_integers(axis, "nl.expand_dims' axis")
     ndim = tile.ndim + len(axes)
     for at in sorted(number + ndim if number < 0 else number for number in axes):

@@ -215,7 +215,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
             have = item.tile_shape()
             have = have[:1] if item.size == have[0] else have
             ndim = max(ndim, len(have))
-            item = item.as_tile().reshape((*have, *ones))
+            item = item._as_tile().reshape((*have, *ones))
         named.append(item)
     for axis, size in enumerate(missing):
         shape = [1] * (ndim + len(missing))

@@ -105,7 +105,7 @@ def repeated(tile: Tile, shape: Shape) -> Tile:
     if tile.size == math.prod(shape):
         return tile
     padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
-    return tile.as_tile().reshape(padded).broadcast_to(shape)
+    return tile._as_tile().reshape(padded)._broadcast_to(shape)
 
 
 def unary(name: str, x: Any, *, dtype: object = None, mask: object = None) -> Any:
@@ -137,9 +137,9 @@ def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     if a == b or 1 not in (a[0], b[0]):
         return left, right
     if b[0] == 1 and len(b) <= len(a):
-        return left, right.broadcast_to((a[0], *(1,) * (len(a) - len(b)), *b[1:]))
+        return left, right._broadcast_to((a[0], *(1,) * (len(a) - len(b)), *b[1:]))
     if a[0] == 1 and len(a) <= len(b):
-        return left.broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
+        return left._broadcast_to((b[0], *(1,) * (len(b) - len(a)), *a[1:])), right
     return left, right
 
 
@@ -166,7 +166,7 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
         remedy="insert dimensions of size 1 behind the partitions: tile[:, :, None]",
     )
     note(error)
-    longer: Tile = short.as_tile().reshape(shape)
+    longer: Tile = short._as_tile().reshape(shape)
     return (longer, right) if short is left else (left, longer)
 
 

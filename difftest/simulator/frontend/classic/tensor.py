@@ -15,7 +15,7 @@ from difftest.simulator.frontend.classic.destination import AwaitsTarget
 from difftest.simulator.frontend.classic.issue import issue, written
 from difftest.simulator.frontend.classic.operators import binary, copy_to_sbuf, unary, update
 from difftest.simulator.frontend.classic.shapes import whole
-from difftest.simulator.index import Index, Shape
+from difftest.simulator.index import Index, Shape, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
@@ -46,15 +46,15 @@ class Tensor(Tile, AnyTensor):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[k] for k in range(len(self)))
 
-    def indexed(self, items: tuple[Any, ...]) -> Any:
+    def _indexed(self, items: tuple[Any, ...]) -> Any:
         """Also by ``nl.ds``, index expressions, tiles of indices, and a mask."""
         named = indexing.advanced(self, items)
         if named is None:
-            return super().indexed(indexing.basic(self, items))
+            return super()._indexed(indexing.basic(self, items))
         if isinstance(named, (IndirectTile, indexing.MaskedOperand)):
             return named
         pattern, partition, axes = named
-        return self.derive(pattern, partition, axes=axes)
+        return self._derive(pattern, partition, axes=axes)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]
@@ -104,9 +104,39 @@ class Tensor(Tile, AnyTensor):
         given = shape if isinstance(shape, (tuple, list)) else (shape,)
         return super().reshape(tuple(whole(size, f"{given!r}", "reshape") for size in given))
 
+    def broadcast_to(self, shape: Any) -> Tensor:
+        """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
+        return self._broadcast_to(shape)
+
+    def expand_dims(self, axis: int) -> Tensor:
+        """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
+        number = as_integer(axis, "expand_dims' axis")
+        at = number + self.ndim + 1 if number < 0 else number
+        first = 0 if self.in_hbm else 1
+        if not first <= at <= self.ndim:
+            raise ShapeError(
+                "expand_dims inserts a free dimension",
+                happened=f"expand_dims was to insert axis {axis} into {self.ndim} dimensions",
+                received=f"expand_dims(axis={axis}) of {self!r}",
+                limit=f"axes {first} to {self.ndim}",
+            )
+        return self._derive(self.pattern.expand(at), self.partition_axis)
+
+    def assert_shape(self, shape: Any) -> Tensor:
+        """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
+        expected = as_integers(shape, "assert_shape")
+        if self.shape != expected:
+            raise ShapeError(
+                "assert_shape",
+                happened=f"a tile has the shape {list(self.shape)}, not {list(expected)}",
+                received=f"{self!r}",
+                limit=f"{list(expected)}",
+            )
+        return self
+
     def view(self, dtype: object) -> Tensor:
         """The same bits as another dtype: no copy. The last dimension is scaled."""
-        return self.reinterpret(as_dtype(dtype))
+        return self._reinterpret(as_dtype(dtype))
 
     def _iadd(self, other: Any) -> Tensor:
         """``self += other`` in place; a matmul's result accumulates in PSUM."""
@@ -241,7 +271,7 @@ def _repeated(source: Tile, shape: Shape) -> Tile:
     """A view of ``source`` that repeats along the free dimensions of ``shape``."""
     have = source.tile_shape()
     padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
-    return source.as_tile().reshape(padded).broadcast_to(shape)
+    return source._as_tile().reshape(padded)._broadcast_to(shape)
 
 
 def _check_assignment(target: Tile, source: Tile) -> None:

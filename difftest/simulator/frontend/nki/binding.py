@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from difftest.simulator.core import RUNNING
 from difftest.simulator.errors import SignatureError
+from difftest.simulator.frontend.arguments import fits
 from difftest.simulator.frontend.nki.idioms import todays
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 
@@ -70,7 +71,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
                     check_level(row)
             return run(*args, **kwargs)
         except TypeError as error:
-            if type(error) is not TypeError or _fits(signature, args, kwargs):
+            if type(error) is not TypeError or fits(signature, args, kwargs):
                 raise
             given = todays(name, args, kwargs)
             if given is None:
@@ -110,14 +111,6 @@ def _api_name(function: Callable[..., Any]) -> str:
     module = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
     owner, dot, name = function.__qualname__.rpartition(".")
     return f"{_PREFIXES.get(module, module)}.{_CLASSES.get(owner, owner)}{dot}{name}"
-
-
-def _fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
 
 
 def _misfit(

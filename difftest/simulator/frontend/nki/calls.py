@@ -8,12 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from operator import itemgetter
 from typing import Any, cast
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_flag
+from difftest.simulator.frontend.arguments import as_flag, tuple_of
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of, reduce_cmd
 from difftest.simulator.frontend.nki.issue import issue
@@ -162,8 +161,8 @@ def call(
     Parameters
     ----------
     prepare : makes arguments of others, before those that are given are converted.
-    converters : by parameter; of an option that no argument says, its value. A parameter ``engine``
-        is the instruction's, and an option whose default is a bool a flag.
+    converters : by parameter, beside :data:`_USUAL`; of an option that no argument says, its value.
+        A parameter ``engine`` is the instruction's, and an option whose default is a bool a flag.
     """
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
@@ -190,6 +189,7 @@ def _issuing(
     fixed = {name: value for name, value in converters.items() if not callable(value)}
     by_name = {
         **{name: flag for name in record.options if _is_flag(parameters.get(name))},
+        **{one: _usual(parameters[one]) for one in names if one in {*_USUAL} & {*record.options}},
         **{name: value for name, value in converters.items() if callable(value)},
         **({"engine": _ENGINE} if "engine" in names else {}),
     }
@@ -205,8 +205,7 @@ def _issuing(
         for name, value in defaults.items()
     }
     plans: dict[tuple[Any, ...], list[tuple[str, Convert]]] = {}
-    operands, options = _picked(roles), _picked(record.options)
-    further = _picked(others) if others else None
+    operands, options, further = tuple_of(roles), tuple_of(record.options), tuple_of(others)
     has_engine = "engine" in names
 
     def issuing(*args: Any, **kwargs: Any) -> NkiInstruction:
@@ -226,24 +225,28 @@ def _issuing(
         return issue(
             record,
             values[dst],
-            operands(values),
-            options(values),
-            others=() if further is None else further(values),
+            operands(values) if operands else (),
+            options(values) if options else (),
+            others=further(values) if further else (),
             engine=values["engine"] if has_engine else Engine.UNKNOWN,
         )
 
     return issuing
 
 
+_USUAL = {
+    **dict.fromkeys(("op", "op0", "op1", "reduce_op"), operator),
+    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices"), integer),
+    **dict.fromkeys(("index_offset", "padding_val"), integer),
+    "shuffle_mask": integers,
+}
+"""Converters of options that have these names, where a call names none."""
+
+
+def _usual(parameter: inspect.Parameter) -> Converter:
+    converter = _USUAL[parameter.name]
+    return optional(converter) if parameter.default is None else converter
+
+
 def _is_flag(parameter: inspect.Parameter | None) -> bool:
     return parameter is not None and isinstance(parameter.default, bool)
-
-
-def _picked(names: Any) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """What takes the values of some names."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    if not names:
-        return lambda values: ()
-    (only,) = names
-    return lambda values: (values[only],)

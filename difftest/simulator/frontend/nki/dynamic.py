@@ -124,7 +124,7 @@ class DynamicView(Views, IndirectTile):
         if not inside.all():
             return None
         start = self.offset + int(self.offsets()[0]) * self.rows.unit
-        settled: Tile = self.owner.with_pattern(self.pattern._replace(offset=start), self.dtype)
+        settled: Tile = self.owner._with_pattern(self.pattern._replace(offset=start), self.dtype)
         return settled
 
     def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:

@@ -9,10 +9,10 @@ from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
 from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.operands import need_tile, wrong_buffer
 from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction, Role, Takes
-from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 
@@ -55,7 +55,7 @@ def issue_new(
 
     A view with one dynamic offset is accessed where that puts it.
     """
-    indices: list[Tile] = []
+    indices: list[Any] = []
     if not MOVING.isdisjoint(map(type, (dst, *operands, *others))):
         roles = (*instruction.operands, *instruction.destinations)
         given = [
@@ -76,16 +76,18 @@ def issue_new(
     )
 
 
-def _placed(name: str, role: Role, given: Any, indices: list[Tile]) -> Any:
+def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
     """What stands at a role, where its offset puts it.
 
     A role that takes indices gets the view, if it has one for each row or may be skipped. To
-    ``indices`` comes what holds an offset or an index otherwise.
+    ``indices`` comes what holds an offset or an index otherwise, and each register.
     """
     if isinstance(given, IndirectTensor):
         check_use(name, role.name, given.group, given, given.index)
         indices.append(given.index)
     elif isinstance(given, DynamicView):
+        if isinstance(given.index, DeviceValue):
+            indices.append((role.name, given.index.label))
         if role.takes is Takes.INDIRECT:
             return given
         if role.takes is Takes.TILE_OR_INDIRECT and given.settled() is None:

@@ -7,11 +7,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import KernelError, Location, kernel_location, not_modelled
-from difftest.simulator.frontend.kernel import Kernel, function_in, need_function
+from difftest.simulator.frontend.kernel import Kernel, function_in, launching, need_function
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.index import as_integers
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
@@ -55,9 +55,6 @@ class NkiKernel:
     Inside another kernel, calling it inlines it; outside, with NumPy arrays, it is simulated.
     ``kernel[n]`` runs it on ``n`` cores.
     """
-
-    launcher: ClassVar[Callable[[NkiKernel, tuple[Any, ...], Mapping[str, Any]], Any]]
-    """Runs a kernel from outside; :mod:`difftest.simulator.launch` plugs itself in here."""
 
     by_reference = True
     """Arguments may be written: they are updated in place."""
@@ -108,7 +105,7 @@ class NkiKernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not is_running():
-            return NkiKernel.launcher(self, args, kwargs)
+            return launching().call_nki(self, args, kwargs)
         if self.grid:
             raise KernelError(
                 "a kernel with a grid is not called inside another kernel",

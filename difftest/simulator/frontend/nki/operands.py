@@ -132,4 +132,4 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
         if tile.ndim != rank or not all(fits):
             raise error
     note(error)
-    return x.broadcast_to(shape), y.broadcast_to(shape)
+    return x._broadcast_to(shape), y._broadcast_to(shape)

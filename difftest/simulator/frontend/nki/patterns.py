@@ -42,7 +42,7 @@ def access(
     wanted = _wanted(tensor, pattern, offset, dtype)
     if scalar_offset is None and vector_offset is None:
         try:
-            return tensor.with_pattern(wanted, dtype)
+            return tensor._with_pattern(wanted, dtype)
         except OutOfBoundsError as error:
             return type(tensor)(tensor.storage, wanted, 0, dtype, error)
     if scalar_offset is not None and vector_offset is not None:

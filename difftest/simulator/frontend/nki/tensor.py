@@ -126,7 +126,7 @@ class NkiTensor(Views, Tile, NKIObject):
     def view(self: Self, dtype: object) -> Self:
         """The same bits as another dtype; the last dimension is scaled."""
         wanted = as_nki_dtype(dtype)
-        return self if wanted == self.dtype else self.reinterpret(wanted)
+        return self if wanted == self.dtype else self._reinterpret(wanted)
 
     @public
     def reinterpret_cast(self: Self, dtype: object) -> Self:
@@ -299,10 +299,10 @@ class IndirectTensor(NkiTensor):
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise _no_view(self, "an assignment")
 
-    def derive(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def _derive(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _no_view(self, "a view")
 
-    _view = ap = with_pattern = derive
+    _view = ap = _with_pattern = _derive
 
 
 MOVING.add(IndirectTensor)

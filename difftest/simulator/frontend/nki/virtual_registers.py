@@ -8,10 +8,11 @@ NKI 0.7 documents them.
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, NkiError, UnwrittenError
 from difftest.simulator.frontend.nki.levels import check_level
@@ -27,13 +28,14 @@ class RegisterError(NkiError, TypeError):
 class DeviceValue(NKIObject):
     """An integer on the device. In ``if``, ``while``, ``range`` and ``int`` it raises TypeError."""
 
-    __slots__ = ("_value", "frozen")
+    __slots__ = ("_label", "_value", "frozen")
 
     _value: int | None
     frozen: bool
 
-    def __init__(self, value: int | None, *, frozen: bool = False) -> None:
+    def __init__(self, value: int | None, *, frozen: bool = False, label: str = "") -> None:
         self._value = value
+        self._label = label
         self.frozen = frozen
         """Whether it cannot be written: a loop's variable."""
 
@@ -55,7 +57,21 @@ class DeviceValue(NKIObject):
 
     def snapshot(self) -> DeviceValue:
         """The value as it is now: a view keeps it while the register changes."""
-        return DeviceValue(self.device_value(), frozen=True)
+        return DeviceValue(self.device_value(), frozen=True, label=self.label)
+
+    @property
+    def label(self) -> str:
+        """Its name in the trace: a number among those of the launch, or its loop's."""
+        if not self._label:
+            core = current()
+            self._label = f"register {core.registers}"
+            core.registers += 1
+        return self._label
+
+    def of_loop(self, loop: int) -> Self:
+        """Itself, as the variable of a loop of this id."""
+        self._label = f"loop {loop}"
+        return self
 
     def values(self) -> Array:
         """The value as an array of one element, int64."""

@@ -97,6 +97,15 @@ def test_a_trace_for_the_neff_and_a_predicted_profile_for_the_ntff(way):
     assert_is_profile("profile.ntff")
 
 
+@every("way, parameter", [("benchmark", "kernel"), ("baremetal", "kernel"), ("profile", "func")])
+def test_a_kernel_is_given_by_the_name_that_is_documented(way, parameter, folder):
+    named = WAYS[way](predict)(**{parameter: add_one})
+    assert_array_equal(named(DATA), DATA + 1)
+    other = {"func", "kernel"} - {parameter}
+    with pytest.raises(NotModelledError, match=f"nki.{way}'s argument '{min(other)}'"):
+        WAYS[way](predict)(**dict.fromkeys(other, add_one))
+
+
 @pytest.mark.parametrize("way", ["benchmark", "baremetal"])
 def test_only_what_was_asked_for(way):
     run(way, save_trace_name=Path("only.ntff"))

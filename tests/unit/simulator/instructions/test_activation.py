@@ -286,6 +286,11 @@ REFUSED = [
         lambda x: nisa.activation(nl.exp, x, reduce_op=np.add, reduce_cmd="reset"),
         "takes reduce_cmd as a member of nki.isa.reduce_cmd",
     ),
+    (
+        "a reduction by nothing, which AWS's signature has no default for",
+        lambda x: nisa.activation_reduce(nl.exp, x, reduce_op=None, reduce_res=x[:, 0:1]),
+        "activation_reduce takes an operator of nki.language",
+    ),
 ]
 
 

@@ -53,7 +53,7 @@ def test_an_element_that_is_named_more_than_once_is_given_one_value():
     i, j = np.mgrid[0:4, 0:4]
     for view, same in (
         (tile(4, 1).broadcast_to((4, 3)), np.full((4, 3), 5, np.float32)),
-        (target.with_pattern(Pattern(0, (4, 4, 4), (7, 1, 1))), np.stack([row[i + j]] * 4)),
+        (target._with_pattern(Pattern(0, (4, 4, 4), (7, 1, 1))), np.stack([row[i + j]] * 4)),
     ):
         write(view, same)
         assert_array_equal(view.elements(), same)

@@ -95,8 +95,8 @@ class Exchange(NamedTuple):
             self._check_alike(met)
         return met
 
-    def finish(self, results: Sequence[Sent]) -> None:
-        """Write the results, and tell the launch."""
+    def finish(self, results: Sequence[Sent], **options: Any) -> None:
+        """Write the results, and tell the launch, with the options of the call."""
         for dst, result in zip(self.dsts, results, strict=True):
             shape = result.values.shape
             if shape != dst.shape:
@@ -108,7 +108,8 @@ class Exchange(NamedTuple):
                 )
             take(dst, result)
         writes, reads = [("dst", dst) for dst in self.dsts], [("src", src) for src in self.srcs]
-        note(self.name, Engine.DMA, writes=writes, reads=reads)
+        options["replica_group"] = self.members
+        note(self.name, Engine.DMA, writes=writes, reads=reads, **options)
 
     def _check_alike(self, met: Mapping[int, list[Sent]]) -> None:
         seen = {n: [(one.values.shape, one.values.dtype) for one in met[n]] for n in self.members}

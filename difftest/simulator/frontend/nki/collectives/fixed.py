@@ -40,10 +40,11 @@ def _reduced(given, op):
     return reduce(op, given)
 
 
-def _finish(exchange, agreed, make, operator=None):
+def _finish(exchange, make, **options):
     """Write what ``make`` makes of what the members have sent of each tensor."""
-    op = REDUCTIONS.get(operator)
-    exchange.finish([combined(given, make, op) for given in exchange.gather(*agreed)])
+    op = REDUCTIONS.get(options.get("op", ""))
+    sent = exchange.gather(*options.values())
+    exchange.finish([combined(given, make, op) for given in sent], **options)
 
 
 @public
@@ -51,7 +52,7 @@ def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None):
     """Each ``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
     exchange = exchange_of("all_reduce", srcs, dsts, replica_group, priority)
     operator = reduction_of(op, "all_reduce")
-    _finish(exchange, (operator,), _reduced, operator)
+    _finish(exchange, _reduced, op=operator)
 
 
 @public
@@ -60,7 +61,7 @@ def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=No
     exchange = exchange_of("all_gather", srcs, dsts, replica_group, priority)
     on_chip = not exchange.srcs[0].in_hbm
     dim = dimension(collective_dim, "all_gather", (0, 1) if on_chip else (0,))
-    _finish(exchange, (dim,), lambda given, op: np.concatenate(given, axis=dim))
+    _finish(exchange, lambda given, op: np.concatenate(given, axis=dim), collective_dim=dim)
 
 
 @public
@@ -75,7 +76,7 @@ def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None,
     def part(given, op):
         return np.split(_reduced(given, op), len(given), axis=dim)[place]
 
-    _finish(exchange, (dim, operator), part, operator)
+    _finish(exchange, part, collective_dim=dim, op=operator)
 
 
 @public
@@ -91,7 +92,7 @@ def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=No
             [np.split(one, len(given), axis=dim)[place] for one in given], axis=dim
         )
 
-    _finish(exchange, (dim,), parts)
+    _finish(exchange, parts, collective_dim=dim)
 
 
 @public
@@ -129,4 +130,5 @@ def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None
     ((*values,),) = exchange.gather(pairs)
     if rank.number in targets:
         source = sources[targets.index(rank.number)]
-        exchange.finish([values[members.index(source)]])
+        chosen = values[members.index(source)]
+        exchange.finish([chosen], source_target_pairs=pairs)

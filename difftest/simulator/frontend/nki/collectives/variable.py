@@ -182,7 +182,8 @@ class _Call(NamedTuple):
             writes.append(("metadata_tensor", row))
         reads = [("src", exchange.srcs[0]), ("metadata_tensor", self.metadata)]
         partial = [(tile, None) for _, tile in (writes[0], *reads)]
-        note(exchange.name, Engine.DMA, writes=writes, reads=reads, partial=partial)
+        group = {"replica_group": exchange.members}
+        note(exchange.name, Engine.DMA, writes=writes, reads=reads, partial=partial, **group)
 
     def _check_fits(self, sender: int, start: int, count: int, slot: int | None) -> None:
         if start + count > self.dst.size or (slot is not None and count > slot):

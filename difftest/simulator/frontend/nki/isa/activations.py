@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.calls import (
-    call,
-    commands,
-    function,
-    operator,
-    optional,
-    stage,
-)
+from difftest.simulator.frontend.nki.calls import call, commands, function, stage
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.instructions import activation as instructions
 
 
-@call(
-    instructions.activation, prepare=commands("scalar"), op=function, reduce_op=optional(operator)
-)
+@call(instructions.activation, prepare=commands("scalar"), op=function)
 def activation(
     dst,
     op,
@@ -38,14 +29,7 @@ def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0
     return activation(dst, op, data, bias, scale, reduce_op, reduce_res, registers.reset_reduce)
 
 
-@call(
-    instructions.activate2,
-    prepare=commands("scalar"),
-    op=function,
-    op0=stage,
-    op1=stage,
-    reduce_op=optional(operator),
-)
+@call(instructions.activate2, prepare=commands("scalar"), op=function, op0=stage, op1=stage)
 def activate2(
     dst,
     op,

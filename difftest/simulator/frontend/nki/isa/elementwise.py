@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from difftest.simulator.frontend.nki.calls import call, operator, optional
+from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.constants import UNKNOWN
 from difftest.simulator.frontend.nki.operands import beside
 from difftest.simulator.instructions import elementwise, scan
 
 
-@call(elementwise.tensor_tensor, op=operator)
+@call(elementwise.tensor_tensor)
 def tensor_tensor(dst, data1, data2, op, engine=UNKNOWN, name=None):
     """``dst = data1 <op> data2``."""
 
 
-@call(
-    elementwise.tensor_scalar,
-    prepare=beside(op0="operand0", op1="operand1"),
-    op0=operator,
-    op1=optional(operator),
-)
+@call(elementwise.tensor_scalar, prepare=beside(op0="operand0", op1="operand1"))
 def tensor_scalar(
     dst,
     data,
@@ -34,7 +29,7 @@ def tensor_scalar(
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
 
 
-@call(elementwise.scalar_tensor_tensor, prepare=beside(op0="operand0"), op0=operator, op1=operator)
+@call(elementwise.scalar_tensor_tensor, prepare=beside(op0="operand0"))
 def scalar_tensor_tensor(
     dst, data, op0, operand0, op1, operand1, reverse0=False, reverse1=False, name=None
 ):
@@ -46,7 +41,7 @@ def reciprocal(dst, data, name=None):
     """``dst = 1 / data`` on the Vector Engine."""
 
 
-@call(scan.tensor_tensor_scan, op0=operator, op1=operator)
+@call(scan.tensor_tensor_scan)
 def tensor_tensor_scan(
     dst, data0, data1, initial, op0, op1, reverse0=False, reverse1=False, name=None
 ):

@@ -137,7 +137,15 @@ def sendrecv(
         core.shadow.foresee_received("sendrecv", dst, message.sent.exact)
     take(dst, message.sent)
     engine = Engine.GPSIMD if by_gpsimd else Engine.DMA
-    note("sendrecv", engine, writes=[("dst", dst)], reads=[("src", theirs)])
+    note(
+        "sendrecv",
+        engine,
+        writes=[("dst", dst)],
+        reads=[("src", theirs)],
+        send_to_rank=to,
+        recv_from_rank=source,
+        pipe_id=pipe,
+    )
     return ISSUED
 
 

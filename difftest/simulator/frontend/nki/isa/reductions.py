@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.axes import last_axes
-from difftest.simulator.frontend.nki.calls import average, call, command, commands, operator
+from difftest.simulator.frontend.nki.calls import average, call, command, commands
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import beside
@@ -26,7 +26,7 @@ def _with_registers(values, where):
     beside(op0="operand0")(values, where)
 
 
-@call(instructions.tensor_reduce, prepare=_last_axes, op=operator)
+@call(instructions.tensor_reduce, prepare=_last_axes)
 def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
 
@@ -36,13 +36,7 @@ def tensor_partition_reduce(dst, op, data, name=None):
     """``dst = op-reduction of data`` across partitions."""
 
 
-@call(
-    instructions.tensor_scalar_reduce,
-    prepare=_with_registers,
-    op0=operator,
-    reduce_op=operator,
-    reduce_cmd=command,
-)
+@call(instructions.tensor_scalar_reduce, prepare=_with_registers, reduce_cmd=command)
 def tensor_scalar_reduce(
     dst,
     data,
@@ -59,13 +53,7 @@ def tensor_scalar_reduce(
     """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
 
 
-@call(
-    accumulate.tensor_scalar_cumulative,
-    prepare=beside(op0="imm0"),
-    op0=operator,
-    op1=operator,
-    reduce_cmd=command,
-)
+@call(accumulate.tensor_scalar_cumulative, prepare=beside(op0="imm0"), reduce_cmd=command)
 def tensor_scalar_cumulative(
     dst, src, op0, op1, imm0, imm1=None, reduce_cmd=registers.reset_reduce, name=None
 ):

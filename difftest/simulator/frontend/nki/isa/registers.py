@@ -15,6 +15,7 @@ from difftest.simulator.errors import DtypeError, ShapeError
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.objects import ISSUED
 from difftest.simulator.frontend.nki.virtual_registers import (
+    DeviceValue,
     NkiScalar,
     VirtualRegister,
     thirty_two_bits,
@@ -52,14 +53,14 @@ def register_load(dst, src):
     target = _register(dst, "dst", "register_load")
     source = _one_element(src, "src", "register_load", most_bytes=4)
     target.set(int(source.values().reshape(-1)[0]), "register_load")
-    note("register_load", Engine.UNKNOWN, reads=[("src", source)])
+    note("register_load", Engine.UNKNOWN, reads=[("src", source)], dst=target.label)
     return ISSUED
 
 
 @public
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
-    _store(dst, _register(src, "src", "register_store").device_value(), "register_store", 4)
+    _store(dst, _register(src, "src", "register_store"), "register_store", 4)
     return ISSUED
 
 
@@ -69,8 +70,9 @@ def scalar_load(src):
     source = _one_element(src, "src", "scalar_load", most_bytes=8)
     wide = source.dtype.itemsize == 8
     value = int(source.values().reshape(-1)[0])
-    note("scalar_load", Engine.UNKNOWN, reads=[("src", source)])
-    return NkiScalar(value, np.dtype(np.int64 if wide else np.int32))
+    scalar = NkiScalar(value, np.dtype(np.int64 if wide else np.int32))
+    note("scalar_load", Engine.UNKNOWN, reads=[("src", source)], dst=scalar.label)
+    return scalar
 
 
 @public
@@ -78,7 +80,7 @@ def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, NkiScalar):
         raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
-    _store(dst, s.device_value(), "scalar_store", s.dtype.itemsize)
+    _store(dst, s, "scalar_store", s.dtype.itemsize)
     return ISSUED
 
 
@@ -108,8 +110,9 @@ def _one_element(tensor: Any, role: str, where: str, *, most_bytes: int) -> Tile
     return tile
 
 
-def _store(dst: Any, value: int, where: str, most_bytes: int) -> None:
+def _store(dst: Any, src: DeviceValue, where: str, most_bytes: int) -> None:
+    value = src.device_value()
     target = _one_element(dst, "dst", where, most_bytes=most_bytes)
     bits = np.array(value, dtype=np.int64).astype(target.dtype)
     write(target, np.full(target.shape, bits))
-    note(where, Engine.UNKNOWN, writes=[("dst", target)])
+    note(where, Engine.UNKNOWN, writes=[("dst", target)], src=src.label)

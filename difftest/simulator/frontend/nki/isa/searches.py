@@ -7,7 +7,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.errors import kernel_location, not_modelled, warn
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.calls import call, integer, integers, optional
+from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import is_level
 from difftest.simulator.index import as_integer
@@ -30,12 +30,12 @@ def nc_match_replace8(dst, data, vals, imm, dst_idx=None, name=None):
     """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``."""
 
 
-@call(search.local_gather, num_elem_per_idx=integer, num_valid_indices=optional(integer))
+@call(search.local_gather)
 def local_gather(dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None, name=None):
     """Gather within each GpSimd core's 16 partitions: [P, indices, elements]."""
 
 
-@call(search.nc_stream_shuffle, shuffle_mask=integers)
+@call(search.nc_stream_shuffle)
 def nc_stream_shuffle(dst, src, shuffle_mask, name=None):
     """``dst[q + i] = src[q + shuffle_mask[i]]`` in each quadrant of 32 partitions."""
 
@@ -50,7 +50,7 @@ def nc_n_gather(dst, data, indices, name=None):
     """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
 
 
-@call(gather.nonzero_with_count, index_offset=integer, padding_val=integer)
+@call(gather.nonzero_with_count)
 def nonzero_with_count(dst, src, index_offset=0, padding_val=-1, name=None):
     """Indices of what is not 0, padding, and their count; in each 16th partition."""
 

@@ -63,7 +63,8 @@ def while_loop(init, body_fun):
     with _body(kernel_location()) as turn:
         while (value := register.device_value()) != 0:
             turn(value)
-            register = _condition(body_fun(VirtualRegister(value)), "what body_fun returns")
+            variable = VirtualRegister(value).of_loop(_loop())
+            register = _condition(body_fun(variable), "what body_fun returns")
 
 
 @public
@@ -78,13 +79,18 @@ def _walk(values: range) -> Iterator[VirtualRegister]:
     with _turns(kernel_location()) as turn:
         for value in values:
             turn(value)
-            yield VirtualRegister(value, frozen=True)
+            yield VirtualRegister(value, frozen=True).of_loop(_loop())
 
 
 def _variable(value: int, *, scalar: bool) -> DeviceValue:
     if scalar:
-        return NkiScalar(value, np.dtype(np.int32))
-    return VirtualRegister(value, frozen=True)
+        return NkiScalar(value, np.dtype(np.int32)).of_loop(_loop())
+    return VirtualRegister(value, frozen=True).of_loop(_loop())
+
+
+def _loop() -> int:
+    """The innermost loop that runs."""
+    return current().loops[-1].loop.id
 
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:

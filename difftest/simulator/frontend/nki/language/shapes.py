@@ -111,7 +111,7 @@ def broadcast_to(x, shape, dtype=None):
             happened=f"nl.broadcast_to was to make {tile.ndim} dimensions {len(sizes)}",
             received=f"{tile!r} to {list(sizes)}",
         )
-    return gate.issue(copies.tensor_copy, (tile.broadcast_to(sizes),), dtype=wanted)
+    return gate.issue(copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted)
 
 
 @public

@@ -168,6 +168,7 @@ def test_a_collective_is_in_the_trace():
 
     for rank in launch_ranks(collective(call, (16, 2)), [(array,) for array in DATA]):
         (event,) = rank.trace.events
+        assert event.arguments == {"collective_dim": 0, "replica_group": (0, 1, 2, 3)}
         assert event.opcode == "all_gather"
         assert event.operand("src").shape == (4, 2)
         assert event.operand("dst").shape == (16, 2)

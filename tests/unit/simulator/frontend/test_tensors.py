@@ -1,0 +1,64 @@
+"""What a kernel can name of a tensor: what AWS documents, and a list of ours that only shrinks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.nki import language as todays
+from difftest.simulator.frontend.nki.tensor import NkiTensor
+from tests.every import every
+
+COMMON = {"dtype", "ndim", "reshape", "shape", "view"}
+CLASSIC = COMMON | {"T", "assert_shape", "astype", "broadcast_to", "expand_dims", "itemsize"}
+"""Class ``nki.tensor`` at v2.26.0; and ``T``, with a note or an error."""
+TODAYS = COMMON | {
+    *("ap", "broadcast", "buffer", "expand_dim", "flatten_dims", "get_pattern", "indirect"),
+    *("is_contiguous", "is_indirect", "name", "offset", "permute", "rearrange", "reshape_dim"),
+    *("select", "size", "slice", "squeeze_dim", "strides", "vector_select"),
+    *("data", "reinterpret_cast"),
+}
+"""Class ``nl.NkiTensor`` at v2.32.0; and the two that other pages of AWS's ask of tensors."""
+OURS = {
+    *("axes", "check_bounds", "codes", "descriptor", "doubt", "elements", "engine_values"),
+    *("forget_written", "gather", "give", "holds_bits", "in_hbm", "in_place", "is_whole"),
+    *("lost", "mark", "mark_written", "may_collide", "origin", "partition_axis", "pattern"),
+    *("read", "scatter", "signature", "space", "storage", "strided", "take", "tile_shape"),
+    *("unwritten", "values", "whole"),
+}
+"""What the simulator itself calls everywhere: no name here is one that AWS's tensor nearly has."""
+
+
+@every(
+    "kind, documented, ours",
+    [
+        (Tensor, CLASSIC, OURS | {"offset", "size", "strides"}),
+        (NkiTensor, TODAYS, OURS | {"itemsize", "kept"}),
+    ],
+)
+def test_a_tensor_has_the_public_names_that_are_listed(kind, documented, ours):
+    assert {name for name in dir(kind) if not name.startswith("_")} == documented | ours
+
+
+OF_CLASSIC = ("broadcast_to", "expand_dims", "assert_shape", "astype", "T")
+OF_TODAYS = ("broadcast", "expand_dim", "reinterpret_cast", "permute", "ap")
+
+
+@every(
+    "module, missing",
+    [
+        *((todays, name) for name in (*OF_CLASSIC, "derive", "reinterpret", "with_pattern")),
+        *((nl, name) for name in (*OF_TODAYS, "derive", "reinterpret", "with_pattern")),
+    ],
+)
+def test_a_name_of_the_other_dialect_or_of_the_simulator_is_none(module, missing):
+    def kernel(x):
+        tile = module.load(x)
+        getattr(tile, missing)
+        return tile
+
+    with pytest.raises(AttributeError, match=f"has no attribute '{missing}'"):
+        launch(kernel, [np.zeros((2, 3), np.float32)])
