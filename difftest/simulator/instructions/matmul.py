@@ -324,7 +324,6 @@ def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
 added_product = replace(
     nc_matmul,
     operands=(Role(name="product", buffers=PSUM_ONLY),),
-    options=("accumulate",),
     rules=(_of_the_product, one_bank),
     only={},
     result=lambda call: Result(call["product"].shape, call.wanted_dtype(FLOAT32), Space.PSUM),

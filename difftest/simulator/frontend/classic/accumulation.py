@@ -23,6 +23,7 @@ class Product(NamedTuple):
 
     stationary: Tile
     moving: Tile
+    placement: tuple[Any, ...]
     writes: tuple[int, int]
     """How often each operand's tensor had been written."""
 
@@ -38,7 +39,7 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
 def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
     tile = issue(nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
-    tile.storage.producer = Product(stationary, moving, _writes(stationary, moving))
+    tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 
 
@@ -61,5 +62,6 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     fresh = target._fresh()
     adds = fresh is None or not fresh.all()
     sources = {"stationary": made.stationary, "moving": made.moving}
-    gate.issue(added_product, (added,), (adds,), dst=target, where=written(added), sources=sources)
+    options, where = (adds, *made.placement), written(added)
+    gate.issue(added_product, (added,), options, dst=target, where=where, sources=sources)
     added.storage.allocation.absorbed += 1
