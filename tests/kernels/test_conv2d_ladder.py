@@ -21,6 +21,7 @@ LAYERS = {
     "parameters": PARAMETERS,
     "dtypes": DTYPES,
     "rejects": REJECTIONS,
+    "edges": NIGHTLY,
     "examples": [
         layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=6),
         layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
@@ -28,7 +29,7 @@ LAYERS = {
         THREE_BLOCKS_OF_CHANNELS,
     ],
 }
-"""Rungs between two that fill the same memory fill it every night alone."""
+"""The rungs fill the memory that test_conv2d fills: every night alone."""
 
 
 @large_cases
@@ -44,39 +45,31 @@ def test_conv2d_baseline(case):
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), edges=NIGHTLY, **LAYERS)
+@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), **LAYERS)
 def test_conv2d_halo_tiles(case):
     case.check()
 
 
 @large_cases
-@kernel_test(
-    kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), edges=NIGHTLY, **LAYERS
-)
+@kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **LAYERS)
 def test_conv2d_cached_weights(case):
     case.check()
 
 
 @large_cases
-@kernel_test(
-    kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), edges=NIGHTLY, **LAYERS
-)
+@kernel_test(kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **LAYERS)
 def test_conv2d_flat_weights(case):
     case.check()
 
 
 @large_cases
-@kernel_test(
-    kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), edges=NIGHTLY, **LAYERS
-)
+@kernel_test(kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **LAYERS)
 def test_conv2d_without_copies(case):
     case.check()
 
 
 @large_cases
-@kernel_test(
-    kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), edges=NIGHTLY, **LAYERS
-)
+@kernel_test(kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **LAYERS)
 def test_conv2d_broadcast_bias(case):
     case.check()
 

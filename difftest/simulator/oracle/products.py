@@ -23,8 +23,8 @@ def nc_matmul(use: Use) -> Made:
     before is put where nothing was written.
     """
     if "product" in use.literals:
-        held = np.where(use.dst.touched(), use.dst.read(), np.float32(0))
-        return Made(use["product"].reshape(held.shape) + held)
+        held = np.where(use.dst.touched(), to_float32(use.dst.read()), np.float32(0))
+        return Made(to_float32(use["product"]).reshape(held.shape) + held)
     left, right = (to_float32(use.rows(name)) for name in ("stationary", "moving"))
     if use["perf_mode"] == "double_row":
         left, right = (one.reshape(2 * len(one), -1) for one in (left, right))

@@ -8,7 +8,7 @@ NKI 0.7 documents them.
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class DeviceValue(NKIObject):
             core.registers += 1
         return self._label
 
-    def of_loop(self, loop: int) -> Self:
+    def of_loop(self, loop: int) -> DeviceValue:
         """Itself, as the variable of a loop of this id."""
         self._label = f"loop {loop}"
         return self
