@@ -8,7 +8,7 @@ NKI 0.7 documents them.
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.register_loops import is_test_of_a_loop, note_turn
 from difftest.simulator.index import is_integer
+
+
+Value = TypeVar("Value", bound="DeviceValue")
 
 
 class RegisterError(NkiError, TypeError):
@@ -68,7 +71,7 @@ class DeviceValue(NKIObject):
             core.registers += 1
         return self._label
 
-    def of_loop(self, loop: int) -> DeviceValue:
+    def of_loop(self: Value, loop: int) -> Value:
         """Itself, as the variable of a loop of this id."""
         self._label = f"loop {loop}"
         return self
