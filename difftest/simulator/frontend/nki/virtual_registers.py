@@ -20,7 +20,6 @@ from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.register_loops import is_test_of_a_loop, note_turn
 from difftest.simulator.index import is_integer
 
-
 Value = TypeVar("Value", bound="DeviceValue")
 
 
