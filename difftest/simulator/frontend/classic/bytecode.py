@@ -1,14 +1,23 @@
-"""The kernel's frame and the bytecode that it runs, for what a Python function does not see."""
+"""What a kernel's frame and bytecode say that a Python function is not told.
+
+Three things need it: ``and`` between comparisons of indices, the tile on the left of
+``nl.loop_reduce``, and errors behind which a name stands that the body of a loop binds anew.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dis
+import operator
 import sys
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar
 
-from difftest.simulator.errors import is_inside
+from difftest.simulator.errors import BufferError, KernelError, ShapeError, is_inside
 
+T = TypeVar("T")
 _FILLERS = ("EXTENDED_ARG", "NOP", "CACHE", "NOT_TAKEN")
 
 
@@ -24,3 +33,265 @@ def kernel_frame() -> FrameType:
 def instructions_of(code: CodeType) -> tuple[dis.Instruction, ...]:
     """The instructions of a code object that do something."""
     return tuple(one for one in dis.get_instructions(code) if one.opname not in _FILLERS)
+
+
+def _behind(frame: FrameType) -> list[dis.Instruction]:
+    """What a frame runs after the instruction at which it stands, as the code is written."""
+    return [one for one in instructions_of(frame.f_code) if one.offset > frame.f_lasti]
+
+
+# -- mask=a < b and c < d --------------------------------------------------------------------------
+# AWS's examples write it (test_nki_isa_nc_match_replace8.py at tag v2.26.0). Python asks the first
+# comparison whether it is true, and gives the second one. The bytecode behind that question says
+# where the second one is ready; there both are joined, as ``&`` would join them.
+
+_ASKS = ("TO_BOOL", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "JUMP_IF_FALSE_OR_POP")
+_waiting: dict[int, tuple[Any, int]] = {}
+"""By the id of a kernel's frame, alive meanwhile: the comparison that waits for the one behind its
+``and``, and the offset of the instruction that comes when that one is there."""
+
+
+def awaits_other(mask: Any) -> bool:
+    """Whether a comparison that is asked for its truth is the left side of an ``and``.
+
+    Then :func:`joined` will meet the right side.
+    """
+    frame = kernel_frame()
+    code = instructions_of(frame.f_code)
+    places = {one.offset: place for place, one in enumerate(code)}
+    at = places.get(frame.f_lasti)
+    if at is None:
+        return False
+    copied = code[at - 1].opname == "COPY" or code[at].opname == "JUMP_IF_FALSE_OR_POP"
+    at += code[at].opname == "TO_BOOL"
+    if not copied or code[at].opname not in _ASKS:
+        return False
+    ready = code[at].argval
+    if ready not in places or code[places[ready] - 1].opname != "COMPARE_OP":
+        return False  # the right side is no comparison, or this is ``a < b < c``
+    before, its_ready = _waiting.get(id(frame), (None, None))
+    # The one before this in ``a and b and c`` is ready where this is.
+    _waiting[id(frame)] = (before & mask if its_ready == ready else mask), ready
+    return True
+
+
+def joined(mask: T) -> T:
+    """A comparison that was just made, joined with the one that waits for it, if one does."""
+    if not _waiting:
+        return mask
+    frame = kernel_frame()
+    before, ready = _waiting.get(id(frame), (None, -1))
+    behind = next(iter(_behind(frame)), None)
+    if before is None or behind is None or behind.offset < ready:
+        return mask
+    del _waiting[id(frame)]  # also where the kernel went another way
+    return before & mask if behind.offset == ready else mask
+
+
+# -- tile = nl.loop_reduce(...) --------------------------------------------------------------------
+# NKI's compiler sees a statement and reads the tile on its left. A part of a tile is given by
+# Python, which assigns to it. A name, and an item of a list or a dictionary, are evaluated here
+# before Python does it, so nothing that may run code of the kernel is.
+
+_TO_A_NAME = ("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+_ARITHMETIC_3_10 = {
+    "BINARY_ADD": "+",
+    "BINARY_SUBTRACT": "-",
+    "BINARY_MULTIPLY": "*",
+    "BINARY_FLOOR_DIVIDE": "//",
+    "BINARY_MODULO": "%",
+}
+"""Python 3.10 has an instruction for each operator, later ones BINARY_OP for all."""
+
+
+class _CallsSomethingError(Exception):
+    """The place is found by something that may run code of the kernel."""
+
+
+class AwaitsTarget:
+    """What such a function gives where its result is assigned to a part of a tile.
+
+    Python finds the part, and assigns this to it; then the function goes on.
+    """
+
+    def __init__(self, where: str, go_on: Callable[[Any], object]) -> None:
+        self.where = where
+        self.go_on = go_on
+
+    def __repr__(self) -> str:
+        return f"the result of {self.where}, which was not assigned to a part of a tile"
+
+
+def assignment_target(where: str, kind: type[T]) -> T | None:
+    """The tensor, of class ``kind``, that the kernel's current call is assigned to.
+
+    None where it is a part of one: then the call's result is to be an :class:`AwaitsTarget`.
+
+    Raises
+    ------
+    KernelError : the call's result is not assigned to one tensor that exists, or the left side
+        is not made of names, constants, integer arithmetic and indices.
+    """
+    frame = kernel_frame()
+    try:
+        value = _place(_behind(frame), frame, kind)
+    except _CallsSomethingError:
+        raise KernelError(
+            f"{where} reduces into the tile on the left of its assignment",
+            happened=f"{where} is assigned to more than a name with indices",
+            received="a left side that is found by more than names, integers and indices",
+            remedy="give the tile a name first: part = total[...], then part = nl.loop_reduce(...)",
+        ) from None
+    if value is AwaitsTarget:
+        return None
+    if isinstance(value, kind):
+        return value
+    raise KernelError(
+        f"{where} reduces into the tile on the left of its assignment",
+        happened=f"{where} is not assigned to a tile that exists",
+        received="a call whose result is not assigned to a tile that exists",
+        remedy="create the tile before the loop and write tile = nl.loop_reduce(...)",
+    )
+
+
+def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
+    """What the instructions behind a call assign its result to; None if they do not."""
+    if behind[0].opname in _TO_A_NAME:
+        return _named(_names(behind[0])[0], frame)
+    if not behind[0].opname.startswith("LOAD_"):
+        return None
+    stack: list[Any] = []
+    for one in behind:
+        if one.opname == "STORE_SUBSCR":
+            key, container = stack.pop(), stack.pop()
+            return None if stack else _item(container, key)
+        _step(one, stack, frame)
+        if isinstance(stack[0], kind):
+            return AwaitsTarget
+    return None
+
+
+def _step(one: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
+    """Evaluate one instruction that calls nothing."""
+    name = one.opname
+    if name in ("LOAD_CONST", "LOAD_SMALL_INT"):
+        stack.append(one.argval)
+    elif name.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")):
+        stack.extend(_named(each, frame) for each in _names(one))
+    elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and one.argrepr == "[]"):
+        key, container = stack.pop(), stack.pop()
+        stack.append(_item(container, key))
+    else:
+        compute = _ARITHMETIC.get(_ARITHMETIC_3_10.get(name, one.argrepr))
+        if compute is None or not all(type(number) is int for number in stack[-2:]):
+            raise _CallsSomethingError
+        right, left = stack.pop(), stack.pop()
+        stack.append(compute(left, right))
+
+
+def _item(container: Any, key: Any) -> Any:
+    """``container[key]`` where that runs no code of the kernel's own; None if nothing is there."""
+    if type(container) not in (list, tuple, dict) or type(key) not in (int, str):
+        raise _CallsSomethingError
+    try:
+        return container[key]
+    except LookupError:
+        return None
+
+
+def _named(name: str, frame: FrameType) -> Any:
+    """What a name stands for in a frame; None if for nothing."""
+    code = frame.f_code
+    if name in frame.f_locals or name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        return frame.f_locals.get(name)
+    return frame.f_globals.get(name)
+
+
+# -- names that a loop's body binds anew -----------------------------------------------------------
+# NKI's compiler reads a loop's body once: a name that the body reads before it binds it anew is
+# what it was before the loop. Python runs the body, and from the second iteration on the name is
+# what the iteration before made. Which of both a kernel means cannot be told, so it runs as Python
+# has it; an error that follows says so.
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Name in an error of memories or shapes the name that was bound anew before it, if any."""
+    try:
+        yield
+    except (BufferError, ShapeError) as error:
+        name = _bound_anew(*_innermost(error.__traceback__))
+        if name:
+            error.happened = (
+                f"{name}, which the loop's body binds anew, is what the iteration before made, and "
+                + error.happened
+            )
+            error.remedy = (
+                f"give the new value another name than {name}, or write it into a tile that was "
+                f"made before the loop: {name}[...] = ..."
+            )
+        raise
+
+
+def _innermost(traceback: TracebackType | None) -> tuple[FrameType | None, int]:
+    """The kernel's frame from which the error came, and the offset at which it stood."""
+    frame, at = None, 0
+    while traceback is not None:
+        if not is_inside(traceback.tb_frame.f_code):
+            frame, at = traceback.tb_frame, traceback.tb_lasti
+        traceback = traceback.tb_next
+    return frame, at
+
+
+def _bound_anew(frame: FrameType | None, at: int) -> str | None:
+    """A name that the statement at an offset reads, and a loop around it binds further down."""
+    if frame is None:
+        return None
+    code = instructions_of(frame.f_code)
+    parameters = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    for number, loop in enumerate(code):
+        if loop.opname != "FOR_ITER" or not loop.offset < at < loop.argval:
+            continue
+        turn = frame.f_locals.get(next(iter(_stored(code[number + 1])), ""))
+        if not isinstance(turn, int) or turn < 1:
+            continue  # the first iteration
+        before = {name for one in code[:number] for name in _stored(one)} | {*parameters}
+        below = [one for one in code if at < one.offset < loop.argval]
+        anew = before & {name for one in below for name in _stored(one)}
+        names = [name for name in _read(code, at) if name in anew]
+        if names:
+            return names[0]
+    return None
+
+
+def _names(one: dis.Instruction) -> tuple[str, ...]:
+    """The names that an instruction loads or stores; since Python 3.13 some have two."""
+    return one.argval if isinstance(one.argval, tuple) else (one.argval,)
+
+
+def _stored(one: dis.Instruction) -> tuple[str, ...]:
+    if not one.opname.startswith("STORE_FAST"):
+        return ()
+    return _names(one)[:1] if one.opname == "STORE_FAST_LOAD_FAST" else _names(one)
+
+
+def _read(code: tuple[dis.Instruction, ...], at: int) -> list[str]:
+    """The local names that the statement at an offset has read so far."""
+    names: list[str] = []
+    for one in code:
+        if one.offset > at:
+            break
+        if one.opname.startswith("STORE_") or one.opname in ("POP_TOP", "FOR_ITER"):
+            names = []
+        if one.opname.startswith("LOAD_FAST"):
+            names += _names(one)
+        if one.opname == "STORE_FAST_LOAD_FAST":
+            names.append(one.argval[1])
+    return names

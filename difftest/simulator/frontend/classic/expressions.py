@@ -12,7 +12,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.conjunction import awaits_other, joined
+from difftest.simulator.frontend.classic.bytecode import awaits_other, joined
 from difftest.simulator.index import (
     Index,
     Shape,

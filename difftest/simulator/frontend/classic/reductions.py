@@ -12,9 +12,9 @@ from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag
 from difftest.simulator.frontend.axes import ascending, not_last
+from difftest.simulator.frontend.classic.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.creation import ndarray
-from difftest.simulator.frontend.classic.destination import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.issue import issue
 from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
