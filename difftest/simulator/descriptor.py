@@ -26,6 +26,8 @@ class Descriptor(NamedTuple):
     """First and last byte within each partition, in tensors of more than one PSUM bank."""
     role: str = ""
     """Of the instruction, if it is one's operand or destination."""
+    indirect: str = ""
+    """Whether indices say where it lies: "rows", or "whole" if one moves all of it."""
 
     @property
     def partitions(self) -> int:

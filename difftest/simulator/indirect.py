@@ -27,6 +27,8 @@ class IndirectTile:
     """
 
     __slots__ = ("base", "located", "shape")
+    whole = False
+    """Whether one offset moves all of it; else each row has an index."""
 
     def __init__(self, base: Tile, shape: Shape) -> None:
         base.check_bounds()
@@ -60,12 +62,13 @@ class IndirectTile:
 
     def signature(self) -> tuple[object, ...]:
         """As :meth:`Tile.signature`."""
-        return ("indirect", self.base.signature(), self.shape)
+        return ("indirect", self.whole, self.base.signature(), self.shape)
 
     def descriptor(self) -> Descriptor:
         """As :meth:`Tile.descriptor`, of the elements that are indexed."""
         shape = self.shape if self.in_hbm or len(self.shape) > 1 else (*self.shape, 1)
-        return Descriptor(self.space, self.dtype, shape, 0, None)
+        indirect = "whole" if self.whole else "rows"
+        return Descriptor(self.space, self.dtype, shape, 0, None, indirect=indirect)
 
     @property
     def size(self) -> int:

@@ -14,7 +14,7 @@ from difftest.simulator.instructions.dma import TRANSPOSE_AXES
 from difftest.simulator.instructions.record import Call, Masked
 
 
-@rule("tensor_copy", "dma_copy", "dma_gather", "dma_scatter", copies=True)
+@rule("tensor_copy", "dma_copy", copies=True)
 @rule("tensor_copy_dynamic_src", "tensor_copy_dynamic_dst", copies=True)
 def copied(run: Shadow, call: Call, src: Bounded, held: Bounded | None = None) -> Bounded:
     """The numbers of ``src``, or their sum with what ``dst`` holds."""

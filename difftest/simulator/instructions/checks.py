@@ -96,7 +96,7 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     call.numbers = _chooser(places, operands)
     attributes = Attributes(**call.instruction.facts(call), reduce_cmd=_reduce_cmd(call))
     told = Told(plain(call.options), tuple(roles[place] for place in places))
-    call.kind = Kind(call.name, call.engine, attributes, told)
+    call.kind = Kind(call.instruction.opcode(call), call.engine, attributes, told)
 
 
 def _chooser(

@@ -61,7 +61,6 @@ _CAST_BY_ASSIGNMENT = (FLOAT32, FLOAT16, BFLOAT16)
 """Dtypes that NumPy itself converts to float32 and back while it copies, without a detour."""
 
 DST = Role(name="dst", buffers=DMA_SPACES)
-SRC = Role(name="src", buffers=DMA_SPACES)
 EITHER = Role(name="src", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES)
 
 
@@ -150,29 +149,61 @@ def _dge(call: Call) -> dict[str, Any]:
     return {"dge_mode": call["dge_mode"]}
 
 
+def _skips(call: Call) -> bool:
+    """Whether elements out of bounds are not moved; else they are an error."""
+    return bool(call["oob_mode"] == "skip")
+
+
+def _software_descriptors(call: Call) -> None:
+    """Software makes the descriptors where each row has an offset."""
+    mode, sides = call["dge_mode"], (call["src"], call.destinations["dst"])
+    if mode in ("none", "hwdge") and any(side.indirect == "rows" for side in sides):
+        raise KernelError(
+            "an offset for each row needs software descriptors",
+            happened=f"{call.name} with dge_mode.{mode} got an offset for each row",
+            received=f"dge_mode.{mode} with src {sides[0]!r}, dst {sides[1]!r}",
+            remedy="leave dge_mode out, or use dge_mode.swdge",
+        )
+
+
+def _gathers_or_scatters(call: Call) -> str:
+    """The event's name: by which side has indices."""
+    if call.destinations and call.destinations["dst"].indirect:
+        return "dma_scatter"
+    return "dma_gather" if call["src"].indirect else "dma_copy"
+
+
 @instruction(
     Engine.DMA,
-    operands=(SRC,),
-    options=("dst_rmw_op", "dge_mode"),
-    destinations=(DST,),
+    operands=(EITHER,),
+    options=("dst_rmw_op", "oob_mode", "dge_mode"),
+    destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _hardware_descriptors),
-    only={"nki": (_hardware_casts_nothing,)},
+    only={"nki": (_software_descriptors, _hardware_casts_nothing)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     facts=_dge,
+    opcode=_gathers_or_scatters,
     carries=_in_order,
     in_place=True,
     fit=Fit.TOTAL,
+    pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
 )
-def dma_copy(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> None:
-    """``dst = src`` between HBM and SBUF, element by element in row-major order."""
-    _put(call, dst, src, src.read(where, unwritten=True), where)
-
-
-def _put(
-    call: Call, dst: Tile, src: Tile | IndirectTile, values: Array, where: Array | None
+def dma_copy(
+    call: Call, dst: Tile | IndirectTile, src: Tile | IndirectTile, *, where: Array | None
 ) -> None:
-    """Store elements of ``src`` in ``dst``, or add them to what is there."""
+    """``dst = src``, or ``dst += src``, between HBM and SBUF, in row-major order.
+
+    Indices may name the rows of either side; an element that one of them skips is not moved.
+    """
+    if isinstance(dst, IndirectTile):
+        _scatter(call, dst, src, where)
+        return
+    if isinstance(src, IndirectTile):
+        values, inside = src.elements(), src.inside.reshape(dst.shape)
+        where = None if inside.all() else inside
+    else:
+        values = src.read(where, unwritten=True)
     values = values.reshape(dst.shape)
     if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
@@ -184,60 +215,7 @@ def _put(
     store(dst, moved, where)
 
 
-@instruction(
-    Engine.DMA,
-    operands=(Role(name="src", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
-    options=("dst_rmw_op", "oob_mode", "dge_mode"),
-    destinations=(DST,),
-    rules=(_same_size, _adds, _hardware_descriptors),
-    result=_moved,
-    reads_dst=lambda call: call["dst_rmw_op"] is not None,
-    facts=_dge,
-    carries=_in_order,
-    in_place=True,
-    fit=Fit.TOTAL,
-    pages=(f"{ISA}dma_copy",),
-)
-def dma_gather(call: Call, dst: Tile, src: IndirectTile, *, where: Array | None) -> None:
-    """``dst = src``, or ``dst += src``, with the source's rows named by a tile of indices."""
-    shaped = src.inside.reshape(dst.shape)
-    _put(call, dst, src, src.elements(), None if shaped.all() else shaped)
-
-
-def _skips(call: Call) -> bool:
-    """Whether elements out of bounds are not moved; else they are an error."""
-    return bool(call["oob_mode"] == "skip")
-
-
-def _skipped(call: Call, inside: Array, where: Array | None) -> Array | None:
-    """Which elements are not moved because an index is out of bounds; None for none."""
-    if inside.all() or not _skips(call):
-        return None
-    outside: Array = ~inside if where is None else where & ~inside
-    return outside if outside.any() else None
-
-
-@instruction(
-    Engine.DMA,
-    operands=(EITHER,),
-    options=("dst_rmw_op", "oob_mode", "dge_mode"),
-    destinations=(Role(name="dst", takes=Takes.INDIRECT, buffers=DMA_SPACES),),
-    rules=(_same_size, _adds, _hardware_descriptors),
-    result=_moved,
-    reads_dst=lambda call: call["dst_rmw_op"] is not None,
-    facts=_dge,
-    carries=_in_order,
-    in_place=True,
-    fit=Fit.TOTAL,
-    pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
-)
-def dma_scatter(
-    call: Call, dst: IndirectTile, src: Tile | IndirectTile, *, where: Array | None
-) -> None:
-    """``dst = src``, or ``dst += src``, with the destination's rows named by indices.
-
-    The source's rows may be named by others; an element that either side skips is not moved.
-    """
+def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Array | None) -> None:
     check_destination(dst.base)
     assert dst.located is not None
     arrays, inside = dst.located
@@ -250,9 +228,8 @@ def dma_scatter(
     values = values.reshape(dst.shape)[inside]
     place = tuple(array[inside] for array in arrays)
     view = dst.base.elements()
-    skipped = _skipped(call, inside, where)
-    if skipped is not None:
-        see(current(), Seen.INDEX_SKIPPED, "dst", skipped)
+    if _skips(call):
+        see(current(), Seen.INDEX_SKIPPED, "dst", ~inside if where is None else where & ~inside)
     if call["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
         view[place] = moved

@@ -1,6 +1,6 @@
 """DMA: dma_compute, the sum of several tensors on their way (AWS ``nki.isa`` at tag v2.32.0).
 
-Its indirect forms are a gather or a scatter that adds: ``dma_scatter`` with ``rmw``.
+Its indirect forms are a gather or a scatter that adds: ``dma_copy`` with ``dst_rmw_op``.
 """
 
 from __future__ import annotations

@@ -260,6 +260,7 @@ class Instruction:
     meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the
         partition axis first; floats come as float32 and are rounded when they are written.
     facts : what the trace records of a call besides operands and engine.
+    opcode : the name of a call's event, where that is not the record's.
     reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
     in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
         For what moves bits instead of computing values, and for accumulation. It returns where it
@@ -292,6 +293,7 @@ class Instruction:
     result: Callable[[Call], Result]
     meaning: Callable[..., Any]
     facts: Callable[[Call], dict[str, Any]]
+    opcode: Callable[[Call], str]
     reads_dst: Callable[[Call], bool]
     in_place: bool
     reduced: Callable[[Call], tuple[int, ...]] | None
@@ -349,6 +351,7 @@ def instruction(
     only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({}),
     engine: Callable[[Call, Engine], Engine] = choose_engine,
     facts: Callable[[Call], dict[str, Any]] = lambda call: {},
+    opcode: Callable[[Call], str] = lambda call: call.name,
     reads_dst: Callable[[Call], bool] = lambda call: False,
     in_place: bool = False,
     reduced: Callable[[Call], tuple[int, ...]] | None = None,
@@ -380,6 +383,7 @@ def instruction(
             result=result,
             meaning=meaning,
             facts=facts,
+            opcode=opcode,
             reads_dst=reads_dst,
             in_place=in_place,
             reduced=reduced,

@@ -58,7 +58,7 @@ def iota(use: Use) -> Made:
 # -- DMA ------------------------------------------------------------------------------------------
 
 
-@means("dma_copy", "dma_gather", "dma_scatter")
+@means("dma_copy")
 def dma_copy(use: Use) -> Made:
     """``dst = src``, or ``dst += src``, in row-major order; what lies outside is not moved."""
     src: Literal = use.literals["src"]

@@ -351,9 +351,8 @@ def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, .
     (role,) = [name for name, view in views.items() if view.name == "vector offset"] or [""]
     if not role or call.record.name != "dma_copy":
         return call.record, call.options
-    rmw, dge = call.options
-    name = "dma_gather" if role == "src" else "dma_scatter"
-    return INSTRUCTIONS[name], (rmw, "error", dge)
+    rmw, _, dge = call.options
+    return call.record, (rmw, "error", dge)
 
 
 def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:

@@ -28,7 +28,7 @@ from tests.unit.simulator.cells import (
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 from tests.unit.simulator.instructions.calls.examples import drawn
 
-BY_INDICES = ("dma_gather", "dma_scatter", "tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
+BY_INDICES = ("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
 """Their operands are indexed by tiles already."""
 BY_CHANCE = ("dropout", "rand", "rand2", "rng")
 LEAST = {"permuted": 170, "broadcast": 160, "indirect": 55, "vector offset": 6}

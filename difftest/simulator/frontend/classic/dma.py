@@ -37,15 +37,10 @@ def _move(
     src: Any, dst: Any, op: Any = None, outside: str = "error", dge: str = "unknown", *,
     dtype: object = None, mask: object = None,
 ) -> Any:  # fmt: skip
-    """Issue the DMA that its sides ask for: a scatter, a gather or a copy."""
-    options: tuple[Any, ...] = (op, outside, dge)
-    if isinstance(dst, IndirectTile):
-        record = instructions.dma_scatter
-    elif isinstance(src, IndirectTile):
-        record = instructions.dma_gather
-    else:
-        record, options = instructions.dma_copy, (op, dge)
-    return issue(record, (src,), options, dst=dst, dtype=dtype, mask=mask)
+    """Issue a copy; where indices lead out of a tensor matters if a side has such."""
+    indirect = isinstance(src, IndirectTile) or isinstance(dst, IndirectTile)
+    options = (op, outside if indirect else None, dge)
+    return issue(instructions.dma_copy, (src,), options, dst=dst, dtype=dtype, mask=mask)
 
 
 def _in_hbm(side: Any, name: str, where: str) -> Any:
@@ -125,7 +120,7 @@ def atomic_rmw(dst, value, op, *, mask=None):
     core.amend(before, op=operator.name)
 
 
-@ISA.by_hand  # one of three records, by what indexes its sides
+@ISA.by_hand  # it reads PSUM, and gathers or scatters
 def dma_copy(
     *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
     dge_mode=dge_mode.unknown,

@@ -94,9 +94,6 @@ class DynamicView(Views, IndirectTile):
         """Whether the view depends on an index that is known only when the kernel runs: yes."""
         return True
 
-    def signature(self) -> tuple[object, ...]:
-        return ("dynamic", self.base.signature(), self.shape)
-
     @property
     def reach(self) -> Tile:
         """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""

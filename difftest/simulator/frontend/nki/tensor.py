@@ -171,7 +171,7 @@ def _assign_by_dma(target: Any, value: Any) -> None:
         remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
     )
     note(error)
-    gate.issue(dma_copy, (value,), (None, "unknown"), dst=target)
+    gate.issue(dma_copy, (value,), (None, None, "unknown"), dst=target)
 
 
 _OPERATORS = {

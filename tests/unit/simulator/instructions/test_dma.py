@@ -344,7 +344,7 @@ REFUSED = [
     (
         "an array",
         lambda t: nisa.dma_copy(dst=sbuf(10, 6), src=np.zeros((10, 6))),
-        "dma_copy takes a tile as src",
+        "dma_copy takes a tile, or one indexed by a tile as src",
         "ndarray",
     ),
     (

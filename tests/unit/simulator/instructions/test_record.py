@@ -199,8 +199,6 @@ def test_nothing_is_written_where_a_rule_is_broken():
     np.testing.assert_array_equal(out, values)
 
 
-CALLED_BY = {"dma_gather": "dma_copy", "dma_scatter": "dma_copy"}
-"""Records of which AWS has no function of that name: the one that issues them."""
 SPELLING = {"nc_find_index8": {"all_ones"}, "nc_match_replace8": {"backwards"}}
 """What the two dialects' pages document differently of one instruction: no argument says it."""
 
@@ -220,7 +218,7 @@ def arguments(name):
 @every("name", sorted(INSTRUCTIONS))
 def test_the_options_of_a_record_are_arguments_of_aws(name):
     """The simulator keeps no books in a record: a call can say all that it is told."""
-    unknown = set(INSTRUCTIONS[name].options) - arguments(CALLED_BY.get(name, name))
+    unknown = set(INSTRUCTIONS[name].options) - arguments(name)
     assert unknown == SPELLING.get(name, set())
 
 

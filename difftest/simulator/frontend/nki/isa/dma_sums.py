@@ -86,14 +86,13 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
-        return issue(dma.dma_scatter, dst, (other,), options)
-    if not isinstance(dst, Tile) or dst.space is not Space.SBUF:
+    elif not isinstance(dst, Tile) or dst.space is not Space.SBUF:
         raise KernelError(
             "dma_compute adds gathered rows to a dst in SBUF",
             happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
             received=f"dst = {dst!r}",
         )
-    return issue(dma.dma_gather, dst, (other,), options)
+    return issue(dma.dma_copy, dst, (other,), options)
 
 
 def _same_place(src, dst):

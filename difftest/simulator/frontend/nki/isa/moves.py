@@ -99,26 +99,8 @@ def dma_copy(
             received=f"engine={engine!r}, dge_mode.{dge}",
         )
     outside = member_of(oob_modes, oob_mode, "dma_copy").name
-    skip = outside == "skip"
-    gathers, scatters = stays_dynamic(src, skip), stays_dynamic(dst, skip)
-    if (gathers or scatters) and dge == "hwdge":
-        raise KernelError(
-            "hardware descriptors take no offset for each row",
-            happened="dma_copy with dge_mode.hwdge got an offset for each row",
-            received=f"dge_mode.hwdge with src {src!r}, dst {dst!r}",
-            remedy="leave dge_mode out, or use dge_mode.swdge",
-        )
-    if dge == "none" and (_by_rows(src) or _by_rows(dst)):
-        raise KernelError(
-            "an offset for each row needs software descriptors",
-            happened="dma_copy with dge_mode.none got an offset for each row",
-            received=f"dge_mode.none with src {src!r}, dst {dst!r}",
-            remedy="leave dge_mode out, or use dge_mode.swdge",
-        )
-    if gathers or scatters:
-        record = dma.dma_scatter if scatters else dma.dma_gather
-        return issue(record, dst, (src,), (None, outside, dge))
-    return issue(dma.dma_copy, dst, (src,), (None, dge))
+    indirect = isinstance(src, DynamicView) or isinstance(dst, DynamicView)
+    return issue(dma.dma_copy, dst, (src,), (None, outside if indirect else None, dge))
 
 
 def _by_rows(side):

@@ -295,8 +295,6 @@ def test_both_dialects_agree_bit_for_bit(name):
 
 SEEN_ELSEWHERE = {
     "dma_copy": "each case loads and stores with it",
-    "dma_gather": "test_patterns",
-    "dma_scatter": "test_patterns",
     "rand": "test_language",
     "gather_flattened": "nl.gather_flattened alone issues it",
     "where": "nl.where alone issues it",

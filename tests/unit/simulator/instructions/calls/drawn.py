@@ -324,6 +324,8 @@ class Drawing:
 Example = Callable[[Drawing], DrawnCall]
 EXAMPLES: dict[str, Example] = {}
 """How to draw a legal call of each instruction, by name."""
+FORMS = {"dma_gather": "dma_copy", "dma_scatter": "dma_copy"}
+"""Examples that are another form of a record: its name."""
 
 
 def draws(name: str) -> Callable[[Example], Example]:
@@ -338,7 +340,7 @@ def draws(name: str) -> Callable[[Example], Example]:
 
 def drawn(name: str, choose: Choose, forced: dict[str, Any] | None = None) -> DrawnCall:
     """A legal call of the instruction."""
-    return EXAMPLES[name](Drawing(INSTRUCTIONS[name], choose, forced or {}))
+    return EXAMPLES[name](Drawing(INSTRUCTIONS[FORMS.get(name, name)], choose, forced or {}))
 
 
 def all_integers(*operands: Any) -> bool:

@@ -10,5 +10,6 @@ from tests.unit.simulator.instructions.calls import moving as moving
 from tests.unit.simulator.instructions.calls import reducing as reducing
 from tests.unit.simulator.instructions.calls import today as today
 from tests.unit.simulator.instructions.calls.drawn import EXAMPLES as EXAMPLES
+from tests.unit.simulator.instructions.calls.drawn import FORMS as FORMS
 from tests.unit.simulator.instructions.calls.drawn import drawn as drawn
 from tests.unit.simulator.instructions.calls.limits import LIMITS as LIMITS

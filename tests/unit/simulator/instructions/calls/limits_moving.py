@@ -39,7 +39,7 @@ ROWS = tile(9, 4, space=HBM, indexed=(3, 4))
 
 
 def copied(src=TABLE, dst=TABLE, rmw=None, dge="unknown", **given):
-    return Use({"src": src}, (rmw, dge), dst, **given)
+    return Use({"src": src}, (rmw, "error", dge), dst, **given)
 
 
 def gathered(dst=A_TILE, rmw=None, dge="unknown", **given):
@@ -57,9 +57,9 @@ def turned(src, axes=None, dge="unknown", **given):
     return Use({"src": src}, (axes, dge, "error"), **given)
 
 
-for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):
+for used in (copied, gathered, scattered):
     limit(
-        name,
+        "dma_copy",
         "_hardware_descriptors",
         used(dge="hwdge"),
         used(dge="hwdge", machine=TRN1),
@@ -68,7 +68,7 @@ for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter
     )
 limit("dma_copy", "_same_size", copied(tile(4, 9)), copied(tile(4, 8)), ShapeError, "32 elements")
 limit(
-    "dma_gather",
+    "dma_copy",
     "_same_size",
     gathered(tile(8, 4)),
     gathered(tile(4, 9)),
@@ -76,16 +76,21 @@ limit(
     "36 elements",
 )
 limit(
-    "dma_scatter",
+    "dma_copy",
     "_same_size",
     scattered(tile(4, 3)),
     scattered(tile(3, 5)),
     ShapeError,
     "15 elements",
 )
-for name, used in (("dma_copy", copied), ("dma_gather", gathered), ("dma_scatter", scattered)):
+for used in (copied, gathered, scattered):
     limit(
-        name, "_adds", used(rmw=A["add"]), used(rmw=A["multiply"]), KernelError, "on the way adds"
+        "dma_copy",
+        "_adds",
+        used(rmw=A["add"]),
+        used(rmw=A["multiply"]),
+        KernelError,
+        "on the way adds",
     )
 limit(
     "dma_transpose",

@@ -131,7 +131,7 @@ def dma_copy(d: Drawing) -> DrawnCall:
         nisa.dma_copy(dst=t.dst, src=t.src, dst_rmw_op=op, dge_mode=mode)
 
     dst = d.tile("dst", shape, written=rmw is not None)
-    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (rmw, dge), {"dst": dst}, spell)
+    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (rmw, None, dge), {"dst": dst}, spell)
 
 
 def rows_at(d: Drawing, role, count, columns, rows=9):
