@@ -13,6 +13,7 @@ COMMANDS = (
     "doctor",
     "grade",
     "init",
+    "lint",
     "measure",
     "migrate",
     "profile",

@@ -1,0 +1,69 @@
+"""`difftest lint`: what the compiler would refuse, read off the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from difftest.lint.check import Diagnostic, lint_file, rules
+from difftest.lint.formats import FORMATS
+from difftest.lint.sdk import SDKS
+
+TARGETS = ("trn1", "trn2", "trn3")
+CANNOT_READ = 2
+"""The exit code for files that could not be read, as ruff has it."""
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option("--sdk", type=click.Choice(list(SDKS)), help="Else the newest of a file's dialect.")
+@click.option("--target", type=click.Choice(TARGETS), help="Else the rules of all of them.")
+@click.option("--select", "ids", multiple=True, metavar="ID", help="Rules to ask; else all.")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
+@click.option("--explain", metavar="ID", help="Show the page of a rule, and read no file.")
+@click.pass_context
+def lint(
+    context: click.Context,
+    /,
+    files: Sequence[Path],
+    sdk: str | None,
+    target: str | None,
+    ids: Sequence[str],
+    form: str,
+    explain: str | None,
+) -> None:
+    """Look in FILES, or in the files of folders, for what the compiler would refuse.
+
+    Nothing is compiled and no kernel runs. The exit code is 1 if something is found, 2 if a file
+    could not be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
+    """
+    for id in (*ids, *([explain] if explain else [])):
+        if id not in rules():
+            raise click.UsageError(f"there is no rule {id}; the rules are {', '.join(rules())}")
+    if explain:
+        click.echo(rules()[explain].page, nl=False)
+        return
+    if not files:
+        raise click.UsageError("name a file, or a folder, of kernels")
+    diagnostics: list[Diagnostic] = []
+    unread = 0
+    for file in _python_files(files):
+        try:
+            diagnostics += lint_file(file, SDKS[sdk] if sdk else None, target, ids)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            click.echo(f"{file}: cannot be read as Python: {error}", err=True)
+            unread += 1
+    text = FORMATS[form](diagnostics)
+    if text:
+        click.echo(text)
+    if form == "text":
+        click.echo(f"{len(diagnostics)} findings" if diagnostics else "nothing found", err=True)
+    context.exit(CANNOT_READ if unread else int(bool(diagnostics)))
+
+
+def _python_files(paths: Sequence[Path]) -> list[Path]:
+    return [
+        file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    ]

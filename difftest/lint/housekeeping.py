@@ -1,0 +1,22 @@
+"""Rules about the linter's own comments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from difftest.lint.rule import Group, Refusal, rule
+from difftest.lint.source import Place
+
+
+@rule(
+    "NKX001",
+    title="a comment that silences nothing",
+    group=Group.PORTABILITY,
+    rule="an ignore[ID] silences a rule that its statement breaks",
+    remedy="take the id out of the comment",
+    sources=("difftest",),
+)
+def _idle(node: ast.AST, place: Place) -> Iterator[Refusal]:
+    """Nothing: what a comment has silenced is known at the end (see ``check.py``)."""
+    return iter(())

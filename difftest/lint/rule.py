@@ -1,0 +1,128 @@
+"""What a rule of the linter is: an id that stays, where it holds, what it rests on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from difftest.analysis.finding import Severity
+from difftest.lint.sdk import SDKS, Frontend, Sdk
+
+PAGES = Path(__file__).with_name("pages")
+
+
+class Group(Enum):
+    """What a rule is about; each group has a level of its own."""
+
+    CORRECTNESS = "correctness"
+    """The compiler refuses it, or a device gives another result."""
+    PORTABILITY = "portability"
+    """Some generations or some SDKs refuse it."""
+    UPGRADE = "upgrade"
+    """It is gone, or means something else, in a newer SDK."""
+    PERFORMANCE = "performance"
+    """It works, and costs more than it must."""
+
+    @property
+    def severity(self) -> Severity:
+        """How bad a finding of the group is."""
+        return {
+            Group.CORRECTNESS: Severity.ERROR,
+            Group.PORTABILITY: Severity.WARNING,
+            Group.UPGRADE: Severity.WARNING,
+            Group.PERFORMANCE: Severity.NOTE,
+        }[self]
+
+
+class Confidence(Enum):
+    """How a rule is known."""
+
+    DOCUMENTED = "documented"
+    """A page of AWS's documentation says so."""
+    RECORDED = "recorded"
+    """Somebody published the compiler's or the device's answer."""
+    INFERRED = "inferred"
+    """It follows from what is documented or recorded."""
+
+
+Refusal = tuple[ast.AST, str]
+"""The node that breaks a rule, and what it does, in words."""
+Check = Callable[[Any, Any], Iterable[Refusal]]
+"""Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.Place`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rule:
+    """One rule, with the page of its name in :data:`PAGES`.
+
+    Attributes
+    ----------
+    id : three capitals and three digits. It never changes its meaning.
+    title : what a kernel does that breaks it, in a few words.
+    rule : what holds, in one sentence.
+    remedy : what to write instead; it was tried on the simulator.
+    nodes : of a syntax tree, the kinds that ``check`` looks at; none for a rule of traces.
+    frontends : the ones that refuse it.
+    since, ended : the first SDK that refuses it, and the first that does no longer.
+    targets : the machines that refuse it; none for all.
+    sources : public pages, threads and records that it rests on.
+    compiler : the compiler's own text, where it is known.
+    simulator, aws : what our simulator and, by its documentation, AWS's do with it.
+    """
+
+    id: str
+    title: str
+    group: Group
+    rule: str
+    remedy: str
+    check: Check
+    sources: tuple[str, ...]
+    nodes: tuple[type[ast.AST], ...] = ()
+    frontends: frozenset[Frontend] = frozenset(Frontend)
+    since: str | None = None
+    ended: str | None = None
+    targets: frozenset[str] = field(default_factory=frozenset)
+    confidence: Confidence = Confidence.DOCUMENTED
+    compiler: str | None = None
+    simulator: str = "runs it"
+    aws: str = "runs it"
+
+    @cached_property
+    def page(self) -> str:
+        """Its page: an explanation, with a wrong and a right kernel."""
+        return (PAGES / f"{self.id}.md").read_text(encoding="utf-8")
+
+    def holds(self, sdk: Sdk, target: str | None) -> bool:
+        """Whether an SDK refuses it for a machine; None for any."""
+        return (
+            sdk.frontend in self.frontends
+            and (self.since is None or SDKS[self.since].minor <= sdk.minor)
+            and (self.ended is None or sdk.minor < SDKS[self.ended].minor)
+            and (not self.targets or target is None or target in self.targets)
+        )
+
+
+RULES: dict[str, Rule] = {}
+"""By id. A module of rules enters them when it is imported."""
+
+
+def rule(id: str, **data: Any) -> Callable[[Check], Check]:
+    """Enter a rule whose check is the function below.
+
+    Raises
+    ------
+    ValueError : there is a rule with this id.
+    """
+
+    def enter(check: Check) -> Check:
+        if id in RULES:
+            raise ValueError(f"two rules have the id {id}")
+        RULES[id] = Rule(id=id, check=check, **data)
+        return check
+
+    return enter

@@ -1,0 +1,146 @@
+"""A file of kernels as rules see it: its syntax tree, names of NKI, functions of kernels."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from difftest.lint.sdk import LAST_CLASSIC, NEWEST, Sdk
+
+MODULES = {
+    "nki": "nki",
+    "nki.language": "nl",
+    "nki.isa": "nisa",
+    "nki.collectives": "ncc",
+    "nki.typing": "nt",
+    "nki.compiler": "nki.compiler",
+}
+"""NKI's modules, and the short names that the documentation gives them."""
+_CLASSIC = "neuronxcc."
+_DECORATORS = frozenset({"nki.jit", "nki.trace", "nki.benchmark", "nki.baremetal", "nki.profile"})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node stands: the file, and the function of a kernel that it is part of, if any."""
+
+    source: Source
+    function: Function | None
+
+    def name(self, node: ast.AST) -> str | None:
+        """``nl.load`` for what the file calls it; None for what is not of NKI."""
+        return self.source.names.of(node)
+
+
+class Names:
+    """What the names of a file mean where they are NKI's."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.is_classic = False
+        self.is_todays = False
+        self._full: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    local = one.asname or one.name.partition(".")[0]
+                    self._enter(local, one.name if one.asname else local, one.name)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for one in node.names:
+                    full = f"{node.module}.{one.name}"
+                    self._enter(one.asname or one.name, full, full)
+
+    def _enter(self, local: str, full: str, imported: str) -> None:
+        if imported.startswith(f"{_CLASSIC}nki"):
+            self.is_classic = True
+        elif imported.partition(".")[0] == "nki":
+            self.is_todays = True
+        else:
+            return
+        self._full[local] = full.removeprefix(_CLASSIC)
+
+    def of(self, node: ast.AST) -> str | None:
+        """The documentation's name for what a name or an attribute stands for, if it is NKI's."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.insert(0, node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self._full:
+            return None
+        full = ".".join([self._full[node.id], *parts]).removeprefix(_CLASSIC)
+        for module in sorted(MODULES, key=len, reverse=True):
+            if full == module or full.startswith(f"{module}."):
+                return MODULES[module] + full[len(module) :]
+        return None
+
+
+class Source:
+    """A file of Python.
+
+    Raises
+    ------
+    SyntaxError : it is none.
+    """
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.tree = ast.parse(text, str(path))
+        self.names = Names(self.tree)
+
+    @property
+    def sdk(self) -> Sdk:
+        """The newest SDK that its dialect was written for."""
+        return LAST_CLASSIC if self.names.is_classic and not self.names.is_todays else NEWEST
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """Its functions of the top level, by name."""
+        return {node.name: node for node in self.tree.body if isinstance(node, Function)}
+
+    @cached_property
+    def kernels(self) -> frozenset[str]:
+        """The names of functions that a decorator of NKI makes kernels."""
+        return frozenset(name for name, one in self.functions.items() if self._is_kernel(one))
+
+    @cached_property
+    def kernel_code(self) -> frozenset[str]:
+        """The names of functions that run in kernels: those of NKI's names, and what they call."""
+        reached = {name for name, one in self.functions.items() if self._uses_nki(one)}
+        waiting = list(reached)
+        while waiting:
+            for name in _called(self.functions[waiting.pop()]):
+                if name in self.functions and name not in reached:
+                    reached.add(name)
+                    waiting.append(name)
+        return frozenset(reached)
+
+    def nodes(self) -> Iterator[tuple[ast.AST, Place]]:
+        """Each node with its place, in the file's order."""
+        for statement in self.tree.body:
+            name = statement.name if isinstance(statement, Function) else None
+            function = self.functions[name] if name in self.kernel_code and name else None
+            place = Place(self, function)
+            for node in ast.walk(statement):
+                yield node, place
+
+    def _is_kernel(self, function: Function) -> bool:
+        decorators = (
+            one.func if isinstance(one, ast.Call) else one for one in function.decorator_list
+        )
+        return any(self.names.of(one) in _DECORATORS for one in decorators)
+
+    def _uses_nki(self, function: Function) -> bool:
+        if self._is_kernel(function):
+            return True
+        used = (self.names.of(node) for node in ast.walk(function) if isinstance(node, ast.expr))
+        return any(name is not None and name.startswith(("nl.", "nisa.")) for name in used)
+
+
+def _called(function: Function) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id

@@ -1,0 +1,66 @@
+"""Each rule's page: its wrong kernel breaks the rule at the marked lines, its right one none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from difftest.lint.check import lint, rules
+from difftest.lint.rule import PAGES, Rule
+from difftest.lint.sdk import SDKS, Sdk
+from difftest.lint.source import Source
+from tests.every import every
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_WRONG = re.compile(r"# ruleid: (\w+)")
+_RIGHT = re.compile(r"# ok: (\w+)")
+
+
+def snippets(rule: Rule) -> list[str]:
+    return _BLOCK.findall(rule.page)
+
+
+def sdk_of(ids: set[str], source: Source) -> Sdk:
+    """The newest SDK of the file's dialect in which all these rules hold."""
+    fitting = [one for one in SDKS.values() if all(rules()[id].holds(one, None) for id in ids)]
+    newest = [one for one in fitting if (one.level is None) == source.names.is_classic]
+    return max(newest or fitting, key=lambda one: one.minor)
+
+
+@every("rule", rules().values())
+def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
+    marked = 0
+    for text in snippets(rule):
+        source = Source(Path("kernel.py"), text)
+        lines = text.splitlines()
+        wrong = {at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)}
+        ids = {rule.id} | set(re.findall(r"ignore\[(\w+)\]", text))
+        found = lint(source, sdk_of(ids, source), None, ids)
+        assert {one.line for one in found if one.id == rule.id} == wrong
+        marked += len(wrong)
+    assert marked, "no line is marked as wrong"
+    assert any(rule.id in _RIGHT.findall(text) for text in snippets(rule)), "none is marked right"
+
+
+def test_each_page_is_of_a_rule() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} == set(rules())
+
+
+@every("rule", rules().values())
+def test_ids_and_sources(rule: Rule) -> None:
+    assert re.fullmatch(r"NK[A-Z]\d{3}", rule.id)
+    assert rule.sources
+    assert rule.page.startswith(f"# {rule.id}: {rule.title}\n")
+
+
+def test_two_rules_with_one_id_are_refused() -> None:
+    from difftest.lint.rule import Group
+    from difftest.lint.rule import rule as enter
+
+    first = next(iter(rules()))
+    with pytest.raises(ValueError, match=first):
+        enter(first, title="", group=Group.UPGRADE, rule="", remedy="", sources=())(
+            lambda node, place: ()
+        )
