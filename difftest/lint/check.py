@@ -14,7 +14,7 @@ from difftest.lint.sdk import Sdk
 from difftest.lint.silence import Ignored, ignored_in
 from difftest.lint.source import Place, Source
 
-_RULES = ("housekeeping", "language")
+_RULES = ("housekeeping", "language", "upgrade")
 """The modules that have rules."""
 
 
@@ -75,16 +75,16 @@ def lint(
         one for id, one in rules().items() if (not ids or id in ids) and one.holds(sdk, target)
     ]
     comments = ignored_in(source.text)
-    findings = [one for one in _broken(source, active) if not _is_ignored(one, comments)]
+    findings = [one for one in _broken(source, sdk, active) if not _is_ignored(one, comments)]
     return sorted(set(findings) | set(_idle(source, comments, active)))
 
 
-def _broken(source: Source, active: Iterable[Rule]) -> Iterator[Diagnostic]:
+def _broken(source: Source, sdk: Sdk, active: Iterable[Rule]) -> Iterator[Diagnostic]:
     by_node: dict[type[ast.AST], list[Rule]] = {}
     for one in active:
         for kind in one.nodes:
             by_node.setdefault(kind, []).append(one)
-    for node, place in source.nodes():
+    for node, place in source.nodes(sdk):
         for one in by_node.get(type(node), ()):
             yield from _refusals(one, node, place)
 

@@ -26,9 +26,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands: the file, and the function of a kernel that it is part of, if any."""
+    """Where a node stands: the file, the SDK that is asked for, and the kernel's function, if any."""
 
     source: Source
+    sdk: Sdk
     function: Function | None
 
     def name(self, node: ast.AST) -> str | None:
@@ -118,12 +119,12 @@ class Source:
                     waiting.append(name)
         return frozenset(reached)
 
-    def nodes(self) -> Iterator[tuple[ast.AST, Place]]:
+    def nodes(self, sdk: Sdk) -> Iterator[tuple[ast.AST, Place]]:
         """Each node with its place, in the file's order."""
         for statement in self.tree.body:
             name = statement.name if isinstance(statement, Function) else None
             function = self.functions[name] if name in self.kernel_code and name else None
-            place = Place(self, function)
+            place = Place(self, sdk, function)
             for node in ast.walk(statement):
                 yield node, place
 

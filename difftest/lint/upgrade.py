@@ -1,0 +1,197 @@
+"""Rules of names and arguments: which SDK has them, since when, and what to write instead.
+
+They follow from the tables of the dialects: what the simulator's modules have, and the levels of
+:mod:`difftest.simulator.frontend.nki.levels`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from difftest.lint.rule import Group, Refusal, rule
+from difftest.lint.sdk import Frontend
+from difftest.lint.source import Place
+
+_STUBS = "nki/api/nki/*/__init__.py at v2.28.1 to v2.32.0"
+_MIGRATION = "nki/migration/index.rst at v2.32.0"
+_TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
+_LEVELS = ("0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
+
+
+@cache
+def _todays_names() -> Mapping[str, frozenset[str]]:
+    """By module, the names that the levels of today's dialect have together."""
+    from difftest.simulator.frontend.nki import collectives, isa, language
+
+    modules = {"nl": language, "nisa": isa, "ncc": collectives}
+    return {short: frozenset(module.NAMES) for short, module in modules.items()}
+
+
+@cache
+def _classic_names() -> Mapping[str, frozenset[str]]:
+    from difftest.simulator.frontend.classic import isa, language
+
+    return {"nl": frozenset(language.__all__), "nisa": frozenset(isa.__all__)}
+
+
+@cache
+def _lifetimes() -> Mapping[str, tuple[str, str | None, str]]:
+    """By name, the level since which it exists, that in which it ended, and what to do instead."""
+    from difftest.simulator.frontend.nki.levels import LIFETIMES
+
+    return LIFETIMES
+
+
+@cache
+def _without_successor() -> Mapping[str, tuple[str, str]]:
+    """Classic names that today's dialect does not have: the reason and the remedy."""
+    from difftest.migration.rules import GONE
+
+    return GONE
+
+
+def _is_nl_or_nisa(name: str | None) -> bool:
+    return name is not None and name.partition(".")[0] in ("nl", "nisa", "ncc") and "." in name
+
+
+@rule(
+    "NKU301",
+    title="the classic dialect",
+    group=Group.UPGRADE,
+    rule="kernels import neuronxcc.nki until SDK 2.28; since 2.30 the compiler refuses it",
+    remedy="import nki, as `difftest migrate` rewrites it",
+    nodes=(ast.Import, ast.ImportFrom),
+    frontends=_TODAYS,
+    since="2.29",
+    sources=(_MIGRATION,),
+    simulator="runs both dialects",
+)
+def _classic_import(node: ast.Import | ast.ImportFrom, place: Place) -> Iterator[Refusal]:
+    module = node.module if isinstance(node, ast.ImportFrom) else None
+    names = [module or ""] if module else [one.name for one in node.names]
+    if any(name == "neuronxcc" or name.startswith("neuronxcc.nki") for name in names):
+        yield node, f"{ast.unparse(node)} is of the classic dialect"
+
+
+@rule(
+    "NKU302",
+    title="a name that has ended",
+    group=Group.UPGRADE,
+    rule="an SDK has the names of its own NKI",
+    remedy="write what stands for it now",
+    nodes=(ast.Attribute, ast.Name),
+    frontends=_TODAYS,
+    sources=(_STUBS, _MIGRATION),
+    simulator="runs it with a warning, and refuses it at a level that does not have it",
+    aws="refuses it",
+)
+def _ended_name(node: ast.expr, place: Place) -> Iterator[Refusal]:
+    name = place.name(node)
+    if not _is_nl_or_nisa(name):
+        return
+    assert name is not None
+    row = _lifetimes().get(name)
+    if row is not None and row[1] is not None and _reached(row[1], place):
+        yield node, f"{name} ended with NKI {row[1]} (now: {row[2]})"
+    elif place.source.names.is_classic and name in _without_successor():
+        reason, remedy = _without_successor()[name]
+        yield node, f"{name}: {reason} ({remedy})"
+
+
+@rule(
+    "NKU303",
+    title="a name that the SDK does not have yet",
+    group=Group.UPGRADE,
+    rule="an SDK has the names of its own NKI",
+    remedy="write what stands for it there, or name a newer --sdk",
+    nodes=(ast.Attribute, ast.Name),
+    frontends=_TODAYS,
+    sources=(_STUBS,),
+    simulator="runs it, and refuses it at a level that does not have it",
+    aws="refuses it",
+)
+def _future_name(node: ast.expr, place: Place) -> Iterator[Refusal]:
+    name = place.name(node)
+    row = _lifetimes().get(name or "")
+    if row is not None and not _reached(row[0], place):
+        yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
+
+
+@rule(
+    "NKU304",
+    title="an argument that the SDK does not have",
+    group=Group.UPGRADE,
+    rule="a function takes the arguments of its SDK's NKI",
+    remedy="write what stands for it there",
+    nodes=(ast.Call,),
+    frontends=_TODAYS,
+    sources=(_STUBS, _MIGRATION),
+    simulator="warns of what has ended, and refuses it at a level that does not have it",
+    aws="refuses it",
+)
+def _argument(node: ast.Call, place: Place) -> Iterator[Refusal]:
+    name = place.name(node.func)
+    for keyword in node.keywords if name else ():
+        row = _lifetimes().get(f"{name}({keyword.arg})")
+        if row is None:
+            continue
+        since, ended, instead = row
+        if ended is not None and _reached(ended, place):
+            yield keyword, f"{name}({keyword.arg}=) ended with NKI {ended} (now: {instead})"
+        elif not _reached(since, place):
+            text = f"{name}({keyword.arg}=) exists since NKI {since} (until then: {instead})"
+            yield keyword, text
+
+
+@rule(
+    "NKU305",
+    title="a name that NKI does not have",
+    group=Group.CORRECTNESS,
+    rule="nl, nisa and ncc have the names of AWS's documentation",
+    remedy="look for the name in docs/reference",
+    nodes=(ast.Attribute,),
+    sources=(_STUBS, "nki/api at v2.26.0"),
+    simulator="refuses it",
+    aws="refuses it",
+)
+def _unknown_name(node: ast.Attribute, place: Place) -> Iterator[Refusal]:
+    name = place.name(node)
+    if not _is_nl_or_nisa(name):
+        return
+    assert name is not None
+    module, _, rest = name.partition(".")
+    names = place.source.names
+    tables = [_classic_names()] if names.is_classic else []
+    tables += [_todays_names()] if names.is_todays else []
+    known = [table[module] for table in tables if module in table]
+    if known and "." not in rest and not any(rest in one for one in known):
+        if name not in _lifetimes():
+            yield node, f"{name} is no name of NKI"
+
+
+@rule(
+    "NKU306",
+    title="mask= in today's dialect",
+    group=Group.UPGRADE,
+    rule="instructions of today's dialect have no mask",
+    remedy="slice the operands to what the mask leaves",
+    nodes=(ast.Call,),
+    frontends=_TODAYS,
+    sources=(_MIGRATION,),
+    simulator="refuses it",
+    aws="refuses it",
+)
+def _mask(node: ast.Call, place: Place) -> Iterator[Refusal]:
+    if not _is_nl_or_nisa(place.name(node.func)):
+        return
+    for keyword in node.keywords:
+        if keyword.arg == "mask":
+            yield keyword, f"{place.name(node.func)} got mask="
+
+
+def _reached(level: str, place: Place) -> bool:
+    """Whether the SDK that is asked for has this level of NKI, or a later one."""
+    own = place.sdk.level
+    return own is not None and _LEVELS.index(level) <= _LEVELS.index(own)
