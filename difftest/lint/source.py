@@ -26,7 +26,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands: the file, the SDK that is asked for, and the kernel's function, if any."""
+    """Where a node stands: its file, the SDK that is asked for, the kernel's function if any."""
 
     source: Source
     sdk: Sdk

@@ -166,9 +166,9 @@ def _unknown_name(node: ast.Attribute, place: Place) -> Iterator[Refusal]:
     tables = [_classic_names()] if names.is_classic else []
     tables += [_todays_names()] if names.is_todays else []
     known = [table[module] for table in tables if module in table]
-    if known and "." not in rest and not any(rest in one for one in known):
-        if name not in _lifetimes():
-            yield node, f"{name} is no name of NKI"
+    is_known = "." in rest or any(rest in one for one in known) or name in _lifetimes()
+    if known and not is_known:
+        yield node, f"{name} is no name of NKI"
 
 
 @rule(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from difftest.lint.check import lint, rules
 from difftest.lint.rule import PAGES, Rule
 from difftest.lint.sdk import SDKS, Sdk
 from difftest.lint.source import Source
+from difftest.simulator import launch
+from difftest.simulator.frontend.install import embedded
 from tests.every import every
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -22,9 +26,12 @@ def snippets(rule: Rule) -> list[str]:
     return _BLOCK.findall(rule.page)
 
 
-def sdk_of(ids: set[str], source: Source) -> Sdk:
-    """The newest SDK of the file's dialect in which all these rules hold."""
+def sdk_of(page: str, ids: set[str], source: Source) -> Sdk:
+    """The SDK that the page names, or the newest of the dialect in which all these rules hold."""
     fitting = [one for one in SDKS.values() if all(rules()[id].holds(one, None) for id in ids)]
+    named = re.search(r"For SDK (2\.\d+)", page)
+    if named:
+        return SDKS[named.group(1)]
     newest = [one for one in fitting if (one.level is None) == source.names.is_classic]
     return max(newest or fitting, key=lambda one: one.minor)
 
@@ -37,7 +44,7 @@ def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
         lines = text.splitlines()
         wrong = {at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)}
         ids = {rule.id} | set(re.findall(r"ignore\[(\w+)\]", text))
-        found = lint(source, sdk_of(ids, source), None, ids)
+        found = lint(source, sdk_of(rule.page, ids, source), None, ids)
         assert {one.line for one in found if one.id == rule.id} == wrong
         marked += len(wrong)
     assert marked, "no line is marked as wrong"
@@ -64,3 +71,22 @@ def test_two_rules_with_one_id_are_refused() -> None:
         enter(first, title="", group=Group.UPGRADE, rule="", remedy="", sources=())(
             lambda node, place: ()
         )
+
+
+def right_kernels(rule: Rule) -> list[str]:
+    return [text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text]
+
+
+@every("rule", rules().values())
+def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -> None:
+    for number, text in enumerate(right_kernels(rule)):
+        file = tmp_path / f"{rule.id.lower()}_{number}.py"
+        file.write_text(text)
+        spec = spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        with embedded():
+            spec.loader.exec_module(module)
+        result = launch(module.kernel, [np.ones((128, 64), np.float32)])
+        assert len(result.outputs) == 1
