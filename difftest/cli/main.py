@@ -11,6 +11,7 @@ COMMANDS = (
     "bench",
     "check",
     "doctor",
+    "explain",
     "grade",
     "init",
     "lint",

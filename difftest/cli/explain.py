@@ -1,0 +1,60 @@
+"""`difftest explain`: what a code or a log of the compiler means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from difftest.lint.codes import Answer
+from difftest.lint.codes import explain as answers_in
+
+_LAST = 3
+"""Lines of a log that are shown where it says nothing that is known."""
+
+
+@click.command()
+@click.argument("what", metavar="CODE|LOGFILE")
+@click.pass_context
+def explain(context: click.Context, what: str) -> None:
+    """Say what a code of the compiler (NCC_EVRF007), or each in a log file, means and what to do.
+
+    The rows come from public tables and threads, which each answer names. The exit code is 1 if
+    nothing in it is known.
+    """
+    path = Path(what)
+    log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
+    answers = list(answers_in(log))
+    for answer in answers:
+        click.echo(_text(answer))
+    if not answers:
+        click.echo(_nothing(log, path), err=True)
+    if not any(answer.cause for answer in answers):
+        context.exit(1)
+
+
+def _text(answer: Answer) -> str:
+    cause = answer.cause
+    if cause is None:
+        return f"{answer.said}: not in the public tables that difftest knows"
+    rows = [("remedy", cause.remedy), ("source", cause.source)]
+    if cause.rules:
+        rows.insert(1, ("lint", ", ".join(cause.rules)))
+    if answer.lines:
+        rows.insert(0, ("near", ", ".join(answer.lines)))
+    return "\n".join([f"{answer.said}: {cause.meaning}", *(f"  {n + ':':<8}{t}" for n, t in rows)])
+
+
+def _nothing(log: str, path: Path) -> str:
+    if not path.is_file():
+        return f"{log!r} is neither a file nor a code that is known, such as NCC_EVRF007"
+    last = [row for row in log.splitlines() if row.strip()][-_LAST:]
+    return "\n".join(
+        [
+            f"{path} has no code or text that is known.",
+            "A log that ends in the middle is often that of a compiler that was killed: see the "
+            "memory of the machine, and unroll less.",
+            "It ends with:",
+            *(f"  {row}" for row in last),
+        ]
+    )
