@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from difftest.lint.codes import Answer
-from difftest.lint.codes import explain as answers_in
+from difftest.lint.codes import Explained
+from difftest.lint.codes import explain as explained_in
 
 _LAST = 3
 """Lines of a log that are shown where it says nothing that is known."""
@@ -24,7 +24,7 @@ def explain(context: click.Context, what: str) -> None:
     """
     path = Path(what)
     log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
-    answers = list(answers_in(log))
+    answers = list(explained_in(log))
     for answer in answers:
         click.echo(_text(answer))
     if not answers:
@@ -33,7 +33,7 @@ def explain(context: click.Context, what: str) -> None:
         context.exit(1)
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: Explained) -> str:
     cause = answer.cause
     if cause is None:
         return f"{answer.said}: not in the public tables that difftest knows"

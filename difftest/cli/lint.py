@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,42 +26,47 @@ CANNOT_READ = 2
 @click.option("--explain", metavar="ID", help="Show the page of a rule, and read no file.")
 @click.pass_context
 def lint(
-    context: click.Context,
-    /,
-    files: Sequence[Path],
-    sdk: str | None,
-    target: str | None,
-    ids: Sequence[str],
-    form: str,
-    explain: str | None,
+    context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **given: Any
 ) -> None:
     """Look in FILES, or in the files of folders, for what the compiler would refuse.
 
     Nothing is compiled and no kernel runs. The exit code is 1 if something is found, 2 if a file
     could not be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
-    for id in (*ids, *([explain] if explain else [])):
-        if id not in rules():
-            raise click.UsageError(f"there is no rule {id}; the rules are {', '.join(rules())}")
+    _check_ids(*given["ids"], *([explain] if explain else []))
     if explain:
         click.echo(rules()[explain].page, nl=False)
         return
     if not files:
         raise click.UsageError("name a file, or a folder, of kernels")
-    diagnostics: list[Diagnostic] = []
-    unread = 0
-    for file in _python_files(files):
-        try:
-            diagnostics += lint_file(file, SDKS[sdk] if sdk else None, target, ids)
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            click.echo(f"{file}: cannot be read as Python: {error}", err=True)
-            unread += 1
+    diagnostics, unread = _read(_python_files(files), **given)
     text = FORMATS[form](diagnostics)
     if text:
         click.echo(text)
     if form == "text":
         click.echo(f"{len(diagnostics)} findings" if diagnostics else "nothing found", err=True)
     context.exit(CANNOT_READ if unread else int(bool(diagnostics)))
+
+
+def _check_ids(*ids: str) -> None:
+    for id in ids:
+        if id not in rules():
+            raise click.UsageError(f"there is no rule {id}; the rules are {', '.join(rules())}")
+
+
+def _read(
+    files: Sequence[Path], sdk: str | None, target: str | None, ids: Sequence[str]
+) -> tuple[list[Diagnostic], int]:
+    """The diagnostics of files, and how many of them could not be read."""
+    diagnostics: list[Diagnostic] = []
+    unread = 0
+    for file in files:
+        try:
+            diagnostics += lint_file(file, SDKS[sdk] if sdk else None, target, ids)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            click.echo(f"{file}: cannot be read as Python: {error}", err=True)
+            unread += 1
+    return diagnostics, unread
 
 
 def _python_files(paths: Sequence[Path]) -> list[Path]:

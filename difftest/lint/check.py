@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 
 from difftest.lint.rule import RULES, Rule
-from difftest.lint.sdk import Sdk
+from difftest.lint.sdk import Release
 from difftest.lint.silence import Ignored, ignored_in
-from difftest.lint.source import Place, Source
+from difftest.lint.source import Source, Spot
 
 _RULES = ("housekeeping", "language", "upgrade")
 """The modules that have rules."""
@@ -49,7 +49,7 @@ def rules() -> dict[str, Rule]:
 
 
 def lint_file(
-    path: Path, sdk: Sdk | None = None, target: str | None = None, ids: Collection[str] = ()
+    path: Path, sdk: Release | None = None, target: str | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
     """Read one file; in its own order.
 
@@ -68,7 +68,7 @@ def lint_file(
 
 
 def lint(
-    source: Source, sdk: Sdk, target: str | None = None, ids: Collection[str] = ()
+    source: Source, sdk: Release, target: str | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
     """Read a file that is parsed; parameters as of :func:`lint_file`."""
     active = [
@@ -79,7 +79,7 @@ def lint(
     return sorted(set(findings) | set(_idle(source, comments, active)))
 
 
-def _broken(source: Source, sdk: Sdk, active: Iterable[Rule]) -> Iterator[Diagnostic]:
+def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Diagnostic]:
     by_node: dict[type[ast.AST], list[Rule]] = {}
     for one in active:
         for kind in one.nodes:
@@ -89,7 +89,7 @@ def _broken(source: Source, sdk: Sdk, active: Iterable[Rule]) -> Iterator[Diagno
             yield from _refusals(one, node, place)
 
 
-def _refusals(rule: Rule, node: ast.AST, place: Place) -> Iterator[Diagnostic]:
+def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
     for at, happened in rule.check(node, place):
         line, column = getattr(at, "lineno", 1), getattr(at, "col_offset", 0) + 1
         yield Diagnostic(

@@ -311,7 +311,7 @@ _CODE = re.compile(r"\b(?:NCC_[A-Z]{4}\d{3}|NLA\d{3}|TEN\d{3})\b")
 _LINE = re.compile(r"([\w./-]+\.py)(?:\", line |:)(\d+)")
 
 
-class Answer(NamedTuple):
+class Explained(NamedTuple):
     """What a log says: the code or text, its cause if it is known, and the kernel's lines."""
 
     said: str
@@ -319,7 +319,7 @@ class Answer(NamedTuple):
     lines: tuple[str, ...]
 
 
-def explain(log: str) -> Iterator[Answer]:
+def explain(log: str) -> Iterator[Explained]:
     """Each code and each known text of a log, once, with the lines of Python beside it."""
     codes: dict[str, list[str]] = {}
     rows = log.splitlines()
@@ -331,7 +331,7 @@ def explain(log: str) -> Iterator[Answer]:
         for one in said:
             codes.setdefault(one, []).extend(lines)
     for one, lines in codes.items():
-        yield Answer(one, cause_of(one), tuple(dict.fromkeys(lines)))
+        yield Explained(one, cause_of(one), tuple(dict.fromkeys(lines)))
 
 
 def cause_of(said: str) -> Cause | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from difftest.lint.rule import Group, Refusal, rule
-from difftest.lint.source import Place
+from difftest.lint.source import Spot
 
 
 @rule(
@@ -17,6 +17,6 @@ from difftest.lint.source import Place
     remedy="take the id out of the comment",
     sources=("difftest",),
 )
-def _idle(node: ast.AST, place: Place) -> Iterator[Refusal]:
+def _idle(node: ast.AST, at: Spot) -> Iterator[Refusal]:
     """Nothing: what a comment has silenced is known at the end (see ``check.py``)."""
     return iter(())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
-from difftest.lint.source import Place
+from difftest.lint.source import Spot
 
 GUIDE = "nki/get-started/nki-language-guide.rst at v2.32.0"
 MIGRATION = "nki/migration/index.rst at v2.32.0"
@@ -30,9 +30,9 @@ _COMPREHENSIONS = {
     frontends=_PARSER,
     sources=(GUIDE,),
 )
-def _comprehension(node: ast.expr, place: Place) -> Iterator[Refusal]:
-    if place.function is not None:
-        yield node, f"{_COMPREHENSIONS[type(node)]} in {place.function.name}"
+def _comprehension(node: ast.expr, at: Spot) -> Iterator[Refusal]:
+    if at.function is not None:
+        yield node, f"{_COMPREHENSIONS[type(node)]} in {at.function.name}"
 
 
 @rule(
@@ -46,7 +46,7 @@ def _comprehension(node: ast.expr, place: Place) -> Iterator[Refusal]:
     since="2.29",
     sources=(MIGRATION,),
 )
-def _keyword_only(node: ast.FunctionDef, place: Place) -> Iterator[Refusal]:
-    if place.function is node and node.args.kwonlyargs:
+def _keyword_only(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+    if at.function is node and node.args.kwonlyargs:
         first = node.args.kwonlyargs[0]
         yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.analysis.finding import Severity
-from difftest.lint.sdk import SDKS, Frontend, Sdk
+from difftest.lint.sdk import SDKS, Frontend, Release
 
 PAGES = Path(__file__).with_name("pages")
 
@@ -53,7 +53,7 @@ class Confidence(Enum):
 Refusal = tuple[ast.AST, str]
 """The node that breaks a rule, and what it does, in words."""
 Check = Callable[[Any, Any], Iterable[Refusal]]
-"""Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.Place`."""
+"""Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.Spot`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +97,7 @@ class Rule:
         """Its page: an explanation, with a wrong and a right kernel."""
         return (PAGES / f"{self.id}.md").read_text(encoding="utf-8")
 
-    def holds(self, sdk: Sdk, target: str | None) -> bool:
+    def holds(self, sdk: Release, target: str | None) -> bool:
         """Whether an SDK refuses it for a machine; None for any."""
         return (
             sdk.frontend in self.frontends

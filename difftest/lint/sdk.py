@@ -21,7 +21,7 @@ class Frontend(Enum):
     """``nki`` 0.7: runs the kernel."""
 
 
-class Sdk(NamedTuple):
+class Release(NamedTuple):
     """One release of the Neuron SDK.
 
     ``level`` is its NKI's for kernels of today's dialect, None where there was none.
@@ -40,11 +40,11 @@ class Sdk(NamedTuple):
 _LEVELS = {"2.28": "0.2", "2.29": "0.3", "2.30": "0.4", "2.31": "0.5", "2.32": "0.6", "2.33": "0.7"}
 
 
-def _sdk(version: str) -> Sdk:
+def _sdk(version: str) -> Release:
     level = _LEVELS.get(version)
     if level is None:
-        return Sdk(version, None, Frontend.CLASSIC)
-    return Sdk(version, level, Frontend.TRACER if version == "2.33" else Frontend.PARSER)
+        return Release(version, None, Frontend.CLASSIC)
+    return Release(version, level, Frontend.TRACER if version == "2.33" else Frontend.PARSER)
 
 
 SDKS = {version: _sdk(version) for version in (f"2.{minor}" for minor in range(21, 34))}

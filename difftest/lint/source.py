@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from difftest.lint.sdk import LAST_CLASSIC, NEWEST, Sdk
+from difftest.lint.sdk import LAST_CLASSIC, NEWEST, Release
 
 MODULES = {
     "nki": "nki",
@@ -25,11 +25,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class Place:
+class Spot:
     """Where a node stands: its file, the SDK that is asked for, the kernel's function if any."""
 
     source: Source
-    sdk: Sdk
+    sdk: Release
     function: Function | None
 
     def name(self, node: ast.AST) -> str | None:
@@ -37,7 +37,7 @@ class Place:
         return self.source.names.of(node)
 
 
-class Names:
+class ImportedNames:
     """What the names of a file mean where they are NKI's."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -90,10 +90,10 @@ class Source:
         self.path = path
         self.text = text
         self.tree = ast.parse(text, str(path))
-        self.names = Names(self.tree)
+        self.names = ImportedNames(self.tree)
 
     @property
-    def sdk(self) -> Sdk:
+    def sdk(self) -> Release:
         """The newest SDK that its dialect was written for."""
         return LAST_CLASSIC if self.names.is_classic and not self.names.is_todays else NEWEST
 
@@ -119,12 +119,12 @@ class Source:
                     waiting.append(name)
         return frozenset(reached)
 
-    def nodes(self, sdk: Sdk) -> Iterator[tuple[ast.AST, Place]]:
+    def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
         """Each node with its place, in the file's order."""
         for statement in self.tree.body:
             name = statement.name if isinstance(statement, Function) else None
             function = self.functions[name] if name in self.kernel_code and name else None
-            place = Place(self, sdk, function)
+            place = Spot(self, sdk, function)
             for node in ast.walk(statement):
                 yield node, place
 

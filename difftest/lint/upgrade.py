@@ -12,7 +12,7 @@ from functools import cache
 
 from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
-from difftest.lint.source import Place
+from difftest.lint.source import Spot
 
 _STUBS = "nki/api/nki/*/__init__.py at v2.28.1 to v2.32.0"
 _MIGRATION = "nki/migration/index.rst at v2.32.0"
@@ -68,7 +68,7 @@ def _is_nl_or_nisa(name: str | None) -> bool:
     sources=(_MIGRATION,),
     simulator="runs both dialects",
 )
-def _classic_import(node: ast.Import | ast.ImportFrom, place: Place) -> Iterator[Refusal]:
+def _classic_import(node: ast.Import | ast.ImportFrom, at: Spot) -> Iterator[Refusal]:
     module = node.module if isinstance(node, ast.ImportFrom) else None
     names = [module or ""] if module else [one.name for one in node.names]
     if any(name == "neuronxcc" or name.startswith("neuronxcc.nki") for name in names):
@@ -87,15 +87,15 @@ def _classic_import(node: ast.Import | ast.ImportFrom, place: Place) -> Iterator
     simulator="runs it with a warning, and refuses it at a level that does not have it",
     aws="refuses it",
 )
-def _ended_name(node: ast.expr, place: Place) -> Iterator[Refusal]:
-    name = place.name(node)
+def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node)
     if not _is_nl_or_nisa(name):
         return
     assert name is not None
     row = _lifetimes().get(name)
-    if row is not None and row[1] is not None and _reached(row[1], place):
+    if row is not None and row[1] is not None and _reached(row[1], at):
         yield node, f"{name} ended with NKI {row[1]} (now: {row[2]})"
-    elif place.source.names.is_classic and name in _without_successor():
+    elif at.source.names.is_classic and name in _without_successor():
         reason, remedy = _without_successor()[name]
         yield node, f"{name}: {reason} ({remedy})"
 
@@ -112,10 +112,10 @@ def _ended_name(node: ast.expr, place: Place) -> Iterator[Refusal]:
     simulator="runs it, and refuses it at a level that does not have it",
     aws="refuses it",
 )
-def _future_name(node: ast.expr, place: Place) -> Iterator[Refusal]:
-    name = place.name(node)
+def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node)
     row = _lifetimes().get(name or "")
-    if row is not None and not _reached(row[0], place):
+    if row is not None and not _reached(row[0], at):
         yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
 
 
@@ -131,16 +131,16 @@ def _future_name(node: ast.expr, place: Place) -> Iterator[Refusal]:
     simulator="warns of what has ended, and refuses it at a level that does not have it",
     aws="refuses it",
 )
-def _argument(node: ast.Call, place: Place) -> Iterator[Refusal]:
-    name = place.name(node.func)
+def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node.func)
     for keyword in node.keywords if name else ():
         row = _lifetimes().get(f"{name}({keyword.arg})")
         if row is None:
             continue
         since, ended, instead = row
-        if ended is not None and _reached(ended, place):
+        if ended is not None and _reached(ended, at):
             yield keyword, f"{name}({keyword.arg}=) ended with NKI {ended} (now: {instead})"
-        elif not _reached(since, place):
+        elif not _reached(since, at):
             text = f"{name}({keyword.arg}=) exists since NKI {since} (until then: {instead})"
             yield keyword, text
 
@@ -156,13 +156,13 @@ def _argument(node: ast.Call, place: Place) -> Iterator[Refusal]:
     simulator="refuses it",
     aws="refuses it",
 )
-def _unknown_name(node: ast.Attribute, place: Place) -> Iterator[Refusal]:
-    name = place.name(node)
+def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node)
     if not _is_nl_or_nisa(name):
         return
     assert name is not None
     module, _, rest = name.partition(".")
-    names = place.source.names
+    names = at.source.names
     tables = [_classic_names()] if names.is_classic else []
     tables += [_todays_names()] if names.is_todays else []
     known = [table[module] for table in tables if module in table]
@@ -183,15 +183,15 @@ def _unknown_name(node: ast.Attribute, place: Place) -> Iterator[Refusal]:
     simulator="refuses it",
     aws="refuses it",
 )
-def _mask(node: ast.Call, place: Place) -> Iterator[Refusal]:
-    if not _is_nl_or_nisa(place.name(node.func)):
+def _mask(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    if not _is_nl_or_nisa(at.name(node.func)):
         return
     for keyword in node.keywords:
         if keyword.arg == "mask":
-            yield keyword, f"{place.name(node.func)} got mask="
+            yield keyword, f"{at.name(node.func)} got mask="
 
 
-def _reached(level: str, place: Place) -> bool:
+def _reached(level: str, at: Spot) -> bool:
     """Whether the SDK that is asked for has this level of NKI, or a later one."""
-    own = place.sdk.level
+    own = at.sdk.level
     return own is not None and _LEVELS.index(level) <= _LEVELS.index(own)

@@ -100,6 +100,14 @@ INSPECTION = Rule(
     "difftest/inspection/**/*.py",
     ("numpy", "difftest.inspection", "difftest.analysis", "difftest.simulator"),
 )
+# The linter reads source and traces: it serves without pytest, and runs no kernel.
+LINT = Rule(
+    "difftest/lint/**/*.py",
+    (
+        *("difftest.lint", "difftest.analysis", "difftest.migration.rules"),
+        *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
+    ),
+)
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
@@ -119,7 +127,7 @@ CONFORMANCE = Rule(
 )
 
 RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION]
+RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (

@@ -11,7 +11,7 @@ import pytest
 
 from difftest.lint.check import lint, rules
 from difftest.lint.rule import PAGES, Rule
-from difftest.lint.sdk import SDKS, Sdk
+from difftest.lint.sdk import SDKS, Release
 from difftest.lint.source import Source
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
@@ -26,7 +26,7 @@ def snippets(rule: Rule) -> list[str]:
     return _BLOCK.findall(rule.page)
 
 
-def sdk_of(page: str, ids: set[str], source: Source) -> Sdk:
+def sdk_of(page: str, ids: set[str], source: Source) -> Release:
     """The SDK that the page names, or the newest of the dialect in which all these rules hold."""
     fitting = [one for one in SDKS.values() if all(rules()[id].holds(one, None) for id in ids)]
     named = re.search(r"For SDK (2\.\d+)", page)
