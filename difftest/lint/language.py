@@ -1,23 +1,48 @@
-"""Rules of the language that each frontend compiles: which Python a kernel may be written in."""
+"""Rules of the language: which Python the frontends of today's dialect compile."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from difftest.lint.rule import Group, Refusal, rule
+from difftest.lint.rule import Confidence, Group, Refusal, rule
 from difftest.lint.sdk import Frontend
-from difftest.lint.source import Spot
+from difftest.lint.source import Function, Spot
 
 GUIDE = "nki/get-started/nki-language-guide.rst at v2.32.0"
 MIGRATION = "nki/migration/index.rst at v2.32.0"
+CONSTRAINTS = (
+    "aws-neuron/neuron-agentic-development, skills/neuron-nki-writing/references/"
+    "nki-language-constraint.md"
+)
 _PARSER = frozenset({Frontend.PARSER})
+_TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
+_LOOPS = ("nl.fori_loop", "nl.while_loop")
 _COMPREHENSIONS = {
     ast.ListComp: "a list comprehension",
     ast.SetComp: "a set comprehension",
     ast.DictComp: "a dict comprehension",
     ast.GeneratorExp: "a generator expression",
 }
+_STATEMENTS = {
+    ast.Try: "try",
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield",
+    ast.Lambda: "lambda",
+    ast.ClassDef: "class",
+    ast.Global: "global",
+    ast.Nonlocal: "nonlocal",
+    ast.Delete: "del",
+    ast.Import: "import",
+    ast.ImportFrom: "import",
+    ast.NamedExpr: ":=",
+    ast.AsyncFor: "async",
+    ast.AsyncWith: "async",
+    ast.Await: "await",
+    ast.Match: "match",
+}
+ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dma_engine")
+"""Keywords whose values are members of an enumeration of ``nki.isa``."""
 
 
 @rule(
@@ -29,6 +54,7 @@ _COMPREHENSIONS = {
     nodes=tuple(_COMPREHENSIONS),
     frontends=_PARSER,
     sources=(GUIDE,),
+    confidence=Confidence.INFERRED,
 )
 def _comprehension(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     if at.function is not None:
@@ -44,9 +70,244 @@ def _comprehension(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     nodes=(ast.FunctionDef,),
     frontends=_PARSER,
     since="2.29",
-    sources=(MIGRATION,),
+    sources=(MIGRATION, CONSTRAINTS),
 )
 def _keyword_only(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is node and node.args.kwonlyargs:
         first = node.args.kwonlyargs[0]
         yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"
+
+
+@rule(
+    "NKL103",
+    title="several targets of a for loop",
+    group=Group.CORRECTNESS,
+    rule="a loop of the parser of NKI 0.2 to 0.6 goes over a range, a list or a tuple, by one name",
+    remedy="count with range(len(...)), and index",
+    nodes=(ast.For,),
+    frontends=_PARSER,
+    sources=(GUIDE,),
+    confidence=Confidence.INFERRED,
+)
+def _targets(node: ast.For, at: Spot) -> Iterator[Refusal]:
+    if at.function is not None and isinstance(node.target, (ast.Tuple, ast.List)):
+        yield node.target, f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+
+
+@rule(
+    "NKL104",
+    title="a function inside a kernel",
+    group=Group.CORRECTNESS,
+    rule="before the loops of NKI 0.6 the parser knows no functions inside of functions",
+    remedy="move it to the module, and pass it what it needs",
+    nodes=(ast.FunctionDef,),
+    frontends=_PARSER,
+    sources=(GUIDE, MIGRATION),
+    confidence=Confidence.INFERRED,
+)
+def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+    if at.function is None or node is at.function or node.name in _loop_bodies(at):
+        return
+    yield node, f"{node.name} is defined inside {at.function.name}"
+
+
+@rule(
+    "NKL105",
+    title="a statement that the parser does not know",
+    group=Group.CORRECTNESS,
+    rule="the parser of NKI 0.2 to 0.6 compiles assignments, if, for, while, assert, and calls",
+    remedy="do it outside of the kernel, or with these statements",
+    nodes=(*_STATEMENTS, ast.With),
+    frontends=_PARSER,
+    sources=(GUIDE,),
+    confidence=Confidence.INFERRED,
+)
+def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
+    if at.function is None:
+        return
+    if isinstance(node, ast.With):
+        if not all(_is_no_reorder(one, at) for one in node.items):
+            yield node, f"with in {at.function.name}"
+    else:
+        yield node, f"{_STATEMENTS[type(node)]} in {at.function.name}"
+
+
+@rule(
+    "NKL106",
+    title="`is` between values",
+    group=Group.CORRECTNESS,
+    rule="the parser of NKI 0.3 to 0.6 compares values, and has no identity but None's",
+    remedy="write == or !=",
+    nodes=(ast.Compare,),
+    frontends=_PARSER,
+    since="2.29",
+    sources=(MIGRATION, CONSTRAINTS),
+)
+def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
+    sides = [node.left, *node.comparators]
+    has_identity = any(isinstance(one, (ast.Is, ast.IsNot)) for one in node.ops)
+    if at.function is not None and has_identity and not any(map(_is_none, sides)):
+        yield node, ast.unparse(node)
+
+
+@rule(
+    "NKL107",
+    title="a kernel called by a kernel",
+    group=Group.CORRECTNESS,
+    rule="a function that a kernel calls has no decorator of its own in today's dialect",
+    remedy="take @nki.jit off the inner function, and keep it on the outer one",
+    nodes=(ast.Call,),
+    frontends=_TODAYS,
+    sources=(CONSTRAINTS,),
+)
+def _inner_kernel(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    called = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+    is_kernel = isinstance(called, ast.Name) and called.id in at.source.kernels
+    if at.function is not None and is_kernel and not at.source.names.is_classic:
+        yield node, f"{at.function.name} calls the kernel {ast.unparse(called)}"
+
+
+@rule(
+    "NKL108",
+    title="a list as a kernel's default",
+    group=Group.CORRECTNESS,
+    rule="arguments of kernels are tuples where they are collections",
+    remedy="write a tuple",
+    nodes=(ast.FunctionDef,),
+    frontends=_PARSER,
+    since="2.29",
+    sources=(CONSTRAINTS,),
+)
+def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+    if node.name in at.source.kernels:
+        for default in (*node.args.defaults, *node.args.kw_defaults):
+            if isinstance(default, (ast.List, ast.Set)):
+                yield default, f"{node.name} has the default {ast.unparse(default)}"
+
+
+@rule(
+    "NKL109",
+    title="NumPy's operator in an instruction",
+    group=Group.CORRECTNESS,
+    rule="instructions of today's dialect take operators and dtypes of nl",
+    remedy="write the name of nl",
+    nodes=(ast.Call,),
+    frontends=_TODAYS,
+    sources=(CONSTRAINTS,),
+    simulator="refuses operators of NumPy, and takes its dtypes",
+)
+def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
+        return
+    for one in (*node.args, *(keyword.value for keyword in node.keywords)):
+        is_numpy = isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)
+        if is_numpy and one.value.id in ("np", "numpy"):  # type: ignore[attr-defined]
+            yield one, f"{name} got {ast.unparse(one)}"
+
+
+@rule(
+    "NKL110",
+    title="a buffer by its name",
+    group=Group.UPGRADE,
+    rule="since NKI 0.3 a buffer is an object of nl",
+    remedy="write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
+    nodes=(ast.keyword,),
+    frontends=_TODAYS,
+    since="2.29",
+    sources=(MIGRATION, CONSTRAINTS),
+    simulator="runs it with a warning",
+    aws="refuses it",
+)
+def _string_buffer(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
+    is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if at.function is not None and node.arg == "buffer" and is_string:
+        yield node, f"buffer={ast.unparse(node.value)}"
+
+
+@rule(
+    "NKL111",
+    title="a number for a member of an enumeration",
+    group=Group.UPGRADE,
+    rule="since NKI 0.3 modes and engines are members of enumerations of nisa",
+    remedy="write the member, such as nisa.dge_mode.hwdge",
+    nodes=(ast.keyword,),
+    frontends=_TODAYS,
+    since="2.29",
+    sources=(MIGRATION, CONSTRAINTS),
+    simulator="runs it with a warning",
+    aws="refuses it",
+)
+def _number(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
+    is_integer = isinstance(node.value, ast.Constant) and type(node.value.value) is int
+    if at.function is not None and node.arg in ENUMERATIONS and is_integer:
+        yield node, f"{node.arg}={ast.unparse(node.value)}"
+
+
+@rule(
+    "NKL112",
+    title="a kernel's output in nl.hbm",
+    group=Group.UPGRADE,
+    rule="since NKI 0.3 a kernel returns tensors of nl.shared_hbm",
+    remedy="allocate it with buffer=nl.shared_hbm",
+    nodes=(ast.Return,),
+    frontends=_TODAYS,
+    since="2.29",
+    sources=(MIGRATION, CONSTRAINTS),
+)
+def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
+    function = at.function
+    if function is None or function.name not in at.source.kernels or node.value is None:
+        return
+    returned = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    in_hbm = set(_names_in_hbm(function, at))
+    for one in returned:
+        if isinstance(one, ast.Name) and one.id in in_hbm:
+            yield one, f"{function.name} returns {one.id}, which is in nl.hbm"
+
+
+@rule(
+    "NKL113",
+    title="an argument of nki.jit that is gone",
+    group=Group.UPGRADE,
+    rule="since NKI 0.3 nki.jit takes no platform_target, and finds the framework by itself",
+    remedy="leave it out; set NEURON_PLATFORM_TARGET_OVERRIDE where the kernel runs",
+    nodes=(ast.FunctionDef,),
+    frontends=_TODAYS,
+    since="2.29",
+    sources=(MIGRATION, CONSTRAINTS),
+    simulator="runs it with a warning",
+    aws="refuses it",
+)
+def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call) and at.name(decorator.func) == "nki.jit":
+            for keyword in decorator.keywords:
+                if keyword.arg in ("platform_target", "mode"):
+                    yield keyword, f"nki.jit got {keyword.arg}="
+
+
+def _loop_bodies(at: Spot) -> set[str]:
+    """The functions that a device loop of NKI 0.6 is given."""
+    if at.sdk.minor < 32 or at.function is None:
+        return set()
+    calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
+    given = (one for call in calls if at.name(call.func) in _LOOPS for one in call.args)
+    return {one.id for one in given if isinstance(one, ast.Name)}
+
+
+def _is_no_reorder(item: ast.withitem, at: Spot) -> bool:
+    called = item.context_expr
+    return isinstance(called, ast.Call) and at.name(called.func) == "nl.no_reorder"
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _names_in_hbm(function: Function, at: Spot) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            buffers = [one.value for one in node.value.keywords if one.arg == "buffer"]
+            if any(at.name(one) == "nl.hbm" for one in buffers):
+                yield from (one.id for one in node.targets if isinstance(one, ast.Name))

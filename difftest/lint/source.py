@@ -31,6 +31,7 @@ class Spot:
     source: Source
     sdk: Release
     function: Function | None
+    is_module_level: bool = False
 
     def name(self, node: ast.AST) -> str | None:
         """``nl.load`` for what the file calls it; None for what is not of NKI."""
@@ -124,7 +125,7 @@ class Source:
         for statement in self.tree.body:
             name = statement.name if isinstance(statement, Function) else None
             function = self.functions[name] if name in self.kernel_code and name else None
-            place = Spot(self, sdk, function)
+            place = Spot(self, sdk, function, not isinstance(statement, (Function, ast.ClassDef)))
             for node in ast.walk(statement):
                 yield node, place
 
