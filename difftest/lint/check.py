@@ -14,7 +14,7 @@ from difftest.lint.sdk import Release
 from difftest.lint.silence import Ignored, ignored_in
 from difftest.lint.source import Source, Spot
 
-_RULES = ("housekeeping", "language", "tracing", "upgrade")
+_RULES = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade")
 """The modules that have rules."""
 
 
