@@ -151,23 +151,6 @@ def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
 
 
 @rule(
-    "NKL107",
-    title="a kernel called by a kernel",
-    group=Group.CORRECTNESS,
-    rule="a function that a kernel calls has no decorator of its own in today's dialect",
-    remedy="take @nki.jit off the inner function, and keep it on the outer one",
-    nodes=(ast.Call,),
-    frontends=_TODAYS,
-    sources=(CONSTRAINTS,),
-)
-def _inner_kernel(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    called = node.func.value if isinstance(node.func, ast.Subscript) else node.func
-    is_kernel = isinstance(called, ast.Name) and called.id in at.source.kernels
-    if at.function is not None and is_kernel and not at.source.names.is_classic:
-        yield node, f"{at.function.name} calls the kernel {ast.unparse(called)}"
-
-
-@rule(
     "NKL108",
     title="a list as a kernel's default",
     group=Group.CORRECTNESS,

@@ -21,6 +21,7 @@ MODULES = {
 """NKI's modules, and the short names that the documentation gives them."""
 _CLASSIC = "neuronxcc."
 _DECORATORS = frozenset({"nki.jit", "nki.trace", "nki.benchmark", "nki.baremetal", "nki.profile"})
+_ON_THE_HOST = frozenset({"nisa.get_nc_version", "nisa.get_nc_sub_version"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -136,10 +137,11 @@ class Source:
         return any(self.names.of(one) in _DECORATORS for one in decorators)
 
     def _uses_nki(self, function: Function) -> bool:
-        if self._is_kernel(function):
-            return True
-        used = (self.names.of(node) for node in ast.walk(function) if isinstance(node, ast.expr))
-        return any(name is not None and name.startswith(("nl.", "nisa.")) for name in used)
+        """Whether a function issues instructions; host code names dtypes and asks for versions."""
+        calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+        called = {self.names.of(call.func) for call in calls} - {None, *_ON_THE_HOST}
+        issues = any(name.startswith(("nl.", "nisa.")) for name in called if name)
+        return self._is_kernel(function) or issues
 
 
 def _called(function: Function) -> Iterator[str]:
