@@ -46,6 +46,7 @@ class ImportedNames:
         self.is_classic = False
         self.is_todays = False
         self._full: dict[str, str] = {}
+        self._classic: set[str] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for one in node.names:
@@ -59,11 +60,18 @@ class ImportedNames:
     def _enter(self, local: str, full: str, imported: str) -> None:
         if imported.startswith(f"{_CLASSIC}nki"):
             self.is_classic = True
+            self._classic.add(local)
         elif imported.partition(".")[0] == "nki":
             self.is_todays = True
         else:
             return
         self._full[local] = full.removeprefix(_CLASSIC)
+
+    def has_classic(self, node: ast.AST) -> bool:
+        """Whether a name or an attribute is of the classic dialect: a file may import both."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id in self._classic
 
     def of(self, node: ast.AST) -> str | None:
         """The documentation's name for what a name or an attribute stands for, if it is NKI's."""

@@ -7,8 +7,10 @@ They follow from the tables of the dialects: what the simulator's modules have, 
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
@@ -21,19 +23,20 @@ _LEVELS = ("0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
 
 
 @cache
-def _todays_names() -> Mapping[str, frozenset[str]]:
-    """By module, the names that the levels of today's dialect have together."""
+def _functions(is_classic: bool) -> Mapping[str, Mapping[str, Any]]:
+    """By module, the names of a dialect, those of all levels together."""
+    if is_classic:
+        from difftest.simulator.frontend.classic import isa as classic_isa
+        from difftest.simulator.frontend.classic import language as classic_language
+
+        modules = {"nl": classic_language, "nisa": classic_isa}
+        return {
+            short: {name: getattr(module, name) for name in module.__all__}
+            for short, module in modules.items()
+        }
     from difftest.simulator.frontend.nki import collectives, isa, language
 
-    modules = {"nl": language, "nisa": isa, "ncc": collectives}
-    return {short: frozenset(module.NAMES) for short, module in modules.items()}
-
-
-@cache
-def _classic_names() -> Mapping[str, frozenset[str]]:
-    from difftest.simulator.frontend.classic import isa, language
-
-    return {"nl": frozenset(language.__all__), "nisa": frozenset(isa.__all__)}
+    return {"nl": language.NAMES, "nisa": isa.NAMES, "ncc": collectives.NAMES}
 
 
 @cache
@@ -95,7 +98,7 @@ def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     row = _lifetimes().get(name)
     if row is not None and row[1] is not None and _reached(row[1], at):
         yield node, f"{name} ended with NKI {row[1]} (now: {row[2]})"
-    elif at.source.names.is_classic and name in _without_successor():
+    elif at.source.names.has_classic(node) and name in _without_successor():
         reason, remedy = _without_successor()[name]
         yield node, f"{name}: {reason} ({remedy})"
 
@@ -162,13 +165,33 @@ def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
         return
     assert name is not None
     module, _, rest = name.partition(".")
-    names = at.source.names
-    tables = [_classic_names()] if names.is_classic else []
-    tables += [_todays_names()] if names.is_todays else []
-    known = [table[module] for table in tables if module in table]
-    is_known = "." in rest or any(rest in one for one in known) or name in _lifetimes()
-    if known and not is_known:
+    known = _functions(at.source.names.has_classic(node)).get(module)
+    if known is not None and "." not in rest and rest not in known and name not in _lifetimes():
         yield node, f"{name} is no name of NKI"
+
+
+@rule(
+    "NKU307",
+    title="a call that does not fit the function's signature",
+    group=Group.CORRECTNESS,
+    rule="a function takes the arguments that its page has",
+    remedy="see its signature in AWS's documentation",
+    nodes=(ast.Call,),
+    sources=(_STUBS, "nki/api/generated at v2.26.0"),
+    simulator="refuses it",
+    aws="refuses it",
+)
+def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    signature = _signature_of(name, at.source.names.has_classic(node.func))
+    arguments = [*node.args, *(one.arg for one in node.keywords)]
+    if signature is None or any(one is None or isinstance(one, ast.Starred) for one in arguments):
+        return
+    known = [one for one in node.keywords if f"{name}({one.arg})" not in _lifetimes()]
+    try:
+        signature.bind(*node.args, **{one.arg: one for one in known if one.arg})
+    except TypeError as error:
+        yield node, f"{name}{signature}: {error}"
 
 
 @rule(
@@ -189,6 +212,26 @@ def _mask(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     for keyword in node.keywords:
         if keyword.arg == "mask":
             yield keyword, f"{at.name(node.func)} got mask="
+
+
+@cache
+def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
+    """The signature of a function of NKI with the defaults left out; None for what has none."""
+    module, _, own = name.partition(".")
+    functions = _functions(is_classic).get(module, {})
+    if own not in functions or not callable(functions[own]):
+        return None
+    try:
+        signature = inspect.signature(functions[own])
+    except ValueError:
+        return None
+    parameters = [
+        one.replace(
+            annotation=one.empty, default=None if one.default is not one.empty else one.empty
+        )
+        for one in signature.parameters.values()
+    ]
+    return inspect.Signature(parameters)
 
 
 def _reached(level: str, at: Spot) -> bool:
