@@ -20,6 +20,8 @@ CANNOT_READ = 2
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--sdk", type=click.Choice(list(SDKS)), help="Else the newest of a file's dialect.")
+@click.option("--from", "before", type=click.Choice(list(SDKS)), help="Tell what is new since.")
+@click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="The same as --sdk.")
 @click.option("--target", type=click.Choice(TARGETS), help="Else the rules of all of them.")
 @click.option("--select", "ids", multiple=True, metavar="ID", help="Rules to ask; else all.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
@@ -44,7 +46,9 @@ def lint(
     if text:
         click.echo(text)
     if form == "text":
-        click.echo(f"{len(diagnostics)} findings" if diagnostics else "nothing found", err=True)
+        count = len(diagnostics)
+        said = "nothing found" if not count else f"{count} finding{'s' if count > 1 else ''}"
+        click.echo(said, err=True)
     context.exit(CANNOT_READ if unread else int(bool(diagnostics)))
 
 
@@ -55,17 +59,24 @@ def _check_ids(*ids: str) -> None:
 
 
 def _read(
-    files: Sequence[Path], sdk: str | None, target: str | None, ids: Sequence[str]
+    files: Sequence[Path],
+    sdk: str | None,
+    before: str | None,
+    target: str | None,
+    ids: Sequence[str],
 ) -> tuple[list[Diagnostic], int]:
     """The diagnostics of files, and how many of them could not be read."""
     diagnostics: list[Diagnostic] = []
     unread = 0
     for file in files:
         try:
-            diagnostics += lint_file(file, SDKS[sdk] if sdk else None, target, ids)
+            found = lint_file(file, SDKS[sdk] if sdk else None, target, ids)
+            known = set(lint_file(file, SDKS[before], target, ids)) if before else set()
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             click.echo(f"{file}: cannot be read as Python: {error}", err=True)
             unread += 1
+        else:
+            diagnostics += [one for one in found if one not in known]
     return diagnostics, unread
 
 

@@ -1,0 +1,114 @@
+"""`difftest lint`: files, formats, exit codes, comments, and what is new in a newer SDK."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.lint.check import rules
+
+WRONG = """import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    tile = nl.ndarray((nl.par_dim(128), 64), x.dtype, nl.sbuf){comment}
+    nisa.dma_copy(dst=tile, src=x)
+    return x
+"""
+
+
+def lint(*args):
+    return CliRunner().invoke(main, ["lint", *map(str, args)])
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text(WRONG.format(comment=""))
+    return path
+
+
+def test_text_names_file_line_column_and_id(file):
+    result = lint(file)
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{file}:8:24: NKU302 nl.par_dim ended with NKI 0.3")
+    assert "1 finding\n" in result.stderr
+
+
+def test_nothing_found_is_said(file):
+    result = lint(file, "--sdk", "2.28")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "nothing" in result.stderr
+
+
+def test_what_is_new_between_two_releases(file):
+    assert lint(file, "--from", "2.28", "--to", "2.33").exit_code == 1
+    assert lint(file, "--from", "2.29", "--to", "2.33").exit_code == 0
+
+
+def test_a_comment_silences_one_place(file):
+    file.write_text(WRONG.format(comment="  # difftest: ignore[NKU302] until we have 2.29"))
+    assert lint(file).exit_code == 0
+
+
+def test_a_comment_that_silences_nothing_is_told(file):
+    file.write_text(WRONG.format(comment="  # difftest: ignore[NKU302, NKU304] old"))
+    result = lint(file)
+    assert result.exit_code == 1
+    assert "NKX001 ignore[NKU304]" in result.stdout
+
+
+def test_json_has_a_row_for_each(file):
+    [row] = json.loads(lint(file, "--format", "json").stdout)
+    assert (row["id"], row["line"], row["column"], row["severity"]) == ("NKU302", 8, 24, "warning")
+
+
+def test_github_shows_it_at_the_line(file):
+    [row] = lint(file, "--format", "github").stdout.splitlines()
+    assert row.startswith(f"::warning file={file},line=8,col=24,endLine=8,title=NKU302::")
+
+
+def test_sarif_declares_every_rule_and_keeps_its_fingerprint_when_lines_move(file):
+    def log():
+        return json.loads(lint(file, "--format", "sarif").stdout)["runs"][0]
+
+    first = log()
+    file.write_text("\n\n" + file.read_text())
+    second = log()
+    declared = [one["id"] for one in first["tool"]["driver"]["rules"]]
+    [before], [after] = first["results"], second["results"]
+    assert declared == list(rules())
+    assert declared[before["ruleIndex"]] == before["ruleId"] == "NKU302"
+    assert before["partialFingerprints"] == after["partialFingerprints"]
+    line = after["locations"][0]["physicalLocation"]["region"]["startLine"]
+    assert line == 10
+
+
+def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
+    other = tmp_path / "broken.py"
+    other.write_text("def kernel(:\n")
+    result = lint(tmp_path)
+    assert result.exit_code == 2
+    assert "broken.py: cannot be read" in result.stderr
+    assert "NKU302" in result.stdout
+
+
+def test_a_rule_is_explained():
+    result = lint("--explain", "NKU302")
+    assert result.exit_code == 0
+    assert result.stdout == rules()["NKU302"].page
+
+
+@pytest.mark.parametrize(
+    ("args", "said"), [(["--explain", "NKZ999"], "no rule NKZ999"), ([], "name a file")]
+)
+def test_what_cannot_be_asked(args, said):
+    result = lint(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
