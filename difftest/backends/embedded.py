@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from difftest.analysis.finding import Finding
 from difftest.backends.base import (
     Crashed,
     KernelCall,
@@ -16,6 +17,7 @@ from difftest.backends.base import (
 )
 from difftest.harness.frames import entries, is_own
 from difftest.inspection import Inspector
+from difftest.lint.kernels import findings_of
 from difftest.simulator import (
     MissingNameError,
     NkiError,
@@ -78,7 +80,9 @@ class EmbeddedSimulator:
             return Crashed(error, in_backend)
         trace = result.trace if call.record and not self.plain else None
         exact = result.exact
-        findings = tuple(inspector.findings) if inspector else ()
+        findings: tuple[Finding, ...] = ()
+        if inspector is not None:
+            findings = (*inspector.findings, *findings_of(call.kernel, self.level))
         if call.outputs:
             if exact is not None:
                 exact = exact.of(call.outputs)

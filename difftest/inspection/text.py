@@ -16,7 +16,14 @@ def finding_text(finding: Finding) -> str:
         ("where", str(first) if first else None),
         *(("and", str(location)) for location in others),
         ("remedy", finding.remedy),
-        ("more", f"{_PAGES[finding.id]}, or # difftest: allow[{finding.id}] on the line"),
+        ("more", _more(finding.id)),
     ]
     head = f"{finding.severity.value} {finding.id}: {finding.happened}"
     return "\n".join([head, *(f"  {name + ':':<10}{text}" for name, text in rows if text)])
+
+
+def _more(id: str) -> str:
+    """Where more is said of a finding, and the comment that silences it."""
+    if id in _PAGES:
+        return f"{_PAGES[id]}, or # difftest: allow[{id}] on the line"
+    return f"difftest lint --explain {id}, or # difftest: ignore[{id}] on the line"

@@ -9,6 +9,9 @@ from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
 from difftest.lint.source import Spot
 
+HAZARDS = ("NKH401",)
+"""The rules of this module: who reads a trace knows better."""
+
 
 @rule(
     "NKH401",

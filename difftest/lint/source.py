@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,15 +89,16 @@ class ImportedNames:
 
 
 class Source:
-    """A file of Python.
+    """A file of Python; ``launched`` names functions that are kernels without a decorator.
 
     Raises
     ------
     SyntaxError : it is none.
     """
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, launched: Collection[str] = ()) -> None:
         self.path = path
+        self.launched = launched
         self.text = text
         self.tree = ast.parse(text, str(path))
         self.names = ImportedNames(self.tree)
@@ -114,20 +115,13 @@ class Source:
 
     @cached_property
     def kernels(self) -> frozenset[str]:
-        """The names of functions that a decorator of NKI makes kernels."""
+        """The names of its kernels: functions with a decorator of NKI, or launched without one."""
         return frozenset(name for name, one in self.functions.items() if self._is_kernel(one))
 
     @cached_property
     def kernel_code(self) -> frozenset[str]:
         """The names of functions that run in kernels: those of NKI's names, and what they call."""
-        reached = {name for name, one in self.functions.items() if self._uses_nki(one)}
-        waiting = list(reached)
-        while waiting:
-            for name in _called(self.functions[waiting.pop()]):
-                if name in self.functions and name not in reached:
-                    reached.add(name)
-                    waiting.append(name)
-        return frozenset(reached)
+        return called_by(self, *(n for n, one in self.functions.items() if self._uses_nki(one)))
 
     def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
         """Each node with its place, in the file's order."""
@@ -142,7 +136,8 @@ class Source:
         decorators = (
             one.func if isinstance(one, ast.Call) else one for one in function.decorator_list
         )
-        return any(self.names.of(one) in _DECORATORS for one in decorators)
+        decorated = any(self.names.of(one) in _DECORATORS for one in decorators)
+        return decorated or function.name in self.launched
 
     def _uses_nki(self, function: Function) -> bool:
         """Whether a function issues instructions; host code names dtypes and asks for versions."""
@@ -152,7 +147,14 @@ class Source:
         return self._is_kernel(function) or issues
 
 
-def _called(function: Function) -> Iterator[str]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node.func.id
+def called_by(source: Source, *names: str) -> frozenset[str]:
+    """Functions of a file, and those of it that they call, directly or not."""
+    reached: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in source.functions and name not in reached:
+            reached.add(name)
+            calls = (one for one in ast.walk(source.functions[name]) if isinstance(one, ast.Call))
+            waiting += [one.func.id for one in calls if isinstance(one.func, ast.Name)]
+    return frozenset(reached)

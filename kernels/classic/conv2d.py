@@ -62,7 +62,8 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
     block_rows = rows_of_block(X, W, pool_size, tile_rows, BLOCK_BYTES)
     halo = W.shape[2] - 1
 
-    out = new_output(X, W, pool_size)
+    shape = output_shape(X, W, pool_size)
+    out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
     weights = load_weights(W)
     offsets = load_bias(bias)
     for image in nl.affine_range(X.shape[0]):
@@ -137,11 +138,10 @@ def convolved_size(X, W):
     return X.shape[2] - W.shape[2] + 1, X.shape[3] - W.shape[3] + 1
 
 
-def new_output(X, W, pool_size):
-    """The kernel's output in HBM, nothing of it written."""
+def output_shape(X, W, pool_size):
+    """The shape of the kernel's output, which is made in the kernel itself: the compiler asks."""
     rows, columns = convolved_size(X, W)
-    shape = (X.shape[0], W.shape[0], rows // pool_size, columns // pool_size)
-    return nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
+    return X.shape[0], W.shape[0], rows // pool_size, columns // pool_size
 
 
 def even_share(total, most):

@@ -68,7 +68,8 @@ def fused_conv2d_maxpool(X, W, bias, pool_size=1, BLOCK_BYTES=8 * 1024, TILE_WIN
     block_rows = rows_of_block(X, W, pool_size, share, tile_rows, BLOCK_BYTES)
     halo = W.shape[2] - 1
 
-    out = new_output(X, W, pool_size)
+    shape = output_shape(X, W, pool_size)
+    out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
     weights = load_weights(W)
     offsets = load_bias(bias)
     for image in range(X.shape[0]):
@@ -153,11 +154,10 @@ def rows_of_a_program(X, W, pool_size):
     return -(-windows // nl.num_programs(0)) * pool_size
 
 
-def new_output(X, W, pool_size):
-    """The kernel's output in HBM, nothing of it written."""
+def output_shape(X, W, pool_size):
+    """The shape of the kernel's output, which is made in the kernel itself: the compiler asks."""
     rows, columns = convolved_size(X, W)
-    shape = (X.shape[0], W.shape[0], rows // pool_size, columns // pool_size)
-    return nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
+    return X.shape[0], W.shape[0], rows // pool_size, columns // pool_size
 
 
 def even_share(total, most):

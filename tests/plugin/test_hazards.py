@@ -26,6 +26,13 @@ SUM = {
 }
 
 
+OUTPUT = {
+    "scratch": "total = nl.add(nl.load(a), nl.load(b))",
+    "body": "spare = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)",
+    "last": "nl.store(result, total)",
+}
+
+
 @pytest.fixture
 def hazard(project):
     """A project whose kernel is right and has a hazard."""
@@ -109,3 +116,13 @@ def test_a_hazard_that_needs_the_calls_before_it_is_told(project, fresh_runs, tu
     lines = result.stdout.str()
     assert "can be wrong on a device" in lines
     assert ("fresh run:   passes in a process of its own" in lines) == told
+
+
+def test_what_the_compiler_would_refuse_warns_or_fails_where_warnings_count(hazard):
+    project = hazard(OUTPUT)
+    result = project.run("--simulate", "-W", "default")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*HazardWarning: warning NKT203: nl.ndarray makes shared HBM*"])
+    strict = project.run("--simulate", "--difftest-strict")
+    strict.assert_outcomes(failed=1)
+    strict.stdout.fnmatch_lines(["*more:     difftest lint --explain NKT203, or *ignore*NKT203*"])

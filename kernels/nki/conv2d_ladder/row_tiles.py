@@ -11,7 +11,7 @@ from kernels.nki.conv2d import (
     load_bias,
     load_block,
     load_weights,
-    new_output,
+    output_shape,
     pool,
     psum_tile,
 )
@@ -41,7 +41,8 @@ def conv2d_row_tiles(X, W, bias, pool_size=1):
     tile_rows, tile_columns = psum_tile(out_height, out_width, pool_size)
     halo = W.shape[2] - 1
 
-    out = new_output(X, W, pool_size)
+    shape = output_shape(X, W, pool_size)
+    out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
     weights = load_weights(W)
     offsets = load_bias(bias)
     for image in range(X.shape[0]):

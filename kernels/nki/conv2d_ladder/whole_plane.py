@@ -9,7 +9,7 @@ from kernels.nki.conv2d import (
     convolved_size,
     load_bias,
     load_filters,
-    new_output,
+    output_shape,
 )
 from kernels.nki.conv2d_ladder.operands import add_product, transposed_tap
 from kernels.nki.tiles import load
@@ -43,7 +43,8 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     elements = [(y, x) for y in range(pool_size) for x in range(pool_size)]
     piece = nl.tile_size.psum_fmax // len(elements)
 
-    out = new_output(X, W, pool_size)
+    shape = output_shape(X, W, pool_size)
+    out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
     offsets = load_bias(bias)
     for image in range(X.shape[0]):
         for o in range(W.shape[0] // pmax):

@@ -1,0 +1,55 @@
+"""What the linter says of one kernel that is about to run, as findings beside the hazards."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.lint.check import Diagnostic, lint
+from difftest.lint.hazards import HAZARDS
+from difftest.lint.sdk import SDKS
+from difftest.lint.source import Source, called_by
+from difftest.simulator.trace import Location
+
+
+def findings_of(kernel: Callable[..., Any], level: str | None = None) -> tuple[Finding, ...]:
+    """The rules that a kernel, and the functions of its file that it calls, break.
+
+    ``level`` is that of NKI, None for the newest of its dialect. A kernel whose source cannot be
+    read breaks none. All are warnings: it has run here. Hazards are left to those who read its trace.
+    """
+    function = inspect.unwrap(kernel)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ()
+    return _findings(code.co_filename, function.__name__, level)
+
+
+@lru_cache(maxsize=256)
+def _findings(file: str, name: str, level: str | None) -> tuple[Finding, ...]:
+    try:
+        source = Source(Path(file), Path(file).read_text(encoding="utf-8"), (name,))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ()
+    asked = [one for one in SDKS.values() if level is not None and one.level == level]
+    functions = [source.functions[one] for one in called_by(source, name)]
+    lines = {line for one in functions for line in range(one.lineno, (one.end_lineno or 0) + 1)}
+    diagnostics = lint(source, asked[0] if asked else source.sdk)
+    return tuple(
+        _finding(one) for one in diagnostics if one.line in lines and one.id not in HAZARDS
+    )
+
+
+def _finding(one: Diagnostic) -> Finding:
+    return Finding(
+        id=one.id,
+        severity=Severity.WARNING,
+        happened=one.happened,
+        rule=one.rule.rule,
+        locations=(Location(one.path, one.line),),
+        remedy=one.rule.remedy,
+    )
