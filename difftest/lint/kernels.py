@@ -20,7 +20,7 @@ def findings_of(kernel: Callable[..., Any], level: str | None = None) -> tuple[F
     """The rules that a kernel, and the functions of its file that it calls, break.
 
     ``level`` is that of NKI, None for the newest of its dialect. A kernel whose source cannot be
-    read breaks none. All are warnings: it has run here. Hazards are left to those who read its trace.
+    read breaks none. All are warnings: it has run here. Hazards are left to who reads its trace.
     """
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
