@@ -90,3 +90,10 @@ def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -
             spec.loader.exec_module(module)
         result = launch(module.kernel, [np.ones((128, 64), np.float32)])
         assert len(result.outputs) == 1
+
+
+def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
+    page = Path(__file__).parents[3] / "docs/explanation/lint-aws-tables.md"
+    named = set(re.findall(r"NK[A-Z]\d{3}", page.read_text(encoding="utf-8")))
+    assert len(named) > 10
+    assert named <= set(rules())
