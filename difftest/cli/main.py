@@ -19,6 +19,7 @@ COMMANDS = (
     "migrate",
     "profile",
     "run",
+    "stubs",
     "timing",
     "trace",
 )

@@ -39,9 +39,9 @@ BUDGETS = (
     Budget(500, ("inspection",)),
     Budget(6_300, ("timing",)),
     Budget(3_300, ("migration",)),
-    # Of its 3,500 lines 150 are commands: they are in cli.
-    Budget(3_350, ("lint",)),
-    Budget(3_150, ("course", "api", "host", "cli")),
+    # Of its 3,500 lines 180 are commands: they are in cli.
+    Budget(3_320, ("lint",)),
+    Budget(3_180, ("course", "api", "host", "cli")),
     Budget(150, (".",)),
 )
 """The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""

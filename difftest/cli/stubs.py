@@ -1,0 +1,20 @@
+"""`difftest stubs`: what an editor and a type checker know of NKI where no SDK is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def stubs(folder: Path) -> None:
+    """Write stubs of nki and neuronxcc.nki into FOLDER, as a distribution that pip installs.
+
+    The command prints what to do next. docs/how-to/editor.md has the settings of editors.
+    """
+    from difftest.lint.stubs import write_stubs
+
+    files = write_stubs(folder)
+    click.echo(f"{len(files)} files in {folder}; install them with: pip install {folder}")
