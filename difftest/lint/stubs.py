@@ -189,7 +189,10 @@ class StubModule:
 
     def _class(self, name: str, value: type) -> str:
         if value.__module__.partition(".")[0] == "numpy":
-            return f"{name} = _np.{name if hasattr(np, name) else value.__name__}\n"
+            if not hasattr(np, name):
+                return f"{name} = _np.{value.__name__}\n"
+            self._imports.add(f"from numpy import {name} as {name}\n")
+            return ""
         home = self._homes[self.name.partition(".")[0], id(value)]
         if home != self.name:
             self._imports.add(f"from {home} import {name} as {name}\n")

@@ -133,16 +133,17 @@ def test_names_of_later_levels_are_there_and_those_that_ended_are_marked():
 def test_stubtest_finds_one_planted_bug_and_nothing_else(folder, capsys):
     stub = folder / "path" / "nki" / "isa" / "__init__.pyi"
     text = stub.read_text()
-    assert text.count("def bn_stats(dst: Any, data: Any,") == 1
-    stub.write_text(text.replace("def bn_stats(dst: Any, data: Any,", "def bn_stats(dst: Any,"))
+    assert text.count("relu_param: Any = 0.0") == 1
+    stub.write_text(text.replace("relu_param: Any = 0.0", "relu_param: Any = 1.0"))
     (folder / "allowed").write_text(ALLOWED)
     words = ["nki", "neuronxcc", "--concise", "--ignore-missing-stub"]
     with embedded():
         code = stubtest.test_stubs(
             stubtest.parse_options([*words, "--allowlist", str(folder / "allowed")])
         )
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said.startswith('nki.isa.bn_stats is inconsistent, stub does not have parameter "data"')
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1, said
+    assert said.startswith('nki.isa.activate2 is inconsistent, runtime parameter "relu_param" has')
     assert code == 1
 
 
