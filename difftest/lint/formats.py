@@ -10,11 +10,18 @@ from typing import Any
 
 from difftest.analysis.finding import Severity
 from difftest.lint.check import Diagnostic, rules
-from difftest.lint.rule import Rule
+from difftest.lint.rule import Confidence, Rule
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+_PRECISION = {
+    Confidence.DOCUMENTED: "very-high",
+    Confidence.RECORDED: "high",
+    Confidence.INFERRED: "medium",
+}
+"""What GitHub calls a rule's confidence, by which it orders alerts."""
 
 
 def as_text(found: Sequence[Diagnostic]) -> str:
@@ -84,7 +91,7 @@ def _declared(rule: Rule) -> dict[str, Any]:
         "fullDescription": {"text": rule.rule},
         "help": {"text": rule.remedy, "markdown": rule.page},
         "defaultConfiguration": {"level": _LEVELS[rule.group.severity]},
-        "properties": {"tags": [rule.group.value], "precision": rule.confidence.value},
+        "properties": {"tags": [rule.group.value], "precision": _PRECISION[rule.confidence]},
     }
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from mypy import api
 
 from difftest.backends.device.stage import StageResult
 from difftest.cli.main import main
+from difftest.lint.stubs import write_stubs
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
 
@@ -156,6 +158,34 @@ def test_the_page_of_checks_shows_the_error_as_it_is(tmp_path):
     (shown,) = blocks(DOCS / "reference" / "checks.md", "")
     said = f"{type(caught.value).__name__}: {caught.value}\n"
     assert said.replace(f"{tmp_path}/", "") == shown
+
+
+def test_the_page_of_lint_shows_what_the_command_says(tmp_path, monkeypatch):
+    page = DOCS / "how-to" / "lint.md"
+    monkeypatch.chdir(tmp_path)
+    (kernel,) = blocks(page)
+    (tmp_path / "doubled.py").write_text(kernel, encoding="utf-8")
+    shown = [code for code in blocks(page, "") if code.startswith("difftest ")]
+    for code in shown:
+        command, _, said = code.partition("\n")
+        assert CliRunner().invoke(main, shlex.split(command)[1:]).stdout == said
+    assert len(shown) == 2
+
+
+def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):
+    page = DOCS / "how-to" / "editor.md"
+    write_stubs(tmp_path)
+    for root in ("nki", "neuronxcc"):
+        (tmp_path / f"{root}-stubs").rename(tmp_path / root)  # as pip has them, for MYPYPATH
+    (kernel,) = blocks(page)
+    (tmp_path / "scaled.py").write_text(kernel, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MYPYPATH", str(tmp_path))
+    options = ["--config-file=", "--cache-dir=.cache", "--no-error-summary", "--no-pretty"]
+    said = api.run([*options, "--check-untyped-defs", "scaled.py"])[0]
+    errors = [line for line in said.splitlines() if " error: " in line]
+    _, shown = blocks(page, "")
+    assert errors == shown.splitlines()
 
 
 def test_the_page_on_latency_shows_a_result_in_the_form_that_it_has():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -69,6 +71,24 @@ def test_json_has_a_row_for_each(file):
     assert (row["id"], row["line"], row["column"], row["severity"]) == ("NKU302", 8, 24, "warning")
 
 
+def test_the_problem_matcher_takes_a_line_of_text_apart(file):
+    how_to = Path(__file__).parents[3] / "docs" / "how-to"
+    [matcher] = json.loads((how_to / "lint-problem-matcher.json").read_text())["problemMatcher"]
+    [pattern] = matcher["pattern"]
+    parts = re.fullmatch(pattern["regexp"], lint(file).stdout.rstrip("\n"))
+    said = [parts[pattern[one]] for one in ("file", "line", "column", "code")]
+    assert said == [str(file), "8", "24", "NKU302"]
+    assert parts[pattern["message"]].startswith("nl.par_dim ended")
+    assert json.dumps(pattern["regexp"]) in (how_to / "editor.md").read_text()
+
+
+def test_the_hook_of_pre_commit_calls_the_command():
+    hooks = (Path(__file__).parents[3] / ".pre-commit-hooks.yaml").read_text()
+    assert "- id: difftest-lint\n" in hooks
+    [entry] = re.findall(r"  entry: difftest (.+)\n", hooks)
+    assert entry in main.list_commands(None)
+
+
 def test_github_shows_it_at_the_line(file):
     [row] = lint(file, "--format", "github").stdout.splitlines()
     assert row.startswith(f"::warning file={file},line=8,col=24,endLine=8,title=NKU302::")
@@ -81,6 +101,8 @@ def test_sarif_declares_every_rule_and_keeps_its_fingerprint_when_lines_move(fil
     first = log()
     file.write_text("\n\n" + file.read_text())
     second = log()
+    precisions = {one["properties"]["precision"] for one in first["tool"]["driver"]["rules"]}
+    assert precisions <= {"very-high", "high", "medium"}  # what GitHub knows
     declared = [one["id"] for one in first["tool"]["driver"]["rules"]]
     [before], [after] = first["results"], second["results"]
     assert declared == list(rules())
