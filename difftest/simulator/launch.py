@@ -19,7 +19,7 @@ from difftest.simulator.errors import KernelError, KernelExit, NkiError, not_mod
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.bytecode import explained
-from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
+from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of

@@ -20,7 +20,7 @@ from difftest.simulator import TRN3, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
 from difftest.simulator.exact.bounded import Bounded
-from difftest.simulator.frontend.classic.issue import issue as issue_classic
+from difftest.simulator.frontend.classic.masking import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.indirection import GROUP

@@ -1,7 +1,7 @@
 """The functions of the classic dialect as data: a stub is AWS's signature, its record the rest.
 
 A parameter that has the name of an operand, an option or a destination of the record stands for it.
-What is left of a function is what its stub does before it returns its arguments by name.
+A stub has no body, or prepares some of its arguments and returns all of them by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from difftest.simulator.frontend.arguments import (
     same_dtype,
     tuple_of,
 )
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import on_chip
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import gate
@@ -69,8 +69,8 @@ class Functions(dict[str, Callable[..., Any]]):
 
     def issues(
         self, record: Instruction, **settings: Any
-    ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., Any]]:
-        """Make of a stub, which returns its arguments by name, the function that issues ``record``.
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Make of a stub the function that issues ``record``.
 
         ``settings`` are converters of options that a kernel gives, and the values of those that it
         does not choose. An argument whose default is None may be None.
@@ -87,7 +87,7 @@ ISA, LANGUAGE = Functions("nisa"), Functions("nl")
 
 
 def _issuing(
-    record: Instruction, stub: Callable[..., dict[str, Any]], settings: dict[str, Any]
+    record: Instruction, stub: Callable[..., Any], settings: dict[str, Any]
 ) -> Callable[..., Any]:
     where, parameters = stub.__name__, inspect.signature(stub).parameters
     constants = {name: value for name, value in settings.items() if name not in parameters}
@@ -105,15 +105,20 @@ def _issuing(
             simple = default is None or default is inspect.Parameter.empty
             usual = default if simple else converter(default, said)
             converted.append((name, converter, said, default, usual))
+    empty, names = inspect.Parameter.empty, tuple(parameters)
+    ready = {name: one.default for name, one in parameters.items() if one.default is not empty}
+    ready.update(constants)
     take, options, others = tuple_of(operands), tuple_of(record.options), tuple_of(further)
     writes, names_engine = "dst" in parameters, "engine" in parameters
     on_tile = record.destinations[0].takes is Takes.TILE
 
     @functools.wraps(stub)
     def issued(*args: Any, **kwargs: Any) -> Any:
-        given = stub(*args, **kwargs)
-        if constants:
-            given.update(constants)
+        prepared = stub(*args, **kwargs)
+        if prepared is None:
+            given = {**ready, **kwargs, **dict(zip(names, args, strict=False))}
+        else:
+            given = {**prepared, **constants}
         for name, converter, said, default, usual in converted:
             value = given[name]
             given[name] = usual if value is default else converter(value, said)

@@ -19,6 +19,7 @@ from difftest.simulator.frontend.axes import ascending
 from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.elementwise import activate, invert_number
+from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.frontend.classic.operators import binary, on_chip
 from difftest.simulator.frontend.classic.reductions import reduce
 from difftest.simulator.index import as_integers
@@ -161,3 +162,18 @@ class finfo:
         self.min, self.max = float(limits.min), float(limits.max)
         self.eps, self.tiny = float(limits.eps), float(limits.tiny)
         self.bits = self.dtype.itemsize * 8
+
+
+@LANGUAGE.by_hand
+def device_print(prefix, x, *, mask=None):
+    """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
+    chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
+    if chosen is False:
+        return
+    if not isinstance(x, Tile):
+        print(prefix, x)
+    elif chosen is True:
+        print(prefix, x.values())
+    else:
+        masked: Any = np.ma.masked_array  # without types before NumPy 2.3
+        print(prefix, masked(x.values(np.asarray(chosen)), ~np.asarray(chosen)))

@@ -1,4 +1,4 @@
-"""New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset`` and ``nisa.iota``."""
+"""New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset``, ``nisa.iota``, ``nl.rand``."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    TFLOAT32,
+    Array,
+    as_dtype,
+    from_bits,
+    round_to,
+    to_bits,
+)
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import as_truth, issue
 from difftest.simulator.frontend.classic.memories import Buffer, Placed, memory_of
 from difftest.simulator.frontend.classic.shapes import as_shape
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -27,6 +35,7 @@ from difftest.simulator.tile import Tile
 ANYWHERE = (*HBM, *ON_CHIP)
 MOST_ROWS = 2**15
 """Of an identity matrix."""
+SEED_BITS = 32
 
 
 @LANGUAGE.by_hand
@@ -156,3 +165,38 @@ def iota(expr, dtype, *, mask=None):
     """A tile of the values of an index expression."""
     dtype = as_dtype(dtype)
     return locals()
+
+
+@LANGUAGE.issues(copies.rand)
+def rand(shape, dtype=FLOAT32):
+    """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
+    shape, _ = as_shape(shape, "nl.rand")
+    return locals()
+
+
+@LANGUAGE.by_hand
+def random_seed(seed, *, mask=None):
+    """Seed the launch's random generator."""
+    if not as_truth(mask, "nl.random_seed"):
+        return
+    value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
+    if not 0 <= value < 2**SEED_BITS:
+        raise KernelError(
+            f"a seed has {SEED_BITS} bits and no sign",
+            happened=f"the seed is {value}",
+            received=f"{value}",
+            limit=f"0 to {2**SEED_BITS - 1}",
+        )
+    current().random = np.random.default_rng(value)
+
+
+def _seed_held(seed: Tile) -> int:
+    """A seed that lies in a tile."""
+    values = seed.values()
+    if values.size != 1 or not float(values.item()).is_integer():
+        raise KernelError(
+            "a seed is one integer",
+            happened="the seed is not one integer",
+            received=f"{seed!r}" + (f" with {values.item()!r}" if values.size == 1 else ""),
+        )
+    return int(values.item())

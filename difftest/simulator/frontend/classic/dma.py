@@ -10,7 +10,7 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import as_member, dge_mode, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
@@ -149,4 +149,3 @@ def dma_copy(
 @ISA.issues(instructions.dma_transpose, oob_mode="error")
 def dma_transpose(src, *, axes=None, mask=None, dtype=None, dge_mode=dge_mode.unknown):
     """``src`` in SBUF with its axes permuted by the DMA engines."""
-    return locals()

@@ -16,7 +16,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.arguments import engine, reduce_cmd
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import binary, on_chip, one_rank, unary
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as instructions
@@ -43,7 +43,6 @@ def tensor_scalar(
     dtype=None, mask=None, engine=engine.unknown,
 ):  # fmt: skip
     """``(data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] vectors."""
-    return locals()
 
 
 @ISA.issues(instructions.scalar_tensor_tensor)
@@ -51,7 +50,6 @@ def scalar_tensor_tensor(
     *, data, op0, operand0, op1, operand1, reverse0=False, reverse1=False, dtype=None, mask=None
 ):
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
-    return locals()
 
 
 @ISA.issues(scan.tensor_tensor_scan)
@@ -59,13 +57,11 @@ def tensor_tensor_scan(
     data0, data1, initial, op0, op1, reverse0=False, reverse1=False, *, dtype=None, mask=None
 ):
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-    return locals()
 
 
 @ISA.issues(instructions.reciprocal)
 def reciprocal(data, *, dtype=None, mask=None):
     """``1 / data`` on the Vector Engine."""
-    return locals()
 
 
 def _function(op: object, where: str) -> str:
@@ -78,7 +74,6 @@ def activation(
     reduce_cmd=reduce_cmd.idle, mask=None, dtype=None,
 ):  # fmt: skip
     """``op(data * scale + bias)`` on the Scalar Engine, with an optional reduction of it."""
-    return locals()
 
 
 @ISA.issues(activations.activation, op=_function, reduce_cmd=Accumulate.RESET_REDUCE)
@@ -86,19 +81,21 @@ def activation_reduce(
     op, data, *, reduce_op, reduce_res, bias=None, scale=1.0, mask=None, dtype=None
 ):
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
-    return locals()
 
 
 @ISA.issues(scan.bn_stats)
 def bn_stats(data, *, mask=None, dtype=None):
     """Count, mean and variance * count of even, then odd, elements: [P, 6]."""
-    return locals()
 
 
 @ISA.issues(scan.bn_aggr)
 def bn_aggr(data, *, mask=None, dtype=None):
     """Mean and variance from bn_stats' tuples: [P, 2]."""
-    return locals()
+
+
+@ISA.issues(scan.dropout)
+def dropout(data, prob, *, mask=None, dtype=None):
+    """``data`` with elements replaced by 0 at the given probability."""
 
 
 # -- nki.language ----------------------------------------------------------------------------------

@@ -16,11 +16,8 @@ from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its f
     dma,
     elementwise,
     memories,
-    printing,
     products,
-    randomness,
     reductions,
-    selections,
 )
 from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange

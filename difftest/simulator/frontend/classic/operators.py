@@ -7,8 +7,7 @@ from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import as_mask
+from difftest.simulator.frontend.classic.masking import as_mask, issue, written
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy

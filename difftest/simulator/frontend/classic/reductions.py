@@ -16,7 +16,7 @@ from difftest.simulator.frontend.classic.bytecode import AwaitsTarget, assignmen
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.creation import ndarray
 from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.index import Shape
@@ -125,7 +125,6 @@ def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdi
 @ISA.issues(instructions.tensor_partition_reduce)
 def tensor_partition_reduce(op, data, *, mask=None, dtype=None):
     """A reduction across partitions on the GpSimd Engine; [1, ...]."""
-    return locals()
 
 
 @ISA.issues(
