@@ -442,20 +442,16 @@ class Core:
         if partial:
             mark_in_part(written, writes, partial)
             mark_in_part(read, reads, partial)
-        opcode, engine, attributes, told = kind
         self.trace.events.append(
             Event(
                 number,
-                opcode,
-                engine,
+                kind,
                 tuple(written),
                 tuple(read),
                 kernel_stack(self.caller),
                 self.loops,
                 self.program,
-                attributes,
                 seen,
-                told,
                 numbers,
             )
         )
@@ -463,4 +459,5 @@ class Core:
     def amend(self, since: int, **attributes: Any) -> None:
         """Say more of the instructions that were issued from a number on."""
         for event in self.trace.events[-1 : -1 - self.instructions + since : -1]:
-            event.attributes = event.attributes._replace(**attributes)
+            changed = event.attributes._replace(**attributes)
+            event.kind = event.kind._replace(attributes=changed)

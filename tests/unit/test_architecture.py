@@ -131,7 +131,6 @@ LAYERS = (
     "trace",
     "fuse",
     "dtypes",
-    "trace_forms",
     "trace_json",
     "running",
     "descriptor",

@@ -31,7 +31,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Kind, Told
+from difftest.simulator.trace import Attributes, Kind
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
 _KINDS: dict[Takes, Any] = {
@@ -95,8 +95,9 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
     call.numbers = _chooser(places, operands)
     attributes = Attributes(**call.instruction.facts(call), reduce_cmd=_reduce_cmd(call))
-    told = Told(plain(call.options), tuple(roles[place] for place in places))
-    call.kind = Kind(call.instruction.opcode(call), call.engine, attributes, told)
+    numbers = tuple(roles[place] for place in places)
+    opcode = call.instruction.opcode(call)
+    call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers)
 
 
 def _chooser(

@@ -17,7 +17,7 @@ from difftest.simulator.instructions.writing import write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.recording import Part
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Kind, Origin, Told
+from difftest.simulator.trace import Engine, Kind, Origin
 
 
 class Sent(NamedTuple):
@@ -80,5 +80,5 @@ def note(
     written, read = list(writes), list(reads)
     roles = [role for role, _ in (*written, *read)]
     tiles, sources = [tile for _, tile in written], [tile for _, tile in read]
-    kind = Kind(name, engine, told=Told(options))
+    kind = Kind(name, engine, options=options)
     current().emit(kind, tiles, sources, roles, partial=partial)

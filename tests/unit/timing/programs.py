@@ -10,9 +10,9 @@ from difftest.simulator.trace import (
     Attributes,
     Engine,
     Event,
+    Kind,
     Region,
     Space,
-    Told,
     Trace,
 )
 from difftest.timing.program import lower
@@ -46,12 +46,14 @@ class Builder:
         self.trace.events.append(
             Event(
                 number,
-                opcode,
-                engine,
+                Kind(
+                    opcode,
+                    engine,
+                    Attributes(**attributes),
+                    {} if value is None else {"value": value},
+                ),
                 tuple(writes),
                 tuple(reads),
-                attributes=Attributes(**attributes),
-                told=Told({} if value is None else {"value": value}),
             )
         )
         return number
