@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from difftest.simulator.baton import ProgramStopped
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import KernelError, KernelExit, NkiError, not_modelled
+from difftest.simulator.errors import KernelError, KernelExit, NkiError
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.bytecode import explained
@@ -142,8 +142,7 @@ def launch(
         that have ended warn.
     strictness : "documented", "seen" or "relaxed": which broken rules are warnings and not errors.
         By default what :func:`difftest.simulator.strictness` chose, else "seen".
-    exact : whether to keep, beside what the machine computes, what it would without rounding. Not
-        in plain mode.
+    exact : whether to keep, beside what the machine computes, what it would without rounding.
 
     Raises
     ------
@@ -177,10 +176,10 @@ def witnessed(
     **options: Any,
 ) -> Finished:
     """Run a kernel as :func:`run_kernel` does, and tell the witness, if there is one."""
-    told = None if plain else witness()
+    told = witness()
     if told is None:
         return run_kernel(kernel, args, kwargs, record=record, plain=plain, exact=exact, **options)
-    finished = run_kernel(kernel, args, kwargs, record=True, exact=exact, **options)
+    finished = run_kernel(kernel, args, kwargs, record=True, plain=plain, exact=exact, **options)
 
     options |= {"record": False, "drawn": finished.core.drawn}
 
@@ -249,8 +248,6 @@ def run_kernel(
             remedy="call the other kernel directly, without a grid",
         )
     target, tensor = _target(kernel)
-    if plain and exact:
-        raise not_modelled("an exact run in plain mode", repr(target))
     function = target.function
     grid = grid_shape(grid) or target.grid
     chosen = target.machine if machine is None else machine

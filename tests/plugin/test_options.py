@@ -274,7 +274,7 @@ def test_one_option_turns_the_exact_run_off(project, turned_off):
     project.run("--simulate", *turned_off).assert_outcomes(passed=1)
 
 
-def test_the_plain_mode_has_the_exact_run_of_the_fast_one(project):
+def test_the_plain_mode_has_an_exact_run_too(project):
     project.pytester.makepyfile(test_rounded=ROUNDED)
     result = project.run("--simulate=plain")
     result.assert_outcomes(failed=1)

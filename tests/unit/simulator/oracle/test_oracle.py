@@ -223,6 +223,24 @@ def test_integers_of_32_bits_are_compared_exactly_where_the_engine_does():
     assert (largest == 2**24 + 1).all()
 
 
+def test_a_product_whose_partial_sums_overflow_is_left_open():
+    """The order of its sum decides whether it is an infinity, NaN or a number."""
+    x = np.ones((128, 8), np.float32)
+    x[:, 0] = np.where(np.arange(128) % 3, -2e19, 2e19)  # each product is beyond float32
+
+    def product(x):
+        made = nl.ndarray((8, 8), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(made, abs_of(x), x)
+        return into((8, 8), nl.float32, lambda t: nisa.tensor_copy(t, made))
+
+    def abs_of(x):
+        return into(x.shape, x.dtype, lambda t: nisa.activation(t, nl.abs, x))
+
+    made = judged(product, x)
+    assert not np.isfinite(made[0, 0])
+    assert made[1, 1] == 128
+
+
 @every("dtype", [nl.int32, nl.uint8, nl.float8_e4m3])
 def test_a_bias_of_any_dtype_is_added(dtype):
     def biased(x):
