@@ -7,10 +7,13 @@ rounded there last, or one that says that the machine's own bits are exact.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from difftest.simulator.addresses import PlacedMemory, PlacedStorage
 from difftest.simulator.dtypes import Array
+from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
 
@@ -26,18 +29,19 @@ class Owners:
     def __init__(self) -> None:
         self._maps: dict[PlacedMemory, Array] = {}
 
-    def note(self, tile: Tile, where: Array | None, *, rounded: bool) -> bool:
-        """Note what was written to a tensor that shares its bytes; whether it shares any."""
+    def note(self, tile: Any, where: Array | None, *, rounded: bool) -> None:
+        """Note what was written to a tensor that shares its bytes."""
         storage = tile.storage
-        if not isinstance(storage, PlacedStorage) or not storage.shared or storage.in_hbm:
-            return False
+        if storage.in_hbm:
+            return
+        if isinstance(tile, IndirectTile):
+            tile, where = tile.base, tile.there(where)
         number = _FIRST + storage.allocation.id if rounded else _MACHINE
         chosen = None
         if where is not None:
             chosen = where.reshape(tile.shape) if where.size == tile.size else where
             chosen = np.broadcast_to(chosen, tile.shape)[..., None]
         tile.give(self._bytes(storage, tile), number, chosen)
-        return True
 
     def own(self, tile: Tile) -> Array | str | None:
         """Which elements have the tensor's own exact values; the machine's are exact elsewhere.
@@ -45,8 +49,8 @@ class Owners:
         None for all elements; why it is not known where other tensors' rounded values are, or may
         be, among their bits.
         """
-        storage = tile.storage
-        if not isinstance(storage, PlacedStorage) or not storage.shared:
+        storage: Any = tile.storage
+        if not storage.shared:
             return None
         if storage.in_hbm:
             return "tensors share the bytes of an address"

@@ -11,9 +11,8 @@ from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.exact import table as table
 from difftest.simulator.exact.bounded import Float64
 from difftest.simulator.exact.contract import Narrowing
-from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.losses import Loss
-from difftest.simulator.exact.shadow import Doubt, Shadow
+from difftest.simulator.exact.shadow import Doubt, Shadow, raw_values
 from difftest.simulator.tile import Tile
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from difftest.simulator import launch
 from difftest.simulator.exact.run import ExactSettings
