@@ -61,11 +61,11 @@ class Functions(dict[str, Callable[..., Any]]):
         self[function.__name__] = function
         return function
 
-    def add(self, name: str, function: Callable[..., Any], doc: str) -> None:
+    def add(self, name: str, function: Callable[..., Any], doc: str) -> Callable[..., Any]:
         """Add a function of a table, under the name that it has in the module."""
         function.__name__ = function.__qualname__ = name
         function.__doc__ = doc
-        self[name] = function
+        return self.by_hand(function)
 
     def issues(
         self, record: Instruction, **settings: Any

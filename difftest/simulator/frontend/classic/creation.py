@@ -17,13 +17,11 @@ from difftest.simulator.dtypes import (
     round_to,
     to_bits,
 )
-from difftest.simulator.errors import KernelError, LimitError, ShapeError
+from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.frontend.arguments import engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.masking import as_truth, issue
-from difftest.simulator.frontend.classic.memories import Buffer, Placed, memory_of
-from difftest.simulator.frontend.classic.shapes import as_shape
-from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.dma import dma_copy
@@ -41,23 +39,20 @@ SEED_BITS = 32
 @LANGUAGE.by_hand
 def ndarray(shape, dtype, *, buffer=None, name=""):
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
-    space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
-    sizes, axis = as_shape(shape, "nl.ndarray")
+    space, (sizes, axis) = memory_of(buffer, "nl.ndarray"), as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
     places = (
         buffer.addresses(sizes, axis, wanted.itemsize, core.machine)
         if isinstance(buffer, Placed) and not core.auto_alloc
         else []
     )
-    storage = core.allocate(
-        sizes, wanted, space, partition_axis=0 if space.is_hbm else axis, name=name
-    )
+    partition_axis = 0 if space.is_hbm else axis
+    storage = core.allocate(sizes, wanted, space, partition_axis=partition_axis, name=name)
     if len(places) == 1:
         storage.allocation.address = places[0]
     else:
         storage.allocation.places = tuple(places)
-    made: Tensor = current().tile.whole(storage)
-    return made
+    return current().tile.whole(storage)
 
 
 @LANGUAGE.by_hand
@@ -81,48 +76,37 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
     return tensor
 
 
-@LANGUAGE.by_hand
-def zeros(shape, dtype, *, buffer=None, name=""):
-    """A new on-chip tensor of zeros."""
-    return full(shape, 0, dtype, buffer=buffer, name=name)
+def _filled(name: str, value: int) -> Any:
+    def function(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "") -> Any:
+        return full(shape, value, dtype, buffer=buffer, name=name)
+
+    return LANGUAGE.add(name, function, f"A new on-chip tensor of {name}.")
 
 
-@LANGUAGE.by_hand
-def ones(shape, dtype, *, buffer=None, name=""):
-    """A new on-chip tensor of ones."""
-    return full(shape, 1, dtype, buffer=buffer, name=name)
+def _alike(name: str, make: Any, doc: str) -> None:
+    def function(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "") -> Any:
+        like = need_tile(a, "a", where, ANYWHERE)
+        return make(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
+
+    where = f"nl.{name}"
+    LANGUAGE.add(name, function, f"A new tensor of ``a``'s shape and dtype; {doc}.")
 
 
-@LANGUAGE.by_hand
-def empty_like(a, dtype=None, *, buffer=None, name=""):
-    """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
-    like = need_tile(a, "a", "nl.empty_like", ANYWHERE)
-    return ndarray(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
-
-
-@LANGUAGE.by_hand
-def zeros_like(a, dtype=None, *, buffer=None, name=""):
-    """A new on-chip tensor of zeros, of ``a``'s shape and dtype."""
-    like = need_tile(a, "a", "nl.zeros_like", ANYWHERE)
-    return zeros(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
+_filled("ones", 1)
+_alike("zeros_like", _filled("zeros", 0), "zeros, on chip")
+_alike("empty_like", ndarray, "nothing of it is written yet")
 
 
 @LANGUAGE.by_hand
 def shared_constant(constant, dtype=None):
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
     array = np.array(constant)
-    if not array.size:
-        raise ShapeError(
-            "nl.shared_constant has at least one element",
-            happened="nl.shared_constant got an array without elements",
-            received=f"shape {array.shape}",
-        )
+    as_shape(array.shape or (1,), "nl.shared_constant")
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
     held = current().adopt(array, name="shared_constant", mutable=False)
-    made: Tensor = current().tile.whole(held)
-    return made
+    return current().tile.whole(held)
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -137,12 +121,7 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
 def shared_identity_matrix(n, dtype=np.uint8):
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
-    if size < 1:
-        raise ShapeError(
-            "nl.shared_identity_matrix has at least one row",
-            happened=f"nl.shared_identity_matrix was asked for {size} rows",
-            received=f"n={size}",
-        )
+    as_shape(size, "nl.shared_identity_matrix")
     if size > MOST_ROWS:
         raise LimitError(
             "nl.shared_identity_matrix is made by the host",
@@ -179,24 +158,13 @@ def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
     if not as_truth(mask, "nl.random_seed"):
         return
-    value = _seed_held(seed) if isinstance(seed, Tile) else as_integer(seed, "seed")
-    if not 0 <= value < 2**SEED_BITS:
+    held = np.asarray(seed.values() if isinstance(seed, Tile) else as_integer(seed, "seed"))
+    value = held.item() if held.size == 1 else None
+    if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
         raise KernelError(
-            f"a seed has {SEED_BITS} bits and no sign",
-            happened=f"the seed is {value}",
-            received=f"{value}",
+            f"a seed is one integer, of {SEED_BITS} bits and no sign",
+            happened="the seed is not one such integer",
+            received=f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}",
             limit=f"0 to {2**SEED_BITS - 1}",
         )
-    current().random = np.random.default_rng(value)
-
-
-def _seed_held(seed: Tile) -> int:
-    """A seed that lies in a tile."""
-    values = seed.values()
-    if values.size != 1 or not float(values.item()).is_integer():
-        raise KernelError(
-            "a seed is one integer",
-            happened="the seed is not one integer",
-            received=f"{seed!r}" + (f" with {values.item()!r}" if values.size == 1 else ""),
-        )
-    return int(values.item())
+    current().random = np.random.default_rng(int(value))

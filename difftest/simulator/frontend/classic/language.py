@@ -21,8 +21,8 @@ from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its f
 )
 from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
+from difftest.simulator.frontend.classic.memories import ParDim
 from difftest.simulator.frontend.classic.memories import tile_size as tile_size
-from difftest.simulator.frontend.classic.shapes import ParDim
 from difftest.simulator.frontend.dispatch import as_called, publish
 from difftest.simulator.frontend.slices import DynamicSlice
 

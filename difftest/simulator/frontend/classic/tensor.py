@@ -12,9 +12,9 @@ from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import indexing
 from difftest.simulator.frontend.classic.bytecode import AwaitsTarget
 from difftest.simulator.frontend.classic.masking import issue, written
+from difftest.simulator.frontend.classic.memories import whole
 from difftest.simulator.frontend.classic.operators import binary, copy_to_sbuf, unary, update
 from difftest.simulator.frontend.classic.products import Product, accumulate_product
-from difftest.simulator.frontend.classic.shapes import whole
 from difftest.simulator.index import Index, Shape, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate

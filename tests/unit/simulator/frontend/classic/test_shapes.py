@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from difftest.simulator.frontend.classic.shapes import ParDim
+from difftest.simulator.frontend.classic.memories import ParDim
 
 
 def test_par_dim_is_its_number():
