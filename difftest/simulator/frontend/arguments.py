@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine
 
-Kind = TypeVar("Kind", bound=IntEnum)
+Kind = TypeVar("Kind", bound=Enum)
 
 
 class AnyTensor:
@@ -101,7 +101,7 @@ def as_engine(value: object, where: str) -> Engine:
     if isinstance(value, engine):
         return _ENGINES[int(value)]
     names = (f"{member.name}_engine" for member in engine if member.value)
-    raise _no_member("engine", value, where, names)
+    raise no_member(engine, value, where, names)
 
 
 def as_flag(value: object, name: str) -> bool:
@@ -144,10 +144,9 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     if type(value) is kind:
         return value
     try:
-        return kind(value)  # type: ignore[arg-type]
+        return kind(value)
     except (TypeError, ValueError):
-        names = (f"{kind.__name__}.{member.name}" for member in kind)
-        raise _no_member(kind.__name__, value, where, names) from None
+        raise no_member(kind, value, where) from None
 
 
 def as_accumulate(value: object, where: str) -> Accumulate:
@@ -155,10 +154,13 @@ def as_accumulate(value: object, where: str) -> Accumulate:
     return _COMMANDS[as_member(reduce_cmd, value, where)]
 
 
-def _no_member(kind: str, value: object, where: str, names: Iterable[str]) -> KernelError:
+def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> KernelError:
+    """The error for a value that is none of an enumeration's members, or not one of ``names``."""
+    name = kind.__name__
+    names = names or (f"{name}.{member.name}" for member in kind)
     return KernelError(
-        f"{where} takes {kind} as a member of nki.isa.{kind}",
-        happened=f"{where} got {value!r:.40} as {kind}",
-        received=f"{kind}={value!r}",
+        f"{where} takes {name} as a member of nki.isa.{name}",
+        happened=f"{where} got {value!r:.40} as {name}",
+        received=f"{name}={value!r}",
         limit=", ".join(f"nisa.{name}" for name in names),
     )

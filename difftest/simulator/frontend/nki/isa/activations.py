@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.calls import call, commands, function, stage
+from difftest.simulator.frontend.nki.calls import call, commands, function, function_or_prelu, stage
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.instructions import activation as instructions
 
@@ -29,7 +29,13 @@ def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0
     return activation(dst, op, data, bias, scale, reduce_op, reduce_res, registers.reset_reduce)
 
 
-@call(instructions.activate2, prepare=commands("scalar"), op=function, op0=stage, op1=stage)
+@call(
+    instructions.activate2,
+    prepare=commands("scalar"),
+    op=function_or_prelu,
+    op0=stage,
+    op1=stage,
+)
 def activate2(
     dst,
     op,

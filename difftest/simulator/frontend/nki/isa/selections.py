@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator.frontend.nki.calls import call, commands, comparison, integer
+from difftest.simulator.frontend.nki.calls import call, commands
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import OperatorName, affine
 from difftest.simulator.index import is_integer
 from difftest.simulator.instructions import select as instructions
+from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.trace import Space
 
@@ -29,7 +30,7 @@ def _predicate(values, where):
     values["pred"] = affine(values, where)
 
 
-@call(instructions.affine_select, prepare=_predicate, pred=None, cmp_op=comparison)
+@call(instructions.affine_select, prepare=_predicate, pred=None)
 def affine_select(
     dst,
     pattern,
@@ -46,13 +47,10 @@ def affine_select(
 @call(
     instructions.range_select,
     prepare=commands("vector"),
-    on_false_value=lambda where, name: (
-        lambda value: float(np.float32(need_number(value, name, where)))
+    on_false_value=lambda value, where: float(
+        np.float32(need_number(value, "on_false_value", where))
     ),
-    comp_op0=comparison,
-    comp_op1=comparison,
-    range_start=integer,
-    reduce_op=comparison,
+    reduce_op=alu_op,
 )
 def range_select(
     dst,
@@ -71,7 +69,7 @@ def range_select(
     """``dst = on_true_tile`` where the free index lies between two bounds held in tiles."""
 
 
-@call(instructions.select_reduce, prepare=commands("vector"), reduce_op=comparison)
+@call(instructions.select_reduce, prepare=commands("vector"), reduce_op=alu_op)
 def select_reduce(
     dst,
     predicate,
