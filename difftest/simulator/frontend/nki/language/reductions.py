@@ -15,9 +15,12 @@ from difftest.simulator.frontend.axes import last_axes
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand, settle
-from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
-from difftest.simulator.instructions import elementwise as vector_engine
-from difftest.simulator.instructions import gate
+from difftest.simulator.frontend.nki.language.functions import (
+    activated,
+    elementwise,
+    inverted,
+    with_number,
+)
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.operands import need_number, need_tile
@@ -39,12 +42,6 @@ def _spread(vector: Any, like: Any) -> Any:
         if vector.shape[dim] != size:
             vector = vector.broadcast(dim, size)
     return vector
-
-
-def _scaled(tile: Any, factor: float, shift: float, dtype: Any) -> Any:
-    """``tile * factor + shift``."""
-    options = (ALU_OPS["multiply"], False, ALU_OPS["add"], False)
-    return gate.issue(vector_engine.tensor_scalar, (tile, factor, shift), options, dtype=dtype)
 
 
 @public
@@ -82,7 +79,7 @@ def mean(x, axis, dtype=None, keepdims=False):
     """The mean along the last axes: a float32 sum, scaled and rounded once."""
     total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
     wanted = x.dtype if dtype is None else as_nki_dtype(dtype)
-    return _scaled(total, total.size / x.size, 0.0, wanted)
+    return with_number(total, "multiply", total.size / x.size, wanted, ("add", 0.0))
 
 
 @public
@@ -101,9 +98,9 @@ def softmax(x, axis=-1, dtype=None):
     wanted = need_tile(x, "x", "nl.softmax").dtype if dtype is None else dtype
     peak = _reduced("softmax", "maximum", x, axis, FLOAT32, True)
     shifted = elementwise("subtract", x, _spread(peak, x), FLOAT32)
-    exponent = ACTIVATION["exp"](shifted)
+    exponent = activated("exp", shifted, FLOAT32)
     total = _reduced("softmax", "add", exponent, axis, FLOAT32, True)
-    return elementwise("multiply", exponent, _spread(FUNCTIONS["reciprocal"](total), x), wanted)
+    return elementwise("multiply", exponent, _spread(inverted(total, FLOAT32), x), wanted)
 
 
 @public
@@ -121,7 +118,8 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None):
     work = FLOAT32 if compute_dtype is None else as_nki_dtype(compute_dtype)
     squared = elementwise("multiply", tile, tile, work)
     total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)
-    scale = ACTIVATION["rsqrt"](_scaled(total, 1.0 / n, epsilon, FLOAT32))
+    mean_square = with_number(total, "multiply", 1.0 / n, FLOAT32, ("add", epsilon))
+    scale = activated("rsqrt", mean_square, FLOAT32)
     normal = elementwise("multiply", tile, _spread(scale, tile), work)
     return elementwise("multiply", normal, w, tile.dtype if dtype is None else dtype)
 
