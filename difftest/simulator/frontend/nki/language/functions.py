@@ -44,8 +44,9 @@ Body = Callable[[Any, Any], Any]
 """Makes a function's result of its tile and of the result's dtype."""
 
 
-def _wanted(dtype: object, tile: Tile | DynamicView) -> Any:
-    return tile.dtype if dtype is None else as_nki_dtype(dtype)
+def wanted(dtype: object, like: Any = None) -> Any:
+    """The dtype that a call names; without one that of ``like``, or None for the usual one."""
+    return getattr(like, "dtype", None) if dtype is None else as_nki_dtype(dtype)
 
 
 def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
@@ -59,7 +60,7 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
             happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
             received=f"{x!r:.60} and {y!r:.60}",
         )
-    wanted, first = _wanted(dtype, tiles[0]), tiles[0] is x
+    result, first = wanted(dtype, tiles[0]), tiles[0] is x
     if len(tiles) == 1 and first and name == "power":
         raise NotModelledError(
             "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
@@ -71,12 +72,12 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     if len(tiles) == 1 or (takes_column and y.size == y.shape[0] < x.size):
         operands = (x, y, None) if first else (y, x, None)
         options = (op, not first, None, False)
-        return issue_new(vector_engine.tensor_scalar, operands, options, dtype=wanted)
+        return issue_new(vector_engine.tensor_scalar, operands, options, dtype=result)
     x, y = to_one_size(where, x, y)
-    if not all(one in WIDE_INTEGERS for one in (x.dtype, y.dtype, wanted)):
-        return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=wanted)
+    if not all(one in WIDE_INTEGERS for one in (x.dtype, y.dtype, result)):
+        return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=result)
     in_psum = any(tile.space is Space.PSUM for tile in tiles)
-    engine, dst = Engine.VECTOR if in_psum else Engine.UNKNOWN, ndarray(x.shape, wanted)
+    engine, dst = Engine.VECTOR if in_psum else Engine.UNKNOWN, ndarray(x.shape, result)
     return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dst=dst, engine=engine)
 
 
@@ -85,6 +86,11 @@ def with_number(x: Any, op: str, number: float, dtype: Any, then: Any = None) ->
     second, other = then or (None, None)
     options = (ALU_OPS[op], False, ALU_OPS[second] if second else None, False)
     return issue_new(vector_engine.tensor_scalar, (x, number, other), options, dtype=dtype)
+
+
+def _operated(name: str, x: Any, dtype: Any) -> Any:
+    """An operator of the Vector Engine that takes no number."""
+    return with_number(x, name, 0, dtype)
 
 
 def activated(name: str, x: Any, dtype: Any) -> Any:
@@ -137,10 +143,7 @@ _BODIES: dict[str, tuple[Body, str]] = {
         )
         for name in ACTIVATIONS
     },
-    **{
-        name: (lambda x, dtype, name=name: with_number(x, name, 0, dtype), "")
-        for name in ("invert", "logical_not")
-    },
+    **{name: (partial(_operated, name), "") for name in ("invert", "logical_not")},
     "ceil": (_up, "``ceil(x)``, element by element; ``x`` is finite."),
     "floor": (partial(_without_rest, "mod"), "``floor(x)``, element by element; ``x`` is finite."),
     "trunc": (partial(_without_rest, "fmod"), "``trunc(x)``, element by element; ``x`` is finite."),
@@ -157,8 +160,8 @@ _BODIES: dict[str, tuple[Body, str]] = {
 """Of functions of one tile: how they are computed, and their documentation."""
 
 
-def _named(function: Function, name: str, summary: str) -> Function:
-    """``function`` under its public name, known to instructions as an operator."""
+def named(function: Function, name: str, summary: str) -> Function:
+    """A function of the API under its name, known to instructions as an operator."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = summary or f"``{name}(x)``, element by element."
     made = public(function)
@@ -171,15 +174,15 @@ def _of_two(name: str) -> Function:
         made = elementwise(name, x, y, dtype)
         return current().kind(ComparedTensor).whole(made.storage) if name in _COMPARISONS else made
 
-    return _named(function, name, f"``{name}(x, y)``, element by element.")
+    return named(function, name, f"``{name}(x, y)``, element by element.")
 
 
 def _of_one(name: str, body: Body, summary: str) -> Function:
     def function(x: Any, dtype: object = None) -> Any:
         tile = need_operand(x, "x", f"nl.{name}")
-        return body(tile, _wanted(dtype, tile))
+        return body(tile, wanted(dtype, tile))
 
-    return _named(function, name, summary)
+    return named(function, name, summary)
 
 
 FUNCTIONS: dict[str, Any] = {
