@@ -25,10 +25,8 @@ def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callab
 
     def call(*args: Any, **kwargs: Any) -> Any:
         core = _running(None)
-        if core is None:
-            return function(*args, **kwargs)
-        outer = core.caller
-        core.caller = _frame(1)
+        if core is not None:
+            outer, core.caller = core.caller, _frame(1)
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -37,6 +35,7 @@ def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callab
             args, kwargs = refit(error, args, kwargs)
             return call(*args, **kwargs)
         finally:
-            core.caller = outer
+            if core is not None:
+                core.caller = outer
 
     return call

@@ -23,9 +23,14 @@ from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
-from difftest.simulator.frontend.nki.kernel import NkiKernel, as_nki_kernel, is_nki, warn_of_private
+from difftest.simulator.frontend.nki.kernel import (
+    NkiKernel,
+    as_nki_kernel,
+    is_nki,
+    run_side_by_side,
+    warn_of_private,
+)
 from difftest.simulator.frontend.nki.levels import known_level
-from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.inputs import Arguments

@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from difftest.simulator.dtypes import as_dtype
 from difftest.simulator.errors import DtypeError, KernelError, missing_name, not_modelled
-from difftest.simulator.frontend.unmodelled import Unmodelled, unmodelled
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Engine
@@ -31,6 +30,41 @@ reduce_cmd = IntEnum("reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_r
 oob_mode = IntEnum("oob_mode", {"error": 0, "skip": 1})
 dge_mode = IntEnum("dge_mode", {"none": 0, "swdge": 1, "hwdge": 2, "unknown": 3})
 nc_version = IntEnum("nc_version", {"gen2": 2, "gen3": 3})
+
+
+class Unmodelled:
+    """A documented name that is not modelled, and why if there is more: it refuses to be used.
+
+    Modules of kernels import such names, or hold dtypes in tables, beside kernels that never use
+    them; so naming one is no error.
+    """
+
+    __slots__ = ("name", "nki_name", "why")
+
+    def __init__(self, name: str, why: str | None = None) -> None:
+        self.name, self.why = name, why
+        self.nki_name = name.rpartition(".")[2]
+        """As instructions know operators; they refuse this one."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+        raise not_modelled(self.name, ", ".join(f"{one:.60}" for one in given) or "()", self.why)
+
+    def __getattr__(self, name: str) -> Unmodelled:
+        if name.startswith("__") or name in self.__slots__:
+            raise AttributeError(name)  # Python's own protocols, such as copying
+        return Unmodelled(f"{self.name}.{name}", self.why)
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:
+        raise not_modelled(self.name, "a class that is based on it", self.why)
+
+    def __repr__(self) -> str:
+        return f"{self.name} (not modelled)"
+
+
+def unmodelled(module: str, names: Iterable[str]) -> dict[str, Unmodelled]:
+    """One object for each name, so that a name equals itself and can be a key."""
+    return {name: Unmodelled(f"{module}.{name}") for name in names}
 
 
 def absent(

@@ -64,20 +64,8 @@ def _refitting(
 
 def fitting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with an error of ours for arguments that do not fit it."""
-    signature = inspect.signature(function)
-    refit = _refitting(name, signature)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            if type(error) is not TypeError:
-                raise
-            args, kwargs = refit(error, args, kwargs)
-            return function(*args, **kwargs)
-
-    return call
+    refit = _refitting(name, inspect.signature(function))
+    return functools.wraps(function)(entering(function, refit))
 
 
 def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,27 @@
-"""Kernels as objects: what ``@nki.jit`` makes of a function, and ``nki.simulate``."""
+"""Kernels as objects: what ``@nki.jit`` makes of a function, and ``nki.simulate``.
+
+Of a kernel on two cores: "Logical NeuronCore configuration" and the stubs ``nisa.core_barrier`` and
+``nisa.sendrecv`` at v2.32.0.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from difftest.simulator.core import is_running
+from difftest.simulator.baton import Baton
+from difftest.simulator.core import Core, is_running
 from difftest.simulator.errors import KernelError, Location, kernel_location, not_modelled
 from difftest.simulator.frontend.kernel import Kernel, function_in, launching, need_function
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.index import as_integers
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
+from difftest.simulator.ordering import FORWARD
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -146,24 +153,6 @@ def machine_of(
     return machine
 
 
-def jit(fn: Any = None, **kwargs: Any) -> Any:
-    """``@nki.jit``, ``@nki.jit(...)`` and ``nki.jit(function)``."""
-    return _jit(fn, None, kwargs)
-
-
-def _jit(fn: Any, level: str | None, kwargs: Mapping[str, Any]) -> Any:
-    target = None
-    for name, value in kwargs.items():
-        if name == PARAMETER:
-            target = Target(value, kernel_location())
-        elif name not in _IGNORED:
-            raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
-        if name == "mode":
-            warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=3)
-    made = functools.partial(as_nki_kernel, level=level, target=target)
-    return made if fn is None else made(fn)
-
-
 def as_nki_kernel(kernel: Any, level: str | None = None, target: Target | None = None) -> NkiKernel:
     """``kernel`` itself, or a plain function as one of a level and for a machine."""
     if isinstance(kernel, NkiKernel):
@@ -184,28 +173,34 @@ class Simulation:
         return self.kernel(*args, **kwargs)
 
 
-def simulate(kernel: Any) -> Simulation:
-    """``nki.simulate(kernel)(*arrays)``: NumPy arrays in and out; those written are updated.
-
-    ``nki.simulate(kernel[2])`` and ``nki.simulate(kernel)[2]`` run it on two cores.
-    """
-    return Simulation(as_nki_kernel(kernel))
-
-
+@functools.cache
 def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
-    """``nki.jit`` and ``nki.simulate``, whose kernels are of a level of NKI."""
-    if level is None:
-        return {"jit": jit, "simulate": simulate}
+    """``nki.jit`` and ``nki.simulate``, whose kernels are of a level of NKI; None for all."""
 
-    @functools.wraps(jit)
-    def leveled_jit(fn: Any = None, **kwargs: Any) -> Any:
-        return _jit(fn, level, kwargs)
+    def jit(fn: Any = None, **kwargs: Any) -> Any:
+        """``@nki.jit``, ``@nki.jit(...)`` and ``nki.jit(function)``."""
+        target = None
+        for name, value in kwargs.items():
+            if name == PARAMETER:
+                target = Target(value, kernel_location())
+            elif name not in _IGNORED:
+                raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
+            if name == "mode":
+                warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=2)
+        made = functools.partial(as_nki_kernel, level=level, target=target)
+        return made if fn is None else made(fn)
 
-    @functools.wraps(simulate)
-    def leveled_simulate(kernel: Any) -> Simulation:
+    def simulate(kernel: Any) -> Simulation:
+        """``nki.simulate(kernel)(*arrays)``: NumPy arrays in and out; those written are updated.
+
+        ``nki.simulate(kernel[2])`` and ``nki.simulate(kernel)[2]`` run it on two cores.
+        """
         return Simulation(as_nki_kernel(kernel, level))
 
-    return {"jit": leveled_jit, "simulate": leveled_simulate}
+    return {"jit": jit, "simulate": simulate}
+
+
+jit, simulate = functions_of(None).values()
 
 
 def simulation_of(simulate: Callable[..., Any]) -> Callable[..., Any]:
@@ -274,3 +269,38 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+def run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
+    """Run a kernel once for each instance of the launch's grid; what the last one returns.
+
+    Each has on-chip memories of its own; HBM and the trace are those of ``core``. They take turns:
+    see :mod:`difftest.simulator.baton`.
+
+    Raises
+    ------
+    DeadlockError : they wait for each other. Whatever one of them raises ends the launch.
+    """
+    cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
+    names = [f"program {', '.join(map(str, one.program))}" for one in cores]
+    order, first, seed = core.order, None, None
+    if order.interleaved:
+        seed = order.seed
+    elif order.loop is None and order is not FORWARD:
+        first = order.arranged(range(len(cores)))[0]
+    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first, seed)
+    cores[first or 0].follow(core)
+    for seat, one in enumerate(cores):
+        one.baton, one.seat = baton, seat
+
+    def instance(one: Core) -> Callable[[], Any]:
+        def run() -> Any:
+            with one.running():
+                return kernel()
+
+        return run
+
+    returned = baton.run([instance(one) for one in cores])
+    for one in cores:
+        one.check_capacity()
+    return returned[-1]

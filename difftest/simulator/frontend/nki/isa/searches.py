@@ -9,7 +9,6 @@ from difftest.simulator.errors import kernel_location, not_modelled, warn
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.levels import is_level
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import gather, search
 from difftest.simulator.instructions import topk as snakes
@@ -72,7 +71,7 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
             "nki.isa.topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8 and its kin"
         )
     issued = issue(snakes.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
-    if not is_level("0.7"):
+    if current().level != "0.7":
         warn(
             TopKWarning(
                 f"topk writes its results down 16 partitions ({kernel_location()}), as AWS's page "

@@ -17,7 +17,6 @@ from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.kernel import jit as classic_jit
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki import typing as nt
 from difftest.simulator.frontend.nki.kernel import (
     TARGET_VARIABLE,
     NkiKernel,
@@ -26,8 +25,11 @@ from difftest.simulator.frontend.nki.kernel import (
     simulate,
 )
 from difftest.simulator.frontend.nki.levels import LevelError, LevelWarning
+from difftest.simulator.frontend.nki.modules import modules
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from tests.every import every
+
+nt = modules()["nki.typing"]
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 

@@ -12,10 +12,12 @@ import pytest
 from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki import typing as nt
 from difftest.simulator.frontend.nki.kernel import jit, simulate
+from difftest.simulator.frontend.nki.modules import modules
 from difftest.simulator.inputs import SharedArgumentWarning
 from tests.every import every
+
+nt = modules()["nki.typing"]
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 
