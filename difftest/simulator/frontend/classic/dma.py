@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from difftest.simulator.core import current
@@ -66,34 +65,17 @@ def _storable(value: Any, shape: Shape) -> Tile:
     """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
     if is_number(value):
         check_partitions(shape[0], "nl.store's destination", current().machine)
-        small: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
-        return _repeat(small, shape)
-    tile = on_chip(value, "nl.store", "value")
+        tile: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
+    else:
+        tile = on_chip(value, "nl.store", "value")
     if tile.space is Space.PSUM:
         tile = copy_to_sbuf(tile)
-    return _repeat(tile, shape)
-
-
-def _repeat(tile: Tile, shape: Shape) -> Tile:
-    have = tile.tile_shape()
-    if have[0] not in (1, shape[0]) and tile.size != math.prod(shape):
-        raise ShapeError(
-            "nl.store's value has its destination's shape, or repeats along dimensions of size 1",
-            happened=f"nl.store got {have[0]} partitions for a destination of {shape[0]}",
-            received=f"value {list(tile.shape)}, destination {list(shape)}",
-        )
-    return repeated(tile, shape)
+    return repeated(tile, shape, "nl.store's value", partitions=True)
 
 
 @LANGUAGE.issues(instructions.dma_transpose, axes=None, dge_mode="unknown", oob_mode="error")
 def load_transpose2d(src, *, mask=None, dtype=None):
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
-    if isinstance(src, IndirectTile):
-        raise KernelError(
-            "nl.load_transpose2d takes no tile of indices",
-            happened="nl.load_transpose2d got a tensor indexed with a tile",
-            received=f"{src!r}",
-        )
     src = need_tile(src, "src", "nl.load_transpose2d", HBM)
     if src.ndim != 2:
         raise ShapeError(

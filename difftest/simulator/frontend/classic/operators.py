@@ -86,7 +86,8 @@ def begin_or_update(
         else:
             _copy_into(target, issue(instruction, operands, options, dtype=dtype, chosen=chosen))
 
-    into_target(tensor_copy, repeated(other, target.tile_shape()), options=(), where=missing)
+    spread = repeated(other, target.tile_shape(), "nl.loop_reduce's value", partitions=True)
+    into_target(tensor_copy, spread, options=(), where=missing)
     if not missing.all():
         left, right = _spread_partitions(target, other)
         into_target(tensor_tensor, left, right, options=(ALU_OPS[name],), where=~missing)
@@ -98,12 +99,28 @@ def _copy_into(target: Tile, made: Tile) -> None:
     issue(tensor_copy, (made,), dst=target, chosen=lambda shape: True if where is None else where)
 
 
-def repeated(tile: Tile, shape: Shape) -> Tile:
-    """A tile repeated along its free dimensions of size 1, unless it has as many elements."""
+def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -> Tile:
+    """A tile repeated along its free dimensions of size 1; itself if it has as many elements.
+
+    With ``partitions`` these repeat too, and need not be the same of as many elements.
+
+    Raises
+    ------
+    ShapeError : ``what`` it is does not fit its target.
+    """
     have = tile.tile_shape()
-    if tile.size == math.prod(shape):
+    rows = partitions or have[0] == shape[0]
+    if rows and tile.size == math.prod(shape):
         return tile
     padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    repeats = all(size in (1, wanted) for size, wanted in zip(padded, shape, strict=False))
+    if not rows or len(padded) > len(shape) or not repeats:
+        raise ShapeError(
+            f"{what} has its target's shape, or repeats along "
+            f"{'' if partitions else 'free '}dimensions",
+            happened=f"a value {list(tile.shape)} was assigned to {list(shape)}",
+            received=f"target {list(shape)}, value {list(tile.shape)}",
+        )
     return tile._as_tile().reshape(padded)._broadcast_to(shape)
 
 
