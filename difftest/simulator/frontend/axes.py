@@ -1,4 +1,4 @@
-"""The ``axis`` argument of a reduction, in both dialects."""
+"""The axes of a tile as arguments name them, in both dialects."""
 
 from __future__ import annotations
 
@@ -46,3 +46,14 @@ def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     if error is not None:
         raise error
     return axes
+
+
+def need_two(tile: Tile, where: str) -> None:
+    """Raise :class:`ShapeError` unless a tile, or a tensor in HBM, has two dimensions."""
+    ndim = tile.ndim if tile.in_hbm else len(tile.tile_shape())
+    if ndim != 2:
+        raise ShapeError(
+            f"{where} takes two dimensions",
+            happened=f"{where} got a tensor of {ndim} dimensions",
+            received=f"{tile!r}",
+        )

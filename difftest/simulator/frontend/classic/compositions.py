@@ -25,7 +25,7 @@ from difftest.simulator.frontend.classic.reductions import reduce
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import scan
 from difftest.simulator.instructions.alu import alu_op
-from difftest.simulator.instructions.operands import is_number
+from difftest.simulator.instructions.operands import is_number, wrong_kind
 from difftest.simulator.tile import Tile
 
 _exp, _rsqrt = activate("exp"), activate("rsqrt")
@@ -130,35 +130,22 @@ def static_cast(input_data, dtype):
     array = np.asarray(input_data)
     numbers = array.dtype.kind != "O" and is_number(array.reshape(-1)[0] if array.size else 0)
     if not numbers or wanted == TFLOAT32:
-        raise KernelError(
-            "nl.static_cast takes a number or an array, into a dtype that the host has",
-            happened="nl.static_cast got something else",
-            received=f"{input_data!r:.60}, dtype={dtype!r}",
-        )
+        takes = "a number or an array, into a dtype that the host has"
+        raise wrong_kind((input_data, dtype), takes, "nl.static_cast")
     cast = array.astype(wanted)
     return cast if array.ndim else cast[()]
 
 
 @LANGUAGE.by_hand
 class finfo:
-    """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python.
-
-    Raises
-    ------
-    KernelError : the dtype is no float.
-    """
+    """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python."""
 
     def __init__(self, dtype: object) -> None:
         self.dtype = as_dtype(dtype, "nl.finfo")
-        try:
-            known = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
-            limits: Any = ml_dtypes.finfo(known)  # type: ignore[no-untyped-call]
-        except ValueError:
-            raise KernelError(
-                "nl.finfo takes a dtype of floats",
-                happened="nl.finfo got a dtype that is none of floats",
-                received=f"{dtype!r}",
-            ) from None
+        if not is_float(self.dtype):
+            raise wrong_kind(self.dtype, "a dtype of floats", "nl.finfo")
+        known = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
+        limits: Any = ml_dtypes.finfo(known)  # type: ignore[no-untyped-call]
         self.min, self.max = float(limits.min), float(limits.max)
         self.eps, self.tiny = float(limits.eps), float(limits.tiny)
         self.bits = self.dtype.itemsize * 8

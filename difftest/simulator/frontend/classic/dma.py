@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import as_member, dge_mode, oob_mode
+from difftest.simulator.frontend.axes import need_two
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import (
@@ -22,7 +23,7 @@ from difftest.simulator.instructions import dma as instructions
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.dma import loaded_shape
-from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.operands import is_number, need_tile, wrong_kind
 from difftest.simulator.instructions.promotion import scalar_dtype
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
 from difftest.simulator.memory import check_partitions
@@ -77,12 +78,7 @@ def _storable(value: Any, shape: Shape) -> Tile:
 def load_transpose2d(src, *, mask=None, dtype=None):
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     src = need_tile(src, "src", "nl.load_transpose2d", HBM)
-    if src.ndim != 2:
-        raise ShapeError(
-            "nl.load_transpose2d takes two dimensions",
-            happened=f"nl.load_transpose2d got a tensor of {src.ndim} dimensions",
-            received=f"{src!r}",
-        )
+    need_two(src, "nl.load_transpose2d")
     return locals()
 
 
@@ -90,11 +86,7 @@ def load_transpose2d(src, *, mask=None, dtype=None):
 def atomic_rmw(dst, value, op, *, mask=None):
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     if not isinstance(dst, IndirectTile):
-        raise KernelError(
-            "nl.atomic_rmw takes a destination indexed by a tile",
-            happened="nl.atomic_rmw got a destination that no tile indexes",
-            received=f"{dst!r}",
-        )
+        raise wrong_kind(dst, "a destination indexed by a tile", "nl.atomic_rmw")
     value = _storable(value, loaded_shape(dst.shape))
     core, operator = current(), alu_op(op, "nl.atomic_rmw")
     before = core.instructions

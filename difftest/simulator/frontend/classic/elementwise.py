@@ -26,6 +26,8 @@ from difftest.simulator.instructions.functions import activation_name
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 
+_FUNCTION = {"op": lambda op, where: activation_name(op)}
+
 # -- nki.isa ---------------------------------------------------------------------------------------
 
 
@@ -64,11 +66,7 @@ def reciprocal(data, *, dtype=None, mask=None):
     """``1 / data`` on the Vector Engine."""
 
 
-def _function(op: object, where: str) -> str:
-    return activation_name(op)
-
-
-@ISA.issues(activations.activation, op=_function)
+@ISA.issues(activations.activation, **_FUNCTION)
 def activation(
     op, data, *, bias=None, scale=1.0, reduce_op=None, reduce_res=None,
     reduce_cmd=reduce_cmd.idle, mask=None, dtype=None,
@@ -76,7 +74,7 @@ def activation(
     """``op(data * scale + bias)`` on the Scalar Engine, with an optional reduction of it."""
 
 
-@ISA.issues(activations.activation, op=_function, reduce_cmd=Accumulate.RESET_REDUCE)
+@ISA.issues(activations.activation, **_FUNCTION, reduce_cmd=Accumulate.RESET_REDUCE)
 def activation_reduce(
     op, data, *, reduce_op, reduce_res, bias=None, scale=1.0, mask=None, dtype=None
 ):

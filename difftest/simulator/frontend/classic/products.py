@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_flag,
     engine,
     no_extras,
     undocumented_argument,
 )
+from difftest.simulator.frontend.axes import need_two
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
@@ -120,12 +121,7 @@ def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
 def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
     data = on_chip(x, "nl.transpose")
-    if len(data.tile_shape()) != 2:
-        raise ShapeError(
-            "nl.transpose takes two dimensions",
-            happened=f"nl.transpose got a tile of {len(data.tile_shape())} dimensions",
-            received=f"{data!r}",
-        )
+    need_two(data, "nl.transpose")
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
     turned = issue(instructions.nc_transpose, (data,), mask=mask)
