@@ -188,13 +188,17 @@ def as_accumulate(value: object, where: str) -> Accumulate:
     return _COMMANDS[as_member(reduce_cmd, value, where)]
 
 
+def not_taken(
+    where: str, takes: str, got: str, received: str, *, error: Any = KernelError, **more: Any
+) -> Any:
+    """The error of a call for an argument: what it takes, what it got, and that with its value."""
+    return error(f"{where} takes {takes}", happened=f"{where} got {got}", received=received, **more)
+
+
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> KernelError:
     """The error for a value that is none of an enumeration's members, or not one of ``names``."""
     name = kind.__name__
-    names = names or (f"{name}.{member.name}" for member in kind)
-    return KernelError(
-        f"{where} takes {name} as a member of nki.isa.{name}",
-        happened=f"{where} got {value!r:.40} as {name}",
-        received=f"{name}={value!r}",
-        limit=", ".join(f"nisa.{name}" for name in names),
-    )
+    limit = ", ".join(f"nisa.{one}" for one in names or (f"{name}.{one.name}" for one in kind))
+    takes, got = f"{name} as a member of nki.isa.{name}", f"{value!r:.40} as {name}"
+    made: KernelError = not_taken(where, takes, got, f"{name}={value!r}", limit=limit)
+    return made

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Any
 
-from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_member, no_member
+from difftest.simulator.frontend.arguments import as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.trace import Engine, Space
 
@@ -65,12 +64,9 @@ def space_of(buffer: object, where: str) -> Space:
     if isinstance(buffer, str) and buffer in _NAMED:
         check_level("a buffer named by a string")
         return _NAMED[buffer]
-    raise KernelError(
-        f"{where} takes buffer as a memory of nki.language",
-        happened=f"{where} got {buffer!r:.40} as buffer",
-        received=f"buffer={buffer!r}",
-        limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
-    )
+    takes, got = "buffer as a memory of nki.language", f"{buffer!r:.40} as buffer"
+    limit = "nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm"
+    raise not_taken(where, takes, got, f"buffer={buffer!r}", limit=limit)
 
 
 def region_of(space: Space) -> MemoryRegion:

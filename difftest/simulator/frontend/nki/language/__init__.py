@@ -12,8 +12,8 @@ from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.arguments import unmodelled
 from difftest.simulator.frontend.nki.binding import api_of
 from difftest.simulator.frontend.nki.constants import MemoryRegion
+from difftest.simulator.frontend.nki.language.creation import TileSizes
 from difftest.simulator.frontend.nki.language.functions import FUNCTIONS
-from difftest.simulator.frontend.nki.language.memories import TileSizes
 from difftest.simulator.frontend.nki.language.tiling import GRIDS
 from difftest.simulator.frontend.nki.levels import LIFETIMES, check_name
 from difftest.simulator.frontend.nki.objects import NKIObject

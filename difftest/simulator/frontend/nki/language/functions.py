@@ -17,7 +17,8 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
-from difftest.simulator.errors import KernelError, NotModelledError
+from difftest.simulator.errors import NotModelledError
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand
@@ -55,11 +56,8 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     op = operator_of(OperatorName(name), where)
     tiles = [side for side in (x, y) if isinstance(side, _OPERANDS)]
     if not tiles or not all(isinstance(side, _OPERANDS) or is_number(side) for side in (x, y)):
-        raise KernelError(
-            f"{where} takes two tiles, or a tile and a number",
-            happened=f"{where} got a {type(x).__name__} and a {type(y).__name__}",
-            received=f"{x!r:.60} and {y!r:.60}",
-        )
+        takes, got = "two tiles, or a tile and a number", (type(x).__name__, type(y).__name__)
+        raise not_taken(where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}")
     result, first = wanted(dtype, tiles[0]), tiles[0] is x
     if len(tiles) == 1 and first and name == "power":
         raise NotModelledError(

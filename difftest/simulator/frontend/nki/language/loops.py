@@ -15,6 +15,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.loops import LoopRange, iterate, program_along, programs_along
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.objects import NkiInstruction
@@ -134,11 +135,8 @@ def _on_device(values: Any, *, scalar: bool = False, frozen: bool = True) -> Ite
 
 def _range(lower: Any, upper: Any, step: Any, where: str) -> range:
     if isinstance(step, DeviceValue) or as_integer(step, f"{where} with step") < 1:
-        raise KernelError(
-            f"{where} takes step as a positive integer that is known when the kernel is built",
-            happened=f"{where} got step={step!r:.40}",
-            received=f"step={step!r}",
-        )
+        takes = "step as a positive integer that is known when the kernel is built"
+        raise not_taken(where, takes, f"step={step!r:.40}", f"step={step!r}")
     return range(_bound(lower, where), _bound(upper, where), step)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import BufferError, ShapeError, not_modelled
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
@@ -26,16 +27,13 @@ from difftest.simulator.trace import Engine, Space
 
 def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> None:
     """Raise unless an argument is a tensor in HBM; of ``ndim`` dimensions it does not move."""
-    kind = (Tile, DynamicView) if ndim is None else Tile
-    if isinstance(tensor, kind) and tensor.in_hbm and ndim in (None, len(tensor.shape)):
+    views = (Tile, DynamicView) if ndim is None else Tile
+    if isinstance(tensor, views) and tensor.in_hbm and ndim in (None, len(tensor.shape)):
         return
-    takes = "" if ndim is None else f"a {ndim}-D tensor "
-    raise BufferError(
-        f"{where} takes {takes or f'{name} '}in hbm",
-        happened=f"{where} got a {name} that is not {takes}in hbm",
-        received=f"{name} = {tensor!r:.80}",
-        limit="hbm",
-    )
+    kind = "" if ndim is None else f"a {ndim}-D tensor "
+    takes, got = f"{kind or f'{name} '}in hbm", f"a {name} that is not {kind}in hbm"
+    received = f"{name} = {tensor!r:.80}"
+    raise not_taken(where, takes, got, received, error=BufferError, limit="hbm")
 
 
 @public
@@ -96,11 +94,8 @@ def transpose(x, dtype=None):
     """``x.T`` of a 2-D tile in SBUF, in PSUM."""
     tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
     if tile.ndim != 2:
-        raise ShapeError(
-            "nl.transpose takes a 2-D tile",
-            happened=f"nl.transpose got a tile of {tile.ndim} dimensions",
-            received=repr(tile),
-        )
+        got = f"a tile of {tile.ndim} dimensions"
+        raise not_taken("nl.transpose", "a 2-D tile", got, repr(tile), error=ShapeError)
     return gate.issue(
         products.nc_transpose, (tile,), dtype=wanted(dtype, tile), engine=Engine.TENSOR
     )
@@ -134,11 +129,8 @@ def random_seed(seed):
     """Let ``nl.rand`` and ``nl.dropout`` begin anew from a seed, a (1, 1) tensor on chip."""
     tile = need_tile(seed, "seed", "nl.random_seed")
     if tile.size != 1:
-        raise ShapeError(
-            "nl.random_seed takes a (1, 1) tensor",
-            happened=f"nl.random_seed got a tensor of {tile.size} elements",
-            received=repr(tile),
-        )
+        got = f"a tensor of {tile.size} elements"
+        raise not_taken("nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError)
     value = int(np.asarray(tile.values()).reshape(-1)[0])
     current().random = np.random.default_rng(value % 2**32)
 
@@ -172,9 +164,7 @@ def broadcast_to(x, shape, dtype=None):
     if sizes == tile.shape and wanted(dtype, tile) == tile.dtype:
         return tile
     if len(sizes) != tile.ndim:
-        raise ShapeError(
-            "nl.broadcast_to keeps the number of dimensions",
-            happened=f"nl.broadcast_to was to make {tile.ndim} dimensions {len(sizes)}",
-            received=f"{tile!r} to {list(sizes)}",
-        )
+        takes, got = f"a shape of {tile.ndim} dimensions, as the tile's", f"a shape of {len(sizes)}"
+        received = f"{tile!r} to {list(sizes)}"
+        raise not_taken("nl.broadcast_to", takes, got, received, error=ShapeError)
     return gate.issue(copies.tensor_copy, (tile._broadcast_to(sizes),), dtype=wanted(dtype, tile))
