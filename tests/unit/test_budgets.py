@@ -56,7 +56,6 @@ WIDE = {
     "simulator/core.py:emit",
     "simulator/exact/microscaling.py:nc_matmul_mx",
     "simulator/instructions/mx.py:nc_matmul_mx",
-    "simulator/instructions/record.py:instruction",
     "simulator/instructions/rules.py:_alike",
     "simulator/launch.py:launch",
     "simulator/launch.py:run_kernel",
@@ -66,7 +65,6 @@ WIDE = {
 
 SLOTS = 12
 HEAVY = {
-    "simulator/instructions/record.py:Call",
     "timing/timeline.py:Timeline",
 }
 """Classes with more slots. This list may only shrink, too."""

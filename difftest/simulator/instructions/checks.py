@@ -58,8 +58,7 @@ def check(core: Core, issued: Issue) -> Call:
             destinations[role.name] = _describe(instruction, role, tile)
     options = dict(zip(instruction.options, issued.options, strict=True))
     call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
-    call.into_existing = dst is not None and issued.named
-    call.dialect = core.trace.dialect
+    call.dialect, call.into_existing = core.trace.dialect, dst is not None and issued.named
     _check_vectors(call)
     call.engine = instruction.engine(call, issued.engine)
     for option in call.options.values():

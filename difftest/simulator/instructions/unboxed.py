@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,8 +205,7 @@ def _shortened(call: Call, partitions: int, places: Array, columns: int) -> Call
         for role in call.instruction.operands
     }
     destinations = {name: short(value) for name, value in call.destinations.items()}
-    made = Call(call.instruction, call.machine, operands, call.options, destinations, call.dtype)
-    made.engine, made.places, made.into_existing = call.engine, places, call.into_existing
+    made = replace(call, operands=operands, destinations=destinations, places=places)
     for rule in call.instruction.rules:
         rule(made)
     made.result = call.instruction.result(made)
