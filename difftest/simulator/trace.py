@@ -282,25 +282,14 @@ class Iteration(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """What an instruction is told beside its operands, by the names of AWS's arguments.
-
-    None where it has no such thing.
-    """
+    """What an instruction is told beside its operands and :attr:`Event.arguments`."""
 
     op: str | None = None
     """Operator or function; several steps are joined by ``+``."""
     accumulate: bool = False
     """Whether a matmul adds to its destination in PSUM, which it then reads too."""
-    dge_mode: str | None = None
-    """Who makes a DMA's descriptors, a member of ``nki.isa.dge_mode``: ``none``, ``swdge``,
-    ``hwdge`` or ``unknown``."""
-    axis: Index | None = None
-    """Axes of its operand that a reduction takes."""
     inferred: bool = False
     """Whether the kernel left ``accumulate`` to the compiler (None)."""
-    reduce_cmd: str | None = None
-    """What it does with its engine's reduction registers, a member of ``nki.isa.reduce_cmd``; None
-    where it leaves them alone (``idle``)."""
     loop_indices: bool = False
     """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
 

@@ -21,7 +21,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
 from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.operands import is_number, wrong_buffer
+from difftest.simulator.instructions.operands import is_number, wrong_buffer, wrong_kind
 from difftest.simulator.instructions.record import (
     Call,
     Fit,
@@ -75,12 +75,6 @@ def check(core: Core, issued: Issue) -> Call:
     return call
 
 
-def _reduce_cmd(call: Call) -> str | None:
-    """What the instruction does with its engine's reduction registers; None for nothing."""
-    command: Any = call.options.get("reduce_cmd")
-    return None if command is None or command.name == "IDLE" else str(command.name).lower()
-
-
 def _foresee_event(call: Call, issued: Issue) -> None:
     """Note what the event of a simple call says of its operands."""
     operands = issued.operands
@@ -93,9 +87,8 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
     call.numbers = _chooser(places, operands)
-    attributes = Attributes(**call.instruction.facts(call), reduce_cmd=_reduce_cmd(call))
     numbers = tuple(roles[place] for place in places)
-    opcode = call.instruction.opcode(call)
+    attributes, opcode = Attributes(**call.instruction.facts(call)), call.instruction.opcode(call)
     call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers)
 
 
@@ -116,7 +109,12 @@ def plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """A number, a text, a pattern, or a tuple of such: what an argument says, and no object."""
+    """A number, a text, a pattern, or a tuple of such: what an argument says, and no object.
+
+    Raises
+    ------
+    KernelError : it is anything else.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str, Pattern)):
@@ -127,7 +125,7 @@ def plain_value(value: Any) -> Any:
         return tuple(map(plain_value, value))
     if isinstance(value, (AluOp, Enum)):
         return value.name.lower()
-    raise TypeError(f"the trace has no form for {value!r}")
+    raise wrong_kind(value, "options that are numbers, names or tuples of them", "an instruction")
 
 
 def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:

@@ -145,10 +145,6 @@ def _in_order(call: Call, missing: Array, name: str, values: list[Any]) -> Array
     return missing.reshape(call.result.shape)
 
 
-def _dge(call: Call) -> dict[str, Any]:
-    return {"dge_mode": call["dge_mode"]}
-
-
 def _skips(call: Call) -> bool:
     """Whether elements out of bounds are not moved; else they are an error."""
     return bool(call["oob_mode"] == "skip")
@@ -182,7 +178,6 @@ def _gathers_or_scatters(call: Call) -> str:
     only={"nki": (_software_descriptors, _hardware_casts_nothing)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
-    facts=_dge,
     opcode=_gathers_or_scatters,
     carries=_in_order,
     in_place=True,
@@ -354,7 +349,6 @@ def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> A
     rules=(_permutation, _hardware_descriptors),
     only={"nki": (_into_sbuf_as_it_is, _hardware_transposes)},
     result=_turned,
-    facts=_dge,
     in_place=True,
     walk=_of_the_source,
     carries=_turned_along,

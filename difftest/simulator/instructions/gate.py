@@ -8,6 +8,7 @@ What depends on the data (bounds, what was written, values) is checked each time
 
 from __future__ import annotations
 
+from operator import is_not
 from typing import Any
 
 from difftest.simulator.core import Core, current
@@ -256,7 +257,9 @@ def prepare(core: Core, issued: Issue) -> Call:
         key = (False, *key)
     calls = core.calls
     call: Call | None = calls.get(key)
-    if call is None:
+    if call is None or (
+        any(map(is_not, call.options.values(), issued.options)) and _is_other(call, issued)
+    ):
         call = check(core, issued)
         call.watches = watches_of(call)
         call.counts = counts(call)
@@ -266,6 +269,12 @@ def prepare(core: Core, issued: Issue) -> Call:
     for remark in call.remarks:
         note(remark())
     return call
+
+
+def _is_other(call: Call, issued: Issue) -> bool:
+    """Whether options that are equal are not the same: 1 and True, 0.0 and -0.0."""
+    pairs = zip(call.options.values(), issued.options, strict=True)
+    return any(one is not other and repr(one) != repr(other) for one, other in pairs)
 
 
 def _signature(operand: Any) -> Any:

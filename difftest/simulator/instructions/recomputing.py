@@ -59,7 +59,7 @@ def look_for_rounding(
 
     Its meaning for the same numbers in float64 says what they are.
     """
-    if call.kind.attributes.reduce_cmd == "reduce":
+    if call.kind.options.get("reduce_cmd") == "reduce":
         return  # the registers have gone on
     values = [
         one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one

@@ -177,7 +177,7 @@ def _reduced(call: Call) -> Result:
     reduced=lambda call: tuple(call["axis"]),
     carries=carrying.by_axes,
     reach=Reach.AXES,
-    facts=lambda call: {"op": call["op"].name, "axis": call["axis"]},
+    facts=lambda call: {"op": call["op"].name},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.

@@ -141,7 +141,7 @@ def test_source_lines(trace):
 
 def test_attributes(trace):
     load, scale = trace.events[0:2]
-    assert load.attributes == Attributes(dge_mode="unknown")
+    assert load.arguments == {"dge_mode": "unknown"}
     assert scale.attributes == Attributes(op="multiply")
     cleared = launch(lambda: [nl.zeros((2, 2), nl.float32)].clear()).trace.events[0]
     assert cleared.arguments["value"] == 0

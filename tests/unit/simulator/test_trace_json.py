@@ -103,7 +103,7 @@ def every_field():
                     Kind(
                         "anything",
                         Engine.UNKNOWN,
-                        Attributes("add+max", True, "swdge", (0, 1), reduce_cmd="reduce"),
+                        Attributes("add+max", True),
                         {"op0": "add", "shuffle_mask": (3, -1), "reverse0": True},
                         NUMBERS,
                     ),

@@ -150,7 +150,6 @@ SEEN = (*EVENT, "seen", 0)
         ((*TOLD, "colour"), 1, 'kinds[0].attributes: received "colour"; accepted: op, accumulate'),
         ((*TOLD, "op"), 1, "kinds[0].attributes.op: received 1; accepted: a text"),
         ((*TOLD, "accumulate"), 1, "kinds[0].attributes.accumulate: received 1; accepted: true"),
-        ((*TOLD, "axis"), 1, "kinds[0].attributes.axis: received 1; accepted: a list"),
         ((*SEEN, "value"), "big", 'events[1].seen[0].value: received "big"; accepted: a number'),
         ((*EVENT, "numbers"), [0.5], "events[1].numbers: received [0.5]; accepted: a list of 2"),
         ((*KIND, "options"), [], "kinds[0].options: received []; accepted: an object"),

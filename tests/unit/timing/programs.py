@@ -37,21 +37,17 @@ class Builder:
     def psum(self, shape, dtype="float32"):
         return self.tensor(shape, Space.PSUM, dtype)
 
-    def emit(self, opcode, engine, writes, reads=(), value=None, **attributes):
+    def emit(self, opcode, engine, writes, reads=(), **told):
         number = len(self.trace.events)
         for region in writes:
             region.allocation.writes += 1
         for region in reads:
             region.allocation.reads += 1
+        attributes = {name: told.pop(name) for name in Attributes._fields if name in told}
         self.trace.events.append(
             Event(
                 number,
-                Kind(
-                    opcode,
-                    engine,
-                    Attributes(**attributes),
-                    {} if value is None else {"value": value},
-                ),
+                Kind(opcode, engine, Attributes(**attributes), told),
                 tuple(writes),
                 tuple(reads),
             )

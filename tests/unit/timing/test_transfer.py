@@ -3,7 +3,7 @@ import pytest
 
 from difftest.simulator.machine import TRN1 as OLDER
 from difftest.simulator.machine import TRN2 as MACHINE
-from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Kind, Region, Space
+from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN1, TRN2
 from difftest.timing.transfer import contiguous_run, transfer
@@ -92,7 +92,7 @@ def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, 
     target, source = sbuf(*reversed(shape), dtype=dtype), hbm(*shape, dtype=dtype)
     event = Event(
         0,
-        Kind("dma_transpose", Engine.DMA, Attributes(dge_mode=mode)),
+        Kind("dma_transpose", Engine.DMA, options={"dge_mode": mode}),
         (whole(target),),
         (whole(source),),
     )
@@ -125,11 +125,11 @@ def test_transposes_and_what_is_generated_take_turns(dge, each):
     assert predict(build.trace, MACHINE, dge=dge).middle == pytest.approx(100 * each + 3, rel=0.05)
 
 
-def indirect(opcode, target, source, indices, machine=TRN2, **attributes):
+def indirect(opcode, target, source, indices, machine=TRN2, **options):
     """A DMA that is told places; ``indices`` comes first or last among what it reads."""
     index = whole(sbuf(indices, 1, dtype="int32"))._replace(role="index")
     reads = (source, index) if opcode != "dma_copy" else (index, source)
-    kind = Kind(opcode, Engine.DMA, Attributes(**attributes))
+    kind = Kind(opcode, Engine.DMA, options=options)
     return transfer(Event(0, kind, (target,), reads), machine)
 
 

@@ -16,6 +16,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import (
     INSTRUCTIONS,
@@ -23,6 +24,7 @@ from difftest.simulator.instructions.record import (
     Role,
     instruction,
 )
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
 from difftest.timing.known import evidence_of
 from tests.every import every
@@ -153,6 +155,53 @@ def test_a_number_is_no_part_of_a_signature():
     assert np.signbit(minus).all()
 
 
+@every(
+    "option, one, other",
+    [
+        ("negate", 1, True),
+        ("range_start", 0.0, -0.0),
+        ("range_start", np.float32(0), -np.float32(0)),
+        ("tile_position", (0, 0), (False, 0)),
+    ],
+)
+def test_options_that_are_equal_and_not_the_same_are_two_signatures(option, one, other):
+    """The trace says which of them the kernel gave, whichever came first."""
+
+    ops, least = (ALU_OPS["less"], ALU_OPS["less"]), float(np.finfo(np.float32).min)
+    add, largest = ALU_OPS["add"], ALU_OPS["maximum"]
+    calls = {
+        "negate": lambda value: ("tensor_reduce", 1, (add, (1,), value, False)),
+        "range_start": lambda value: (
+            "range_select",
+            3,
+            (*ops, value, least, largest, Accumulate.IDLE),
+        ),
+        "tile_position": lambda value: ("nc_matmul", 2, (False, value, (128, 128), "")),
+    }
+
+    def kernel():
+        vector = nl.zeros((4, 1), nl.float32)
+        for value in (one, other):
+            name, operands, options = calls[option](value)
+            others = (None,) * (len(INSTRUCTIONS[name].destinations) - 1)
+            gate.issue(INSTRUCTIONS[name], (vector,) * operands, options, others=others)
+
+    events = launch(kernel, machine=TRN2).trace.events[-2:]
+    assert [repr(event.arguments[option]) for event in events] == [
+        repr(value.item() if isinstance(value, np.generic) else value) for value in (one, other)
+    ]
+
+
+@every("option", [object(), (1, frozenset({2})), 1j])
+def test_an_option_that_the_trace_has_no_form_for(option):
+    def kernel():
+        tile = nl.zeros((4, 8), nl.float32)
+        gate.issue(INSTRUCTIONS["tensor_reduce"], (tile,), (nl_add(), (1,), option, False))
+
+    with pytest.raises(KernelError, match=r"an instruction got a (object|frozenset|complex)"):
+        launch(kernel)
+
+
 @every("shape", [(8, 15), (8, 17), (7, 16), (4, 32), (8, 1)])
 def test_a_destination_has_the_results_elements(shape):
     def kernel():
@@ -177,8 +226,6 @@ def test_free_dimensions_of_a_destination_may_be_others():
 
 
 def nl_add():
-    from difftest.simulator.instructions.alu import ALU_OPS
-
     return ALU_OPS["add"]
 
 
