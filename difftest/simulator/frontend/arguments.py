@@ -8,10 +8,20 @@ from enum import Enum, IntEnum
 from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import DtypeError, KernelError, missing_name, not_modelled
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    ShapeError,
+    missing_name,
+    not_modelled,
+)
+from difftest.simulator.index import as_integers
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 Kind = TypeVar("Kind", bound=Enum)
@@ -21,6 +31,33 @@ class AnyTensor:
     """``nki.tensor``: the class of what kernels handle, in whichever mode they run."""
 
     __slots__ = ()
+
+
+class Annotation:
+    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape."""
+
+    def __init__(self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None) -> None:
+        self.name = name
+        self.mutable = mutable
+        self.shape = shape
+
+    def __getitem__(self, shape: Any) -> Annotation:
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return Annotation(self.name, mutable=self.mutable, shape=sizes)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, AnyTensor)
+
+    def __repr__(self) -> str:
+        return f"nt.{self.name}" + (f"{list(self.shape)}" if self.shape else "")
+
+
+def as_argument(value: Any) -> Any:
+    """An argument; for ``nt.tensor[shape, dtype]``, which stands for one, zeros."""
+    if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
+        return value
+    shape, dtype = value.shape
+    return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
 
 
 engine = IntEnum(
@@ -186,6 +223,49 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
 def as_accumulate(value: object, where: str) -> Accumulate:
     """What an instruction does with its engine's registers."""
     return _COMMANDS[as_member(reduce_cmd, value, where)]
+
+
+def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """``axis``, one or several, as ascending axes counted from the front."""
+    ndim = len(data.tile_shape())
+    given = as_integers(axis, f"{where}'s axis")
+    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
+
+
+def not_last(axes: tuple[int, ...], data: Tile, where: str) -> ShapeError | None:
+    """The error of a call that reduces the last consecutive axes alone; None if these are.
+
+    The instruction reduces any free axes, since its access pattern takes them in any order, and the
+    classic ``nl.sum`` uses that. So this is a rule of calls; that the axes are free ones is the
+    instruction's.
+    """
+    ndim = len(data.tile_shape())
+    free = all(0 < one < ndim for one in axes)
+    if not free or axes == tuple(range(ndim - len(axes), ndim)):
+        return None
+    return ShapeError(
+        f"{where} reduces the last consecutive axes of the tile",
+        happened=f"{where} got the axes {list(axes)} of {ndim} dimensions",
+        received=f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}",
+        limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
+        remedy="index the tile so that the axes to reduce come last",
+    )
+
+
+def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """:func:`ascending`, of a call that reduces the last consecutive axes alone."""
+    axes = ascending(axis, data, where)
+    if (error := not_last(axes, data, where)) is not None:
+        raise error
+    return axes
+
+
+def need_two(tile: Tile, where: str) -> None:
+    """Raise :class:`ShapeError` unless a tile, or a tensor in HBM, has two dimensions."""
+    ndim = tile.ndim if tile.in_hbm else len(tile.tile_shape())
+    if ndim != 2:
+        got = f"a tensor of {ndim} dimensions"
+        raise not_taken(where, "two dimensions", got, f"{tile!r}", error=ShapeError)
 
 
 def not_taken(

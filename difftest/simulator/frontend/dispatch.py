@@ -21,8 +21,8 @@ ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 CLOSED = frozenset(
     (
         *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
-        *("nl.arange", "nl.ds", "nl.expand_dims", "nl.num_programs", "nl.program_id"),
-        *("nl.program_ndim", "nl.static_cast", "nl.static_range"),
+        *("nl.arange", "nl.ds", "nl.expand_dims", "nl.nc", "nl.num_programs", "nl.program_id"),
+        *("nl.program_ndim", "nl.spmd_dim", "nl.static_cast", "nl.static_range"),
     )
 )
 """Functions that AWS documents without ``**kwargs``; others get arguments that are not modelled."""
@@ -114,18 +114,12 @@ class _Grid:
         return self._get(key)
 
 
-UNMODED = frozenset({"nc", "spmd_dim"})
-"""Functions about the launch grid, which is made before a launch."""
-
-
 def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
     """A module's functions as kernels call them; ``short`` is nl or nisa. Other names stay."""
     called = dict(functions)
     for name, value in functions.items():
         if name == "mgrid":
             called[name] = _Grid(value)
-        elif name in UNMODED:
-            called[name] = fitting(f"{short}.{name}", value)
         elif name == "ds" or inspect.isfunction(value):
             called[name] = dispatching(f"{short}.{name}", value)
             if short == "nl":  # which instructions also take as operators

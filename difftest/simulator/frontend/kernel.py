@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 from difftest.simulator.core import is_running
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.annotations import as_argument
-from difftest.simulator.frontend.arguments import undocumented_argument
+from difftest.simulator.frontend.arguments import as_argument, undocumented_argument
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.machine import MACHINES, TRN2, Machine
 from difftest.simulator.strictness import note

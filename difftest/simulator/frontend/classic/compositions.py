@@ -15,7 +15,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, TFLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.axes import ascending
+from difftest.simulator.frontend.arguments import ascending
 from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.elementwise import activate, invert_number

@@ -7,8 +7,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import as_member, dge_mode, oob_mode
-from difftest.simulator.frontend.axes import need_two
+from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import (

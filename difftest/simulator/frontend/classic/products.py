@@ -10,10 +10,10 @@ from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_flag,
     engine,
+    need_two,
     no_extras,
     undocumented_argument,
 )
-from difftest.simulator.frontend.axes import need_two
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand

@@ -10,8 +10,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.arguments import as_flag
-from difftest.simulator.frontend.axes import ascending, not_last
+from difftest.simulator.frontend.arguments import as_flag, ascending, not_last
 from difftest.simulator.frontend.classic.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.creation import ndarray

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.annotations import Annotation
+from difftest.simulator.frontend.arguments import Annotation
 from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor

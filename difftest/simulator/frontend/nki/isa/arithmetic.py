@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.axes import last_axes
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.arguments import last_axes
 from difftest.simulator.frontend.nki.calls import (
     average,
     call,
@@ -21,6 +20,7 @@ from difftest.simulator.frontend.nki.operands import beside
 from difftest.simulator.instructions import accumulate, elementwise, reduce, scan
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.registers import Accumulate
 
 
 @call(elementwise.tensor_tensor)
@@ -93,10 +93,9 @@ def activation(
     """``dst = op(data * scale + bias)``, and a sum of it in the engine's registers."""
 
 
-@public  # by hand: another name of activation
+@call(scalar_engine.activation, op=function, reduce_cmd=Accumulate.RESET_REDUCE)
 def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0, name=None):
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
-    return activation(dst, op, data, bias, scale, reduce_op, reduce_res, registers.reset_reduce)
 
 
 @call(
