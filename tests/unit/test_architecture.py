@@ -144,7 +144,6 @@ LAYERS = (
     "recording",
     "core",
     "descriptor",
-    "entering",
     "indexing",
     "views",
     "unwritten",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from difftest.simulator.dtypes import BOOL, as_dtype
-from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import indexing
@@ -21,6 +20,7 @@ from difftest.simulator.frontend.classic.operators import (
     update,
 )
 from difftest.simulator.frontend.classic.products import Product, accumulate_product
+from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate

@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from difftest.simulator.dtypes import as_nki_dtype
-from difftest.simulator.entering import entering
 from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import fits, same_dtype
+from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.frontend.nki.constants import dma_engine
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import BufferError, ShapeError, not_modelled
-from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.arguments import need_two, not_taken
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
@@ -93,9 +93,7 @@ def no_reorder():
 def transpose(x, dtype=None):
     """``x.T`` of a 2-D tile in SBUF, in PSUM."""
     tile = need_tile(x, "x", "nl.transpose", (Space.SBUF,))
-    if tile.ndim != 2:
-        got = f"a tile of {tile.ndim} dimensions"
-        raise not_taken("nl.transpose", "a 2-D tile", got, repr(tile), error=ShapeError)
+    need_two(tile, "nl.transpose")
     return gate.issue(
         products.nc_transpose, (tile,), dtype=wanted(dtype, tile), engine=Engine.TENSOR
     )
