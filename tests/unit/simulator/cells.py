@@ -96,11 +96,10 @@ def _reversed(tensor: Any, shape: tuple[int, ...]) -> Any:
 def _indirect(tensor: Any, shape: tuple[int, ...]) -> Any:
     """Each second element of a partition: offset i is ``index[i % 16, i // 16]``."""
     count = shape[1]
-    index = nl.ndarray((tensor.shape[0], -(-count // GROUP)), nl.uint16, buffer=nl.sbuf)
-    for number in range(GROUP * index.shape[1]):
-        for row in range(number % GROUP, tensor.shape[0], GROUP):
-            column = number // GROUP
-            index[row : row + 1, column : column + 1] = 2 * min(number, count - 1)
+    rows, columns = np.ogrid[: tensor.shape[0], : -(-count // GROUP)]
+    index = nl.ndarray((tensor.shape[0], columns.size), nl.uint16, buffer=nl.sbuf)
+    _hold(index, 2 * np.minimum(columns * GROUP + rows % GROUP, count - 1))
+    current().wrote(index)
     return tensor.indirect(index, count)
 
 
