@@ -10,15 +10,7 @@ from typing import Any
 import libcst as cst
 
 from difftest.migration.calls import INSTRUCTIONS
-from difftest.migration.rules import (
-    GONE,
-    INSIDE,
-    MASK,
-    OPERATOR,
-    PLATFORM,
-    UNKNOWN_CALL,
-    Rule,
-)
+from difftest.migration.rules import GONE, INSIDE, MASK, OPERATOR, PLATFORM, UNKNOWN_CALL, Rule
 from difftest.migration.scope import Scope
 from difftest.simulator.frontend.nki import isa, language
 
@@ -45,9 +37,10 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
 
 
 def _of_name(name: str | None) -> Iterator[Rule]:
+    module, _, rest = (name or "").partition(".")
     if name in GONE:
         yield GONE[name]
-    elif name is not None and _is_unknown(name):
+    elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], rest.partition(".")[0]):
         yield f"today's dialect has no {name}", "`difftest api` lists what it has"
 
 
@@ -60,7 +53,9 @@ def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
         yield MASK
     elif name == "nl.store" or returns:
         yield INSIDE
-    elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
+    elif name.startswith("nisa.get_") or name.count(".") > 1:
+        return  # a query, an enum
+    elif name.startswith("nisa.") and "dst" not in keywords:
         yield UNKNOWN_CALL
 
 
@@ -75,28 +70,23 @@ def commented(statement: Any, rules: list[Rule]) -> Any:
 
 
 def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
-    """The nodes of some kinds in a tree, or all; many times faster than libcst's own search."""
-    pending, tree = [node], []
+    """The nodes of some kinds, or all but whitespace; libcst's own search takes far longer."""
+    pending: list[Any] = [node]
+    tree: list[Any] = []
     while pending:
         one = pending.pop()
-        tree.append(one)
-        pending += reversed(_children(one))
+        if isinstance(one, (list, tuple)):
+            pending += reversed(one)
+        elif isinstance(one, cst.CSTNode) and not isinstance(one, SPACE):
+            tree.append(one)
+            pending += [getattr(one, name) for name in _last_first(type(one))]
     return _of_kind(tree, *kinds) if kinds else tree
 
 
-def _children(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """What a node holds but whitespace: ``node.children`` would build the node anew."""
-    children: list[cst.CSTNode] = []
-    for name in _fields(type(node)):
-        value = getattr(node, name)
-        children += value if isinstance(value, (list, tuple)) else (value,)
-    return [one for one in children if isinstance(one, cst.CSTNode) and not isinstance(one, SPACE)]
-
-
 @functools.cache
-def _fields(kind: type[cst.CSTNode]) -> list[str]:
-    """The names of a node's fields, decorators first as in the text."""
-    return sorted((one.name for one in fields(kind)), key=lambda name: name != "decorators")
+def _last_first(kind: type[cst.CSTNode]) -> list[str]:
+    """The names of a node's fields from the last to the first; decorators come first in a text."""
+    return sorted((one.name for one in fields(kind)[::-1]), key="decorators".__eq__)
 
 
 def _of_kind(tree: list[Any], *kinds: type[cst.CSTNode]) -> list[Any]:
@@ -108,27 +98,11 @@ def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
     return isinstance(base, cst.Name) and base.value in scope.tiles
 
 
-def _is_unknown(name: str) -> bool:
-    """Whether today's modules lack a name, as ``nl.load`` or ``nisa.engine.vector``."""
-    module, _, rest = name.partition(".")
-    first = rest.partition(".")[0]
-    return module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], first)
-
-
-def _is_issue(name: str) -> bool:
-    """Whether a name of ``nisa`` is an instruction's, and not a query's or an enum's."""
-    return not name.startswith("nisa.get_") and name.count(".") == 1
-
-
 class Definitions:
-    """The lines of a function that define index grids and masks."""
+    """The lines of a function that define index grids and masks, in order."""
 
     def __init__(self) -> None:
         self.lines: list[cst.SimpleStatementLine] = []
-
-    def add(self, line: cst.SimpleStatementLine) -> None:
-        """A line that gives an index grid its name."""
-        self.lines.append(line)
 
     def settled(self, function: Any) -> tuple[Any, list[Rule]]:
         """The function without the lines that it needs no more; the others get their rules."""
@@ -136,8 +110,7 @@ class Definitions:
             return function, []
         kept = self._needed(function)
         rules = [GONE["nl.arange"] for _ in kept]
-        made = function.visit(_Settling(self.lines, kept))
-        return made, rules
+        return function.visit(_Settling(self.lines, kept)), rules
 
     def _needed(self, function: Any) -> list[cst.SimpleStatementLine]:
         """The definitions whose names other lines still use."""

@@ -256,7 +256,7 @@ class _Rewriting:
         statements = StatementWriter(scope)
         try:
             if len(parsed) == 1 and statements.defines_grid(parsed[0]):
-                self.definitions.add(line)
+                self.definitions.lines.append(line)
                 return [line]
             new = statements.statement(parsed[0]) if len(parsed) == 1 else None
         except NotMechanicalError as problem:
