@@ -45,7 +45,7 @@ from difftest.simulator.exact.losses import Losses
 from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
+from difftest.simulator.instructions.record import Call, Masked, Reach
 from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.instructions.writing import fit
 from difftest.simulator.tile import Tile
@@ -175,11 +175,11 @@ class Shadow:
         operands: Sequence[Any],
         others: Sequence[Tile | None],
         where: Array | None,
-        unboxed: Unboxed | None = None,
+        inner: Array | None = None,
     ) -> None:
         """Compute what an instruction will write, before the machine overwrites its operands.
 
-        ``unboxed`` is there if a mask which is no box lets it read some elements only.
+        ``inner`` is a mask which is no box, and lets it read some elements only.
         """
         plan = self._plans.get(call)
         if plan is None:
@@ -188,7 +188,7 @@ class Shadow:
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):
             return
-        if unboxed is not None:
+        if inner is not None:
             reach = call.instruction.reach(call)
             if any(one is not None for one in others) or reach not in (Reach.ELEMENT, Reach.AXES):
                 self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
@@ -201,8 +201,8 @@ class Shadow:
                 self.losses.take([one for one in values if isinstance(one, Bounded)])
             read = (*operands, dst) if call.reads_dst else operands
             self._chain = chain_of(read, plan.multiplies)
-        if unboxed is not None and reach is Reach.AXES:
-            values[0] = _left_by_mask(call, values[0], unboxed.inner)
+        if inner is not None and reach is Reach.AXES:
+            values[0] = _left_by_mask(call, values[0], inner)
         if plan.in_bits:
             self.sure(*[one for one in values if isinstance(one, Bounded)])
             made = None

@@ -42,7 +42,8 @@ from difftest.simulator.instructions.indices import (
 from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.recomputing import changed, first_of
-from difftest.simulator.instructions.record import Call, Unboxed
+from difftest.simulator.instructions.record import DST, Call
+from difftest.simulator.instructions.unboxed import kept_of
 from difftest.simulator.memory import NEVER, UNSURE, poison
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
@@ -72,6 +73,7 @@ class Gapped:
 
     def __init__(self, core: Core, call: Call, issued: Issue) -> None:
         self.core, self.call = core, call
+        self.issued = issued
         self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
         dst, operands, where = self.dst, self.operands, self.where
         self.never: dict[int, Array] = {}
@@ -93,7 +95,7 @@ class Gapped:
                 self._leave_out(place, places, operand.base, *operand.index_tiles)
             if isinstance(operand, (Tile, IndirectTile)) and operand.storage.gaps is not None:
                 operand.check_bounds()
-                never = operand.unwritten(NEVER)
+                never = self._kept(place, operand.unwritten(NEVER))
                 if never is not None:
                     self.never[place] = never
                 self._leave_out(place, left_out(operand), operand)
@@ -108,7 +110,17 @@ class Gapped:
             if self._name(place) == INDICES.get(call.name):
                 see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
 
+    def _kept(self, place: int, missing: Array | None) -> Array | None:
+        """What of an operand's elements a mask that is no box leaves; None for nothing."""
+        inner, operand = self.issued.inner, (*self.operands, self.dst)[place]
+        if missing is None or inner is None or not isinstance(operand, Tile):
+            return missing
+        role = (*self.call.instruction.operands, DST)[place]
+        kept = missing & kept_of(role, operand.tile_shape(), inner).reshape(missing.shape)
+        return kept if kept.any() else None
+
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+        left = self._kept(place, left)
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
             self.origin = self.origin or origin_of(self.call, *tiles)
@@ -137,12 +149,18 @@ class Gapped:
                 self.never[place] = missing = self.never[place].reshape(held.shape)
                 some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
                 values.append(np.where(missing, some, held))
-            else:
+            elif place in self.never:
                 values.append(operand.engine_values())
+            else:
+                values.append(operand.engine_values(unwritten=True))
         if carries is None or not self.never:
             return values
         self.lost = self._carried(values)
         if self.lost is not None and carries is by_row:
+            inner = self.issued.inner
+            if inner is not None:
+                self.issued.inner = inner & ~over_rows(inner.shape, self.lost.partitions)
+                return values
             values = [_without_rows(value, self.lost.partitions) for value in values]
         return values
 
@@ -217,19 +235,15 @@ class Gapped:
 
     # -- when its results are there ----------------------------------------------------------------
 
-    def look(self, results: Any, unboxed: Unboxed | None) -> None:
+    def look(self, results: Any) -> None:
         """What follows of what was computed from what masks left out."""
         if first_of(results) is None or not self.left:
             return
         call, left = self.call, self.left
         carries, options = call.instruction.carries, call.options.values()
         decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
-        if unboxed is not None:
-            left = {
-                place: _inside(mask.reshape(self.operands[place].tile_shape()), unboxed.inner)
-                for place, mask in left.items()
-                if place < len(self.operands)
-            }
+        if self.issued.inner is not None:
+            left = {place: mask for place, mask in left.items() if place < len(self.operands)}
         elif call.name not in INDICES and (
             decides or carries in (None, by_row) or len(self.operands) in left
         ):
@@ -376,16 +390,6 @@ def _without_rows(value: Any, lost: Array) -> Any:
 
 def _spread(where: Array, shape: Shape) -> Array:
     return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
-
-
-def _inside(mask: Array, inner: Array) -> Array:
-    """An operand's elements that a mask leaves, in the mask's shape; of a vector its partitions."""
-    if mask.size == inner.size:
-        return mask.reshape(inner.shape) & inner
-    spread = (mask.shape[0], *(1,) * (inner.ndim - mask.ndim), *mask.shape[1:])
-    if all(have in (1, want) for have, want in zip(spread, inner.shape, strict=False)):
-        return np.broadcast_to(mask.reshape(spread), inner.shape) & inner
-    return mask & inner.reshape(len(inner), -1).any(axis=1).reshape(-1, *(1,) * (mask.ndim - 1))
 
 
 def _of_cores(call: Call, index: Array) -> Array:

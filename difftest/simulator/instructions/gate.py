@@ -14,6 +14,7 @@ from typing import Any
 from difftest.simulator.core import Core, current
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import unboxed
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
     Gapped,
@@ -63,9 +64,9 @@ def issue(
     call = prepare(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
-    dst, where, unboxed = issued.dst, issued.where, issued.unboxed
+    dst, where, inner = issued.dst, issued.where, issued.inner
     if core.shadow is not None:
-        core.shadow.foresee(call, dst, operands, issued.others, where, unboxed)
+        core.shadow.foresee(call, dst, operands, issued.others, where, inner)
     in_part: list[Part] = [] if where is None else _read_in_part(call, issued)
     if call.watches or not call.is_simple:
         _look_at_operands(core, call, issued)
@@ -74,11 +75,11 @@ def issue(
     if instruction.in_place:
         _let_move(core, call, issued, gapped)
     else:
-        results = _results(call, issued, gapped) if unboxed is None else unboxed.results
-        if core.alarm:
+        results = _results(call, issued, gapped)
+        if core.alarm and inner is None:
             look(core, call, operands, results)
         if gapped is not None:
-            gapped.look(results, unboxed)
+            gapped.look(results)
         elif call.counts and is_rounded(results):
             look_for_rounding(core, call, dst, operands, results)
         _put(issued, results, in_part)
@@ -119,7 +120,7 @@ def _check_turn(core: Core, issued: Issue) -> None:
 def _read_in_part(call: Call, issued: Issue) -> list[Part]:
     """The operands of which a mask leaves what it leaves of the instruction."""
     assert issued.where is not None
-    chosen = issued.where if issued.unboxed is None else issued.unboxed.inner
+    chosen = issued.where if issued.inner is None else issued.inner
     reach = call.instruction.reach(call)
     if call.instruction.walk is not None or reach not in (Reach.ELEMENT, Reach.AXES):
         return []
@@ -157,6 +158,8 @@ def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
         values = [op.engine_values() if isinstance(op, Tile) else op for op in issued.operands]
     if call.reads_dst:
         values.append(issued.dst.engine_values())
+    if issued.inner is not None:
+        return unboxed.by_reach(call, values, issued.inner)
     return call.instruction.meaning(call, *values)
 
 

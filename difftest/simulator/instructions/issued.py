@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from difftest.simulator.dtypes import Array, DType
-from difftest.simulator.instructions.record import Instruction, Unboxed
+from difftest.simulator.instructions.record import Instruction
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -27,7 +27,7 @@ class Issue:
     indices : what holds where operands or ``dst`` lie: tiles, which the instruction reads too, and
         of a register the role that follows it and its name.
     sources : by role, what the event names as read instead of the operands.
-    unboxed : what the meaning would give, for a mask that changes how it is computed.
+    inner : a mask that is no box, over what the instruction walks: it changes how it is computed.
     named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
         not, and AWS documents a few instructions otherwise where ``dst`` is named.
     """
@@ -40,7 +40,7 @@ class Issue:
     moved: Tile | None = None
     indices: tuple[Tile | tuple[str, str], ...] = ()
     sources: dict[str, Tile] | None = None
-    unboxed: Unboxed | None = None
+    inner: Array | None = None
     named: bool = True
 
     def __init__(

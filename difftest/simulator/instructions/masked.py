@@ -23,8 +23,8 @@ from difftest.simulator.indexing import Axis, leaves
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Call, Instruction, Reach, Unboxed, Walk
-from difftest.simulator.instructions.unboxed import by_axes, by_element, by_row, registers_of
+from difftest.simulator.instructions.record import Call, Instruction, Reach, Walk
+from difftest.simulator.instructions.unboxed import registers_of
 from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile, padded
@@ -111,19 +111,9 @@ def _issue_part(core: Core, call: Call, part: Part, cut: Issue) -> None:
     """The instruction on operands and destinations that were cut to the mask's box."""
     instruction, inner = call.instruction, part.inner
     if not inner.all():
-        small = gate.prepare(core, cut)
         _need_box(call, part)
         cut.where = _where(call, part)
-        reach = instruction.reach(call)
-        computed = None
-        if reach is Reach.AXES:
-            computed = by_axes(small, cut.operands, inner)
-        elif reach is Reach.ROW:
-            computed = by_row(small, cut.operands, inner)
-        elif not instruction.in_place:
-            computed = by_element(small, cut, part.walk.axes, inner)
-        if computed is not None:
-            cut.unboxed = Unboxed(computed, inner)
+        cut.inner = None if instruction.in_place else inner
     gate.issue(**cut.__dict__)
 
 

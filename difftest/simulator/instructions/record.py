@@ -107,19 +107,6 @@ class Masked(NamedTuple):
     chosen: Array
 
 
-class Unboxed(NamedTuple):
-    """What an instruction computes under a mask that is no box.
-
-    Attributes
-    ----------
-    results : as its meaning gives them.
-    inner : the mask, over what the instruction walks.
-    """
-
-    results: Any
-    inner: Array
-
-
 @dataclass(eq=False)
 class Call:
     """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.

@@ -71,7 +71,7 @@ def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
 def test_rows_that_keep_what_was_left_out(monkeypatch):
     by_row = unboxed.by_row
     monkeypatch.setattr(
-        masked, "by_row", lambda call, operands, inner: by_row(call, operands, inner | True)
+        unboxed, "by_row", lambda call, values, inner: by_row(call, values, inner | True)
     )
     assert not agree(STATISTICS)
 
