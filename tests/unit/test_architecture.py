@@ -155,6 +155,8 @@ LAYERS = (
     "instructions.operands",
     "instructions.carrying",
     "instructions.alu",
+    "instructions.values",
+    "instructions.unboxed",
     "instructions.recomputing",
     "instructions.indices",
     "instructions.definedness",
