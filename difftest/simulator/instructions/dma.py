@@ -32,6 +32,7 @@ from difftest.simulator.errors import (
     LimitError,
     NotModelledError,
     ShapeError,
+    not_modelled,
 )
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
@@ -162,6 +163,21 @@ def _software_descriptors(call: Call) -> None:
         )
 
 
+def _one_thing(call: Call) -> None:
+    """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
+    gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
+    if adds and _skips(call):
+        raise KernelError(
+            "dma_copy with dst_rmw_op takes oob_mode.error only",
+            happened="dma_copy with dst_rmw_op got oob_mode.skip",
+            received="oob_mode.skip",
+        )
+    dst = call.destinations.get("dst")
+    if gathers and (adds or (dst is not None and dst.indirect)):
+        sides = f"{call['src']!r}, {dst!r}"
+        raise not_modelled("a dma_copy that gathers and scatters or adds", sides)
+
+
 def _gathers_or_scatters(call: Call) -> str:
     """The event's name: by which side has indices."""
     if call.destinations and call.destinations["dst"].indirect:
@@ -175,7 +191,7 @@ def _gathers_or_scatters(call: Call) -> str:
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
     destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _hardware_descriptors),
-    only={"nki": (_software_descriptors, _hardware_casts_nothing)},
+    only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     opcode=_gathers_or_scatters,

@@ -34,7 +34,8 @@ from difftest.simulator.trace import Engine
 Converter = Callable[[Any, str], Any]
 """Makes a record's option of an argument; the second word is for errors."""
 _OF_CALL: dict[str, Converter] = {
-    **dict.fromkeys(("op", "op0", "op1", "comp_op0", "comp_op1", "reduce_op"), alu_op),
+    **dict.fromkeys(("op", "op0", "op1", "comp_op0", "comp_op1"), alu_op),
+    **dict.fromkeys(("reduce_op", "dst_rmw_op"), alu_op),
     "reduce_cmd": as_accumulate,
     "range_start": lambda value, where: as_integer(value, f"{where}'s range_start"),
     "on_false_value": lambda value, where: float(need_number(value, "on_false_value", where)),
@@ -128,7 +129,9 @@ def _issuing(
         if dtype is not None:
             dtype = as_dtype(dtype)
         if writes:
-            dst = on_chip(given["dst"], where, "dst") if on_tile else given["dst"]
+            dst = given["dst"]
+            if on_tile or dst is None:
+                dst = on_chip(dst, where, "dst")
             same_dtype(dtype, dst, where)
             dtype = None
         taken, chosen = take(given) if take else (), options(given) if options else ()

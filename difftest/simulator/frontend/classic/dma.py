@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.masking import issue
@@ -29,17 +28,7 @@ from difftest.simulator.memory import check_partitions
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
-_OobMode, _DgeMode = oob_mode, dge_mode
-
-
-def _move(
-    src: Any, dst: Any, op: Any = None, outside: str = "error", dge: str = "unknown", *,
-    dtype: object = None, mask: object = None,
-) -> Any:  # fmt: skip
-    """Issue a copy; where indices lead out of a tensor matters if a side has such."""
-    indirect = isinstance(src, IndirectTile) or isinstance(dst, IndirectTile)
-    options = (op, outside if indirect else None, dge)
-    return issue(instructions.dma_copy, (src,), options, dst=dst, dtype=dtype, mask=mask)
+_OobMode = oob_mode
 
 
 def _in_hbm(side: Any, name: str, where: str) -> Any:
@@ -48,17 +37,24 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
     return side
 
 
-@LANGUAGE.by_hand
+def _outside(mode: Any, *sides: Any) -> Any:
+    """What happens where indices lead out of a tensor: nothing to say if no side has such."""
+    return mode if any(isinstance(side, IndirectTile) for side in sides) else None
+
+
+@LANGUAGE.issues(instructions.dma_copy, dst_rmw_op=None, dge_mode="unknown")
 def load(src, *, mask=None, dtype=None):
     """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
-    return _move(_in_hbm(src, "src", "nl.load"), None, dtype=dtype, mask=mask)
+    oob_mode = _outside("error", _in_hbm(src, "src", "nl.load"))
+    return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.issues(instructions.dma_copy, dst_rmw_op=None, dge_mode="unknown")
 def store(dst, value, *, mask=None):
     """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
-    shape = loaded_shape(_in_hbm(dst, "dst", "nl.store").shape)
-    _move(_storable(value, shape), dst, mask=mask)
+    oob_mode = _outside("error", _in_hbm(dst, "dst", "nl.store"))
+    src = _storable(value, loaded_shape(dst.shape))
+    return locals()
 
 
 def _storable(value: Any, shape: Shape) -> Tile:
@@ -81,42 +77,27 @@ def load_transpose2d(src, *, mask=None, dtype=None):
     return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # the event says that all its additions arrive
 def atomic_rmw(dst, value, op, *, mask=None):
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     if not isinstance(dst, IndirectTile):
         raise wrong_kind(dst, "a destination indexed by a tile", "nl.atomic_rmw")
-    value = _storable(value, loaded_shape(dst.shape))
+    src = _storable(value, loaded_shape(dst.shape))
     core, operator = current(), alu_op(op, "nl.atomic_rmw")
-    before = core.instructions
-    _move(value, dst, operator, mask=mask)
+    before, options = core.instructions, (operator, "error", "unknown")
+    issue(instructions.dma_copy, (src,), options, dst=dst, mask=mask)
     core.amend(before, op=operator.name)
 
 
-@ISA.by_hand  # it reads PSUM, and gathers or scatters
+@ISA.issues(instructions.dma_copy)
 def dma_copy(
     *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
     dge_mode=dge_mode.unknown,
 ):  # fmt: skip
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
-    rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
-    dge = as_member(_DgeMode, dge_mode, "a DMA")._name_
-    outside = as_member(_OobMode, oob_mode, "dma_copy")._name_
-    if dst is None:
-        raise KernelError(
-            "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
-        )
     src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES)
-    gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
-    if (gathers or scatters) and outside == "skip" and rmw is not None:
-        raise KernelError(
-            "dma_copy with dst_rmw_op takes oob_mode.error only",
-            happened="dma_copy with dst_rmw_op got oob_mode.skip",
-            received="oob_mode.skip",
-        )
-    if gathers and (scatters or rmw is not None):
-        raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
-    _move(src, dst, rmw, outside, dge, mask=mask)
+    oob_mode = _outside(as_member(_OobMode, oob_mode, "dma_copy").name, src, dst)
+    return locals()
 
 
 @ISA.issues(instructions.dma_transpose, oob_mode="error")
