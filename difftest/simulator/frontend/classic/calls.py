@@ -51,11 +51,7 @@ _OF_ARGUMENT: dict[str, Converter] = {
 
 
 class Functions(dict[str, Callable[..., Any]]):
-    """The functions of a module by name, which ``short`` is the usual name of: nl or nisa."""
-
-    def __init__(self, short: str) -> None:
-        super().__init__()
-        self.short = short
+    """The functions of a module by name."""
 
     def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a function that is no call of one record: of several, a view, memory, a launch."""
@@ -84,7 +80,7 @@ class Functions(dict[str, Callable[..., Any]]):
 
 
 UNNAMED = engine.unknown
-ISA, LANGUAGE = Functions("nisa"), Functions("nl")
+ISA, LANGUAGE = Functions(), Functions()
 
 
 def _issuing(

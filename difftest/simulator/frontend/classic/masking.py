@@ -16,6 +16,7 @@ from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask as Masks
 from difftest.simulator.instructions.masked import issue_masked
 from difftest.simulator.instructions.record import Instruction
@@ -165,3 +166,10 @@ def written(tile: Tile) -> Array | None:
         return None
     missing = tile.unwritten()
     return None if missing is None else np.logical_not(missing)
+
+
+def copy_written(tile: Tile, *, dst: Tile | None = None, dtype: object = None) -> Any:
+    """Copy what of a new tile was written, into a new one if there is no ``dst``."""
+    where = written(tile)
+    chosen = None if where is None else lambda shape: where
+    return issue(tensor_copy, (tile,), dst=dst, dtype=dtype, chosen=chosen)

@@ -7,12 +7,11 @@ from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.masking import as_mask, issue, written
+from difftest.simulator.frontend.classic.masking import as_mask, copy_written, issue
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor
-from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.operands import is_number, need_tile, wrong_buffer
 from difftest.simulator.instructions.promotion import promote, quotient_dtype
 from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY, Instruction, Number
@@ -42,11 +41,10 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
             happened=f"{where} got no tile",
             received=f"{x!r} and {y!r}",
         )
-    if dtype is None:
-        if op.comparison:
-            dtype = BOOL
-        else:
-            dtype = (quotient_dtype if name == "divide" else promote)(left, right)
+    if dtype is None and op.comparison:
+        dtype = BOOL
+    elif dtype is None:
+        dtype = (quotient_dtype if name == "divide" else promote)(left, right)
     return _issue(op, left, right, None, dtype, mask)
 
 
@@ -68,35 +66,23 @@ def begin_or_update(
         if dtype is None:
             update(name, target, other, mask=mask)
         else:
-            _copy_into(target, binary(name, target, other, dtype=dtype, mask=mask))
+            copy_written(binary(name, target, other, dtype=dtype, mask=mask), dst=target)
         return
 
-    def among(elements: Array) -> Mask:
+    def among(elements: Array, record: Instruction, operands: tuple[Any, ...], *op: AluOp) -> None:
         def chosen(shape: Shape) -> Array | bool:
-            kept = as_mask(mask, shape)
-            both: Array = elements.reshape(shape) & kept
+            both: Array = elements.reshape(shape) & as_mask(mask, shape)
             return both if not both.all() else True
 
-        return chosen
-
-    def into_target(instruction: Instruction, *operands: Tile, options: Any, where: Array) -> None:
-        chosen = among(where)
         if dtype is None:
-            issue(instruction, operands, options, dst=target, chosen=chosen)
+            issue(record, operands, op, dst=target, chosen=chosen)
         else:
-            _copy_into(target, issue(instruction, operands, options, dtype=dtype, chosen=chosen))
+            copy_written(issue(record, operands, op, dtype=dtype, chosen=chosen), dst=target)
 
-    spread = repeated(other, target.tile_shape(), "nl.loop_reduce's value", partitions=True)
-    into_target(tensor_copy, spread, options=(), where=missing)
+    value = repeated(other, target.tile_shape(), "nl.loop_reduce's value", partitions=True)
+    among(missing, tensor_copy, (value,))
     if not missing.all():
-        left, right = _spread_partitions(target, other)
-        into_target(tensor_tensor, left, right, options=(ALU_OPS[name],), where=~missing)
-
-
-def _copy_into(target: Tile, made: Tile) -> None:
-    """Copy what of a new tile was written."""
-    where = written(made)
-    issue(tensor_copy, (made,), dst=target, chosen=lambda shape: True if where is None else where)
+        among(~missing, tensor_tensor, _spread_partitions(target, other), ALU_OPS[name])
 
 
 def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -> Tile:

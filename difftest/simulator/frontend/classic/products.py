@@ -15,9 +15,8 @@ from difftest.simulator.frontend.arguments import (
     undocumented_argument,
 )
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
-from difftest.simulator.frontend.classic.masking import issue, over_product, written
+from difftest.simulator.frontend.classic.masking import copy_written, issue, over_product, written
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
@@ -27,7 +26,6 @@ from difftest.simulator.frontend.classic.operators import (
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
-from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -124,11 +122,7 @@ def transpose(x, *, dtype=None, mask=None):
     need_two(data, "nl.transpose")
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
-    turned = issue(instructions.nc_transpose, (data,), mask=mask)
-    where = written(turned)
-    if where is None:
-        return copy(turned, dtype=dtype)
-    return issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)
+    return copy_written(issue(instructions.nc_transpose, (data,), mask=mask), dtype=dtype)
 
 
 # -- psum += nisa.nc_matmul(...) -------------------------------------------------------------------

@@ -17,7 +17,7 @@ def without_reverse1(data, op0, operand0, reverse0=False, op1=None, operand1=Non
 
 
 def test_each_operand_and_option_of_the_record_is_said():
-    functions = Functions("nisa")
+    functions = Functions()
     functions.issues(tensor_scalar)(whole)
     functions.issues(tensor_scalar, reverse1=False)(without_reverse1)
     assert list(functions) == ["whole", "without_reverse1"]
