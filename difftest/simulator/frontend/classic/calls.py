@@ -111,11 +111,12 @@ def _issuing(
 
     @functools.wraps(stub)
     def issued(*args: Any, **kwargs: Any) -> Any:
-        prepared = stub(*args, **kwargs)
-        if prepared is None:
-            given = {**ready, **kwargs, **dict(zip(names, args, strict=False))}
-        else:
-            given = {**prepared, **constants}
+        given = stub(*args, **kwargs)
+        if given is None:
+            given = {**ready, **kwargs}
+            given.update(zip(names, args, strict=False))
+        elif constants:
+            given.update(constants)
         for name, converter, said, default, usual in converted:
             value = given[name]
             given[name] = usual if value is default else converter(value, said)

@@ -31,7 +31,7 @@ from difftest.simulator.tile import Tile
 _exp, _rsqrt = activate("exp"), activate("rsqrt")
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of several instructions
 def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
     """The mean along free axes: a float32 sum, scaled and rounded once."""
     data = on_chip(x, "nl.mean")
@@ -41,7 +41,7 @@ def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
     return binary("multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of several instructions
 def var(x, axis, *, dtype=None, mask=None):
     """The variance along free axes, in float32."""
     data = on_chip(x, "nl.var")
@@ -50,7 +50,7 @@ def var(x, axis, *, dtype=None, mask=None):
     return mean(squared, axis, dtype=data.dtype if dtype is None else dtype)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of several instructions
 def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
     """``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
     data = on_chip(x, "nl.softmax")
@@ -63,7 +63,7 @@ def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
     return binary("multiply", exponent, scale, dtype=data.dtype if result is None else result)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of several instructions
 def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
     """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
     data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
@@ -94,7 +94,7 @@ def dropout(x, rate, *, dtype=None, mask=None):
     return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the grid, and a copy
 def all_reduce(
     x, op, program_axes, *, dtype=None, mask=None, parallel_reduce=True, asynchronous=False
 ):
@@ -121,7 +121,7 @@ def sizeinbytes(dtype: object) -> int:
     return as_dtype(dtype, "sizeinbytes").itemsize
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the host
 def static_cast(input_data, dtype):
     """A number, or an array of the host, in another dtype."""
     wanted = as_dtype(dtype, "nl.static_cast")
@@ -136,7 +136,7 @@ def static_cast(input_data, dtype):
     return cast if array.ndim else cast[()]
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a class
 class finfo:
     """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python."""
 
@@ -151,7 +151,7 @@ class finfo:
         self.bits = self.dtype.itemsize * 8
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the host
 def device_print(prefix, x, *, mask=None):
     """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
     chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())

@@ -94,7 +94,7 @@ def copy(src, *, mask=None, dtype=None):
     return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a view, or a copy of one
 def broadcast_to(src, *, shape):
     """A new SBUF tile that repeats ``src`` along its dimensions of size 1."""
     tile = on_chip(src, "nl.broadcast_to", "src")
@@ -102,7 +102,7 @@ def broadcast_to(src, *, shape):
     return tile if tile.shape == wanted else copy(tile._broadcast_to(wanted))
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a view
 def expand_dims(data, axis):
     """A view with dimensions of size 1 more; ``axis`` (or axes) of the result."""
     tile: Any = on_chip(data, "nl.expand_dims", "data")

@@ -36,7 +36,7 @@ MOST_ROWS = 2**15
 SEED_BITS = 32
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # memory
 def ndarray(shape, dtype, *, buffer=None, name=""):
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
     space, (sizes, axis) = memory_of(buffer, "nl.ndarray"), as_shape(shape, "nl.ndarray")
@@ -55,7 +55,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
     return current().tile.whole(storage)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # memory, and one or two instructions
 def full(shape, fill_value, dtype, *, buffer=None, name=""):
     """A new on-chip tensor filled with a constant."""
     constant = need_number(fill_value, "fill_value", "nl.full")
@@ -97,7 +97,7 @@ _alike("zeros_like", _filled("zeros", 0), "zeros, on chip")
 _alike("empty_like", ndarray, "nothing of it is written yet")
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the host
 def shared_constant(constant, dtype=None):
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
     array = np.array(constant)
@@ -117,7 +117,7 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
     return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the host
 def shared_identity_matrix(n, dtype=np.uint8):
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
@@ -153,7 +153,7 @@ def rand(shape, dtype=FLOAT32):
     return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the launch
 def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
     if not as_truth(mask, "nl.random_seed"):

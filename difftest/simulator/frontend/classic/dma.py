@@ -37,9 +37,9 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
     return side
 
 
-def _outside(mode: Any, *sides: Any) -> Any:
+def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
     """What happens where indices lead out of a tensor: nothing to say if no side has such."""
-    return mode if any(isinstance(side, IndirectTile) for side in sides) else None
+    return mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
 
 
 @LANGUAGE.issues(instructions.dma_copy, dst_rmw_op=None, dge_mode="unknown")

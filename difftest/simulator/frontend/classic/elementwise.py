@@ -128,13 +128,10 @@ def _unary_operator(name: str) -> None:
 
 def activate(name: str) -> Compute:
     """What ``nl.exp`` and kin do with a tile on chip."""
-    options = (name, None, Accumulate.IDLE)
 
     def compute(x: Any, dtype: Any, mask: Any) -> Any:
-        operands = (x, 1.0, None)
-        return issue(
-            activations.activation, operands, options, others=(None,), dtype=dtype, mask=mask
-        )
+        options, how = (name, None, Accumulate.IDLE), {"dtype": dtype, "mask": mask}
+        return issue(activations.activation, (x, 1.0, None), options, others=(None,), **how)
 
     return compute
 
@@ -169,8 +166,7 @@ def _floor(x: Any, dtype: Any, mask: Any) -> Any:
 
 def _ceil(x: Any, dtype: Any, mask: Any) -> Any:
     """``-floor(-x)``."""
-    turned = binary("multiply", x, -1.0, dtype=FLOAT32, mask=mask)
-    return binary("multiply", _floor(turned, FLOAT32, mask), -1.0, dtype=dtype, mask=mask)
+    return _negative(_floor(_negative(x, FLOAT32, mask), FLOAT32, mask), dtype, mask)
 
 
 def _trunc(x: Any, dtype: Any, mask: Any) -> Any:
@@ -198,22 +194,15 @@ def _cos(x: Any, dtype: Any, mask: Any) -> Any:
 
 
 def _tan(x: Any, dtype: Any, mask: Any) -> Any:
-    inverse = invert_number(_sine(x, np.pi / 2, FLOAT32, mask), FLOAT32, mask)
+    inverse = invert_number(_cos(x, FLOAT32, mask), FLOAT32, mask)
     return binary("multiply", _sine(x, 0.0, FLOAT32, mask), inverse, dtype=dtype, mask=mask)
 
 
-for _compute in (_floor, _ceil, _trunc, _cos, _tan):
+def _negative(x: Any, dtype: Any, mask: Any) -> Any:
+    return binary("multiply", x, -1.0, dtype=dtype, mask=mask)
+
+
+for _compute in (_floor, _ceil, _trunc, _cos, _tan, _negative):
     _name = _compute.__name__[1:]
-    _of_tile(
-        _name,
-        f"``{_name}(x)``, element by element; ``x`` is finite.",
-        _compute,
-        keeps_dtype=True,
-    )
+    _of_tile(_name, f"``{_name}(x)``, element by element.", _compute, keeps_dtype=True)
 _of_tile("reciprocal", "``1 / x``, on the Vector Engine.", invert_number)
-_of_tile(
-    "negative",
-    "``-x``.",
-    lambda x, dtype, mask: binary("multiply", x, -1.0, dtype=dtype, mask=mask),
-    keeps_dtype=True,
-)

@@ -112,12 +112,7 @@ class IndexExpression(Index):
         )
 
     def __bool__(self) -> bool:
-        raise KernelError(
-            "control flow cannot depend on nl.arange or nl.mgrid",
-            happened="an index expression was used as a condition",
-            received=f"an index of shape {self.shape} used as a condition",
-            remedy="use the instruction's mask argument",
-        )
+        raise _as_condition("an index expression", "use the instruction's mask argument")
 
     def __le__(self, other: Operand) -> Mask:
         return joined(Mask((other - self,))) if _is_affine(other) else NotImplemented
@@ -141,6 +136,15 @@ class IndexExpression(Index):
         raise self._not_affine("!=")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _as_condition(what: str, remedy: str) -> KernelError:
+    return KernelError(
+        "control flow cannot depend on nl.arange or nl.mgrid",
+        happened=f"{what} was used as a condition",
+        received=f"{what} used as a condition",
+        remedy=remedy,
+    )
 
 
 class Mask:
@@ -179,12 +183,8 @@ class Mask:
             )
             note(error)
             return True
-        raise KernelError(
-            "control flow cannot depend on nl.arange or nl.mgrid",
-            happened="a mask was used as a condition",
-            received="a mask used as a condition",
-            remedy="use the instruction's mask argument, and & instead of 'and'",
-        )
+        remedy = "use the instruction's mask argument, and & instead of 'and'"
+        raise _as_condition("a mask", remedy)
 
     @property
     def shape(self) -> Shape:

@@ -106,22 +106,18 @@ def _asked(func: Callable[..., Any], index: Shape, partitions: int, size: int) -
 
 def _turn(index: Shape, tiles: Shape) -> int:
     """The number of the physical tile of a block, in row-major order of the tiles."""
-    if tiles and not index:
-        error = ShapeError(
-            "modulo allocation has a number of tiles for each block dimension",
-            happened="a tensor without block dimensions got numbers of tiles",
-            received=f"{tiles}",
-            remedy="leave them out: the tensor is one tile",
-        )
-        note(error)
-        return 0
     shape = tiles or (1,) * len(index)
     if len(shape) != len(index) or min(shape, default=1) < 1:
-        raise ShapeError(
+        error = ShapeError(
             "modulo allocation has a number of tiles for each block dimension",
             happened=f"{len(index)} block dimensions got {len(shape)} numbers of tiles",
             received=f"{tiles} for blocks numbered by {len(index)} indices",
+            remedy=None if index else "leave them out: the tensor is one tile",
         )
+        if index:
+            raise error
+        note(error)
+        return 0
     number = 0
     for place, size in zip(index, shape, strict=True):
         number = number * size + place % size
@@ -354,7 +350,7 @@ class TileSize:
 tile_size = TileSize()
 
 
-@ISA.by_hand
+@ISA.by_hand  # of the launch
 def get_nc_version() -> nc_version:
     """The NeuronCore version of the running launch's machine."""
     return nc_version(current().machine.nc_version)

@@ -95,6 +95,8 @@ def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -
     ShapeError : ``what`` it is does not fit its target.
     """
     have = tile.tile_shape()
+    if have == shape:
+        return tile
     rows = partitions or have[0] == shape[0]
     if rows and tile.size == math.prod(shape):
         return tile

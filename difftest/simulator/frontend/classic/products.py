@@ -94,7 +94,7 @@ def _of_pairs(chosen: Array | None) -> Array | None:
     return chosen[:, 0]
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a product, and a transpose if needed
 def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
     (x, left), (y, right) = _unmasked(x), _unmasked(y)
@@ -115,7 +115,7 @@ def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
     """
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a transpose and a copy
 def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
     data = on_chip(x, "nl.transpose")

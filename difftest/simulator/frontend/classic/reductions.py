@@ -80,14 +80,14 @@ for _name, _operator in (
     _reduction(_name, _operator)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # its dtype is bool
 def all(x, axis, *, dtype=bool, mask=None):
     """Whether all elements along free axes are true, as bool."""
     wanted = BOOL if dtype is bool or dtype is None else dtype
     return reduce("nl.all", "logical_and", x, axis, wanted, mask, False)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # its destination is on the left of the call
 def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
     """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
 

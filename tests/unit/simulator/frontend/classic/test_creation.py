@@ -168,3 +168,20 @@ def test_a_constant_is_not_written():
 
     with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
         launch(kernel)
+
+
+def test_random_values_repeat_with_their_seed():
+    def compute(_):
+        first = nl.rand((64, 128))
+        nl.random_seed(3)
+        second = nl.rand((64, 128))
+        nl.random_seed(nl.full((1, 1), 3, nl.int32))
+        return first, second, nl.rand((64, 128)), nl.rand((64, 128), nl.bfloat16)
+
+    first, second, third, narrow = on_tiles(compute, DATA)
+    assert_array_equal(second, third)
+    assert (first != second).any()
+    assert ((first >= 0) & (first < 1)).all()
+    assert abs(first.mean() - 0.5) < 0.02
+    assert str(narrow.dtype) == "bfloat16"
+    assert_array_equal(first, on_tiles(compute, DATA)[0])
