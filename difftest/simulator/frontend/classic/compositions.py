@@ -15,7 +15,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, TFLOAT32, as_dtype, is_float
 from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import ascending
+from difftest.simulator.frontend.arguments import ascending, not_taken
 from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.elementwise import activate, invert_number
@@ -68,11 +68,11 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
     """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
     data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
     if not is_number(n) or not is_number(epsilon) or not float(n):
-        raise KernelError(
-            "nl.rms_norm takes n and epsilon as numbers, n not 0",
-            happened="nl.rms_norm got an n or an epsilon that it does not take",
-            received=f"n={n!r:.40}, epsilon={epsilon!r:.40}",
+        takes, received = (
+            "n and epsilon as numbers, n not 0",
+            f"n={n!r:.40}, epsilon={epsilon!r:.40}",
         )
+        raise not_taken("nl.rms_norm", takes, "others", received)
     wanted = dtype if dtype is not None else compute_dtype
     result = data.dtype if wanted is None else wanted
     axes = ascending(axis, data, "nl.rms_norm")

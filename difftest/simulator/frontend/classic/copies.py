@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import INT32
-from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import engine, reduce_cmd
+from difftest.simulator.frontend.arguments import engine, not_taken, reduce_cmd
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.expressions import Mask, check_partitions_first
 from difftest.simulator.frontend.classic.masking import issue
@@ -24,6 +23,7 @@ from difftest.simulator.instructions import copy as instructions
 from difftest.simulator.instructions import search
 from difftest.simulator.instructions import select as selections
 from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
@@ -128,13 +128,10 @@ def where(condition, x, y, *, dtype=None, mask=None):
 
 def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     """A comparison of indices as a tile of 0 and 1, which the compiler makes of it."""
-    error = KernelError(
-        "nl.where takes a tile as condition",
-        happened="nl.where got a comparison of indices",
-        received=f"indices of shape {list(condition.shape)}",
-        remedy="use nisa.affine_select, or make a tile of the indices with nisa.iota",
-    )
-    note(error)
+    received = f"indices of shape {list(condition.shape)}"
+    remedy = "use nisa.affine_select, or make a tile of the indices with nisa.iota"
+    takes, got = "a tile as condition", "a comparison of indices"
+    note(not_taken("nl.where", takes, got, received, remedy=remedy))
     shape = next((s.tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
     check_partitions_first(condition.shape, shape, "a condition")
     result: Any = None
@@ -150,12 +147,8 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
 def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
     """``on_true_tile`` where an affine comparison holds, else a constant (GpSimd Engine)."""
     if not isinstance(pred, Mask) or len(pred.terms) != 1:
-        raise KernelError(
-            "affine_select takes one comparison of index expressions as pred",
-            happened="affine_select got a pred that is not one comparison",
-            received=f"{pred!r}",
-            remedy="for a more complex condition use nl.where",
-        )
+        takes, remedy = "one comparison of index expressions", "for more of them use nl.where"
+        raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
     on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile")
     if isinstance(on_true_tile, Tile):
         check_partitions_first(pred.shape, on_true_tile.tile_shape(), "pred")

@@ -202,11 +202,17 @@ class Mask:
         try:
             return np.broadcast_to(result, shape)
         except ValueError:
-            raise ShapeError(
-                "a mask must broadcast to the shape of its instruction",
-                happened="a mask does not have its instruction's shape",
-                received=f"mask of shape {result.shape}, instruction of shape {shape}",
-            ) from None
+            received = f"mask of shape {result.shape}, instruction of shape {shape}"
+            raise unfit(received) from None
+
+
+def unfit(received: str) -> ShapeError:
+    """The error for a mask of another shape than its instruction's."""
+    return ShapeError(
+        "a mask must broadcast to the shape of its instruction",
+        happened="a mask does not have its instruction's shape",
+        received=received,
+    )
 
 
 class MGrid(tuple[IndexExpression, ...]):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import Array, as_dtype
-from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.classic.expressions import Mask, unfit
 from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
@@ -101,11 +101,7 @@ def _over_product(chosen: Array, shape: Shape) -> Array:
         )
     fits = of_free and given[0] in (1, depth)
     if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
-        raise ShapeError(
-            "a mask must broadcast to the shape of its instruction",
-            happened="a mask does not have its instruction's shape",
-            received=f"mask of shape {given}, product over [K, M, N] = {list(shape)}",
-        )
+        raise unfit(f"mask of shape {given}, product over [K, M, N] = {list(shape)}")
     return chosen.reshape((given[0], *of_free[0]))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.frontend.kernel import as_kernel
@@ -214,17 +214,15 @@ class ParDim(int):
         return f"par_dim({int(self)})"
 
 
+_INTEGERS = "a shape of integers"
+
+
 def whole(size: Any, received: str, where: str) -> Any:
     """A size; a float that is a whole number, which compilers take, as an integer."""
     if not isinstance(size, float) or not size.is_integer():
         return size
-    error = ShapeError(
-        f"{where} takes a shape of integers",
-        happened=f"{where} got a whole number as a float",
-        received=received,
-        remedy="use // instead of /",
-    )
-    note(error)
+    got, remedy = "a whole number as a float", "use // instead of /"
+    note(not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy))
     return int(size)
 
 
@@ -240,18 +238,15 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
         try:
             sizes.append(whole(size, received, where).__index__())
         except (AttributeError, TypeError):
-            raise ShapeError(
-                f"{where} takes a shape of integers",
-                happened=f"{where} got a shape with the size {size!r:.40}",
-                received=received,
-            ) from None
+            got = f"a shape with the size {size!r:.40}"
+            raise not_taken(where, _INTEGERS, got, received, error=ShapeError) from None
     if not sizes or min(sizes) < 1 or len(marked) > 1:
-        raise ShapeError(
-            f"{where} takes a shape of positive sizes with at most one nl.par_dim",
-            happened=f"{where} got the shape {shape!r:.40}",
-            received=f"{shape!r}",
-            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
+        takes, got = (
+            "a shape of positive sizes with at most one nl.par_dim",
+            f"the shape {shape!r:.40}",
         )
+        remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
+        raise not_taken(where, takes, got, f"{shape!r}", error=ShapeError, remedy=remedy)
     return tuple(sizes), marked[0] if marked else 0
 
 

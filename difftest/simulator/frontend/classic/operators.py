@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.masking import as_mask, copy_written, issue
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
@@ -36,11 +37,7 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     op = ALU_OPS[name]
     left, right = tile_or_number(x, "x", where), tile_or_number(y, "y", where)
     if not isinstance(left, Tile) and not isinstance(right, Tile):
-        raise KernelError(
-            f"{where} takes at least one tile",
-            happened=f"{where} got no tile",
-            received=f"{x!r} and {y!r}",
-        )
+        raise not_taken(where, "at least one tile", "no tile", f"{x!r} and {y!r}")
     if dtype is None and op.comparison:
         dtype = BOOL
     elif dtype is None:

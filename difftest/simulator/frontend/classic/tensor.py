@@ -64,20 +64,7 @@ class Tensor(Tile, AnyTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]
-        if isinstance(target, indexing.MaskedOperand):
-            raise KernelError(
-                "a mask between brackets is for the operands of a matrix product",
-                happened="a value was assigned to a tile under a mask",
-                received=f"assignment to {target!r}",
-                remedy="give the instruction that makes the value a mask argument",
-            )
-        if isinstance(target, IndirectTile):
-            raise KernelError(
-                "a tile of indices on the left of '=' is not a copy that the engines make",
-                happened="a value was assigned to elements named by a tile of indices",
-                received=f"assignment to {target!r}",
-                remedy="use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
-            )
+        _check_side(target, _TARGETS)
         if isinstance(value, AwaitsTarget):
             value.go_on(target)
             return
@@ -221,6 +208,39 @@ def _same_place(a: Tile, b: Tile) -> bool:
     return a.storage is b.storage and a.pattern == b.pattern and a.dtype == b.dtype
 
 
+_TARGETS = {
+    indexing.MaskedOperand: (
+        "a mask between brackets is for the operands of a matrix product",
+        "a value was assigned to a tile under a mask",
+        "give the instruction that makes the value a mask argument",
+    ),
+    IndirectTile: (
+        "a tile of indices on the left of '=' is not a copy that the engines make",
+        "a value was assigned to elements named by a tile of indices",
+        "use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
+    ),
+}
+_VALUES = {
+    Index: (
+        "an index is not a tile",
+        "an index expression was assigned to a tile",
+        "make a tile of it: nisa.iota(index, dtype=nl.int32)",
+    ),
+    IndirectTile: (
+        "a tile of indices on the right of '=' is not a copy that the engines make",
+        "elements named by a tile of indices were assigned to a tile",
+        "use nisa.tensor_copy_dynamic_src",
+    ),
+}
+"""What stands on no side of an assignment: the rule, what happened, and the remedy."""
+
+
+def _check_side(side: Any, refused: dict[Any, tuple[str, str, str]]) -> None:
+    for kind, (rule, happened, remedy) in refused.items():
+        if isinstance(side, kind):
+            raise KernelError(rule, happened=happened, received=repr(side), remedy=remedy)
+
+
 def assign(target: Tile, value: Any) -> None:
     """``target[...] = value``: move an instruction's result, copy a tile, or fill with a number."""
     if target.in_hbm:
@@ -233,20 +253,7 @@ def assign(target: Tile, value: Any) -> None:
     if is_number(value):
         issue(memset, (value,), (None,), dst=target)
         return
-    if isinstance(value, Index):
-        raise KernelError(
-            "an index is not a tile",
-            happened="an index expression was assigned to a tile",
-            received=f"assignment of {value!r}",
-            remedy="make a tile of it: nisa.iota(index, dtype=nl.int32)",
-        )
-    if isinstance(value, IndirectTile):
-        raise KernelError(
-            "a tile of indices on the right of '=' is not a copy that the engines make",
-            happened="elements named by a tile of indices were assigned to a tile",
-            received=f"{value!r}",
-            remedy="use nisa.tensor_copy_dynamic_src",
-        )
+    _check_side(value, _VALUES)
     given = need_tile(value, "its value", "assignment", ON_CHIP)
     source = repeated(given, target.tile_shape(), "an assignment's value")
     where = written(source)
