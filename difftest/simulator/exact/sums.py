@@ -1,4 +1,4 @@
-"""Error rules of reductions, scans, matrix products and the engines' reduction registers."""
+"""Error rules of reductions, scans and the engines' reduction registers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, spread
 from difftest.simulator.exact.elementwise import (
     alu,
     chosen_from,
@@ -26,7 +26,6 @@ from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
 from difftest.simulator.instructions.values import rows
-from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
 
@@ -208,68 +207,6 @@ def tensor_scalar_reduce(
         assert held is not None
         made = held
     return result, bounded.negative(made) if call["reduce_res_negate"] else made
-
-
-# -- matrix products -------------------------------------------------------------------------------
-
-
-def matrix_product(run: Shadow, left: Bounded, right: Bounded) -> Bounded:
-    """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
-    value = left.value.T @ right.value
-    depth = left.value.shape[0]
-    sizes = [np.abs(left.value), np.abs(right.value)]
-    errors = [spread(left), spread(right)]
-    growth = run.gamma(depth, value.size)
-    if errors[0] is None and errors[1] is None:
-        most = _sizes_product(*sizes)
-        if most.max(initial=0.0) <= LARGEST_SUM and all(
-            bounded.is_integral(side.value) for side in (left, right)
-        ):
-            return Bounded(value, None, FLOAT32)
-        error = growth * most
-    else:
-        wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
-        error = growth * _sizes_product(*wide)
-        if errors[0] is not None:
-            error += errors[0].T @ wide[1]
-        if errors[1] is not None:
-            error += sizes[0].T @ errors[1]
-    error += bounded.TINY * depth
-    return Bounded(value, bounded.defined(value, error), FLOAT32)
-
-
-def _sizes_product(left: Float64, right: Float64) -> Any:
-    """``left.T @ right`` of sizes, at least: float32 is enough where it holds them."""
-    peak = float(left.max(initial=0.0)) * float(right.max(initial=0.0)) * left.shape[0]
-    if not peak < 1e30:
-        return left.T @ right
-    narrow = left.astype(np.float32).T @ right.astype(np.float32)
-    return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
-
-
-@rule("nc_matmul")
-def nc_matmul(run: Shadow, call: Call, *operands: Any) -> Bounded:
-    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
-    if "product" in call.operands:
-        product, *held = operands
-        return added_or_put(run.stored(held[0]), product, held[0]._fresh()) if held else product
-    depth = 2 if call["perf_mode"] == "double_row" else 1
-    left, right = (
-        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
-        for side in operands[:2]
-    )
-    return accumulated(run, call, matrix_product(run, left, right), *operands[2:])
-
-
-def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None = None) -> Bounded:
-    """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
-    missing = None
-    if dst is not None and call["accumulate"] is None:
-        products = dst.storage.products
-        missing = None if products is None else ~dst.gather(products)
-        if missing is None or missing.all():
-            return made
-    return made if dst is None else added_or_put(run.stored(dst), made, missing)
 
 
 # -- scans and moments -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from difftest.simulator import NkiError, launch
 from difftest.simulator.dtypes import FLOAT32, FLOATS, NKI_NAMES, is_float
-from difftest.simulator.exact import table
+from difftest.simulator.exact import run
 from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
 from difftest.simulator.exact.functions import FUNCTIONS
 from difftest.simulator.exact.run import ExactSettings
@@ -38,7 +38,7 @@ def test_each_record_has_one_error_rule():
 def test_a_record_without_one_cannot_be_imported(monkeypatch):
     monkeypatch.delitem(RULES, "tensor_tensor")
     with pytest.raises(TypeError, match="no error rule for tensor_tensor"):
-        importlib.reload(table)
+        importlib.reload(run)
 
 
 def test_each_activation_has_one():
