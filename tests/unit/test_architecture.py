@@ -70,7 +70,7 @@ ORACLE = Rule(
         "difftest.simulator.indirect.IndirectTile",
         "difftest.simulator.instructions.gate",
         "difftest.simulator.instructions.issued.Issue",
-        "difftest.simulator.instructions.record.INSTRUCTIONS",
+        "difftest.simulator.instructions.require_rules",
         "difftest.simulator.pattern.Shape",
         "difftest.simulator.tile.Tile",
         *(

@@ -7,10 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.oracle.numbers import Array, to_float32
+from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.oracle.numbers import Array, epsilon, to_float32
 from difftest.simulator.oracle.use import Made, Use, means
 
-_EPSILON = 2.0**-23
+_EPSILON = epsilon(FLOAT32)
 _FLOAT8 = {"float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn, "float8_e5m2_x4": ml_dtypes.float8_e5m2}
 _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
