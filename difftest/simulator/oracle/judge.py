@@ -27,7 +27,6 @@ from difftest.simulator.oracle import (  # noqa: F401  each fills the table of m
     products,
     reductions,
     searches,
-    selections,
 )
 from difftest.simulator.oracle.numbers import Array, epsilon, host_dtype, poison, rounded
 from difftest.simulator.oracle.places import Literal, LiteralMemory, LiteralTensor
