@@ -7,6 +7,7 @@ runs is found through a context variable, set for the time of the launch and no 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
@@ -47,6 +48,8 @@ from difftest.simulator.trace import (
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
     from difftest.simulator.tile import Tile
+
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def current() -> Core:
@@ -104,6 +107,10 @@ class Core:
         self.caller: FrameType | None = None
         """The frame that called the simulator, where :func:`entering` noted it: no kernel's line
         lies further in. None where the kernel has to be looked for."""
+        self._seen_frame: FrameType | None = None
+        self._seen_at = 0
+        self._seen_stack: tuple[Location, ...] = ()
+        """The lines that were last asked for: of this frame, at this place of its code."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
         self.registers = 0
@@ -174,6 +181,7 @@ class Core:
                 yield self
         finally:
             RUNNING.reset(token)
+            self._seen_frame = None  # it holds the kernel's tensors
 
     def _raise_alarm(self, kind: str, flag: int) -> None:
         self.alarm = True
@@ -298,7 +306,7 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            place_of(kernel_stack(self.caller)) if self.record else kernel_location(self.caller),
+            place_of(self.stack()) if self.record else kernel_location(self.caller),
             name,
             loops=self.loops,
         )
@@ -448,13 +456,27 @@ class Core:
                 kind,
                 tuple(written),
                 tuple(read),
-                kernel_stack(self.caller),
+                self.stack(),
                 self.loops,
                 self.program,
                 seen,
                 numbers,
             )
         )
+
+    def stack(self) -> tuple[Location, ...]:
+        """The kernel's lines that are being executed, innermost first.
+
+        Those around a function's frame stay the same as long as it runs, so that each line of it
+        is looked for once in a row. A generator may go on for somebody else.
+        """
+        frame = self.caller
+        if frame is None or frame.f_code.co_flags & _RESUMED:
+            return kernel_stack(frame)
+        if frame is not self._seen_frame or frame.f_lasti != self._seen_at:
+            self._seen_frame, self._seen_at = frame, frame.f_lasti
+            self._seen_stack = kernel_stack(frame)
+        return self._seen_stack
 
     def amend(self, since: int, **attributes: Any) -> None:
         """Say more of the instructions that were issued from a number on."""

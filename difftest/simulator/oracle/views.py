@@ -167,7 +167,9 @@ def _sizes(shape: Any) -> list[int]:
 
 @by_places
 def _in_shape(places: Array, tile: Any, *shape: Any) -> Array:
-    return places.reshape(_sizes(shape[0] if len(shape) == 1 else shape))
+    given = shape[0] if len(shape) == 1 else shape
+    sizes = given if isinstance(given, (tuple, list)) else (given,)
+    return places.reshape([int(size) for size in sizes])  # whole floats are taken with a note
 
 
 @by_places

@@ -248,3 +248,19 @@ def test_an_attribute_that_events_do_not_have():
     for record in (True, False):
         with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
             launch(lambda: emit(colour=1), record=record)
+
+
+def zeros_on_demand():
+    while True:
+        yield nl.zeros((2, 2), nl.float32)  # made
+
+
+def test_a_generator_works_for_whoever_asks_it():
+    def kernel():
+        made = zeros_on_demand()
+        next(made)  # first
+        next(made)  # second
+
+    events = launch(kernel, []).trace
+    marks = [[line.text.split("# ")[-1] for line in event.stack] for event in events]
+    assert marks == [["made", "first"], ["made", "second"]]
