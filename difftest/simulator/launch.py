@@ -17,6 +17,7 @@ from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelError, KernelExit, NkiError
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
+from difftest.simulator.exact.shadow import Shadow
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.bytecode import explained
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
@@ -262,7 +263,7 @@ def run_kernel(
     core.order = order
     core.drawn = dict(drawn or {})
     if exact:
-        core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
+        core.shadow = Shadow(exact if isinstance(exact, ExactSettings) else ExactSettings())
     core.auto_alloc = forces_auto_alloc(function)
     core.trace.kernel = getattr(function, "__qualname__", "")
     core.trace.dialect = "nki" if tensor is NkiTensor else "classic"

@@ -28,20 +28,16 @@ def matrix_product(run: Shadow, left: Bounded, right: Bounded) -> Bounded:
     sizes = [np.abs(left.value), np.abs(right.value)]
     errors = [spread(left), spread(right)]
     growth = run.gamma(depth, value.size)
-    if errors[0] is None and errors[1] is None:
-        most = _sizes_product(*sizes)
-        if most.max(initial=0.0) <= LARGEST_SUM and all(
-            bounded.is_integral(side.value) for side in (left, right)
-        ):
-            return Bounded(value, None, FLOAT32)
-        error = growth * most
-    else:
-        wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
-        error = growth * _sizes_product(*wide)
-        if errors[0] is not None:
-            error += errors[0].T @ wide[1]
-        if errors[1] is not None:
-            error += sizes[0].T @ errors[1]
+    wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
+    most = _sizes_product(*wide)
+    small = errors[0] is None and errors[1] is None and most.max(initial=0.0) <= LARGEST_SUM
+    if small and all(bounded.is_integral(side.value) for side in (left, right)):
+        return Bounded(value, None, FLOAT32)
+    error = growth * most
+    if errors[0] is not None:
+        error += errors[0].T @ wide[1]
+    if errors[1] is not None:
+        error += sizes[0].T @ errors[1]
     error += bounded.TINY * depth
     return Bounded(value, bounded.defined(value, error), FLOAT32)
 

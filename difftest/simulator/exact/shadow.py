@@ -22,7 +22,6 @@ from difftest.simulator.dtypes import (
     TFLOAT32,
     Array,
     DType,
-    from_bits,
     is_float,
     name_of,
 )
@@ -31,23 +30,19 @@ from difftest.simulator.exact.bounded import (
     ROUNDINGS,
     UNIT,
     Bounded,
-    Float64,
-    Held,
     added_at,
     as_bounded,
     gamma,
     into_integers,
     number,
-    spread,
 )
-from difftest.simulator.exact.contract import NO_CHAIN, Contract, chain_of
+from difftest.simulator.exact.contract import NO_CHAIN, Contract, ExactSettings, chain_of
+from difftest.simulator.exact.held import Owners, holding, raw_values
 from difftest.simulator.exact.losses import Losses
-from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Masked, Reach
 from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
-from difftest.simulator.instructions.writing import fit
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -132,29 +127,14 @@ class Plan:
 
 
 class Shadow:
-    """What the exact run of one launch knows.
+    """What the exact run of one launch knows."""
 
-    Parameters
-    ----------
-    dtypes : dtypes that the kernel may round into besides those of its arguments and outputs.
-    results : dtypes of the outputs, if they are known.
-    random : whether rounding errors may be taken as independent of each other.
-    losses : whether to note which instruction lost how much.
-    """
-
-    def __init__(
-        self,
-        *,
-        dtypes: Sequence[DType] = (),
-        results: Sequence[DType] = (),
-        random: bool = False,
-        losses: bool = False,
-    ) -> None:
-        self.random = random
-        self.contract = Contract(dtypes, results)
+    def __init__(self, settings: ExactSettings) -> None:
+        self.random = settings.random
+        self.contract = Contract(settings)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
         self._registers: dict[int, dict[str, Bounded]] = {}
-        self.losses = Losses() if losses else None
+        self.losses = Losses() if settings.losses else None
         self.owners = Owners()
         self._pending: list[Pending] | None = None
         self._chain = NO_CHAIN
@@ -445,48 +425,3 @@ def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
     value = np.where(inner, data.value, float(NEUTRAL[call["op"].name]))
     error = None if data.error is None else np.where(inner, data.error, 0.0)
     return Bounded(value, error, data.dtype, data.sums, data.adds)
-
-
-# -- what is held of one tensor: planes beside its data --------------------------------------------
-
-
-def holding(tile: Tile, made: Bounded, where: Array | None) -> Held:
-    """What a tile's tensor holds with these numbers; before they were the machine's own."""
-    error = np.zeros(()) if made.error is None else spread(made)
-    planes = [one if one.shape == tile.shape else fit(one, tile) for one in (made.value, error)]
-    if where is not None or not tile.is_whole():
-        return _in_part(tile, (planes[0], planes[1], made.sums), where)
-    shape = tile.storage.allocation.shape
-    value, error = (_own(plane, tile.shape).reshape(shape) for plane in planes)
-    return Held(value, error, np.full(shape, made.sums, np.uint8) if made.sums else None)
-
-
-def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> Held:
-    storage, sums = tile.storage, parts[2]
-    exact = storage.exact
-    if exact is None:
-        filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
-        exact = Held(filled, np.zeros(filled.shape), None)
-    if sums and exact.sums is None:
-        exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
-    if where is not None and where.size == tile.size:
-        where = where.reshape(tile.shape)
-    for plane, part in zip(exact[:3], parts, strict=True):
-        if plane is not None:
-            tile.scatter(plane, part, where)
-    return exact
-
-
-def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
-    """An array of a shape that nobody else has."""
-    if array.base is None and array.shape == shape and array.flags.c_contiguous:
-        return array
-    full = np.empty(shape)
-    full[...] = array
-    return full
-
-
-def raw_values(tile: Tile) -> Array:
-    """The values of a tensor, whatever was never written."""
-    held = tile.elements()
-    return from_bits(held, tile.dtype) if tile.holds_bits else held

@@ -41,14 +41,12 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
     n = math.prod(value.shape[axis] for axis in axes)
     summed = np.asarray(value.sum(axis=axes, keepdims=keepdims))
     sizes = np.asarray(np.abs(value).sum(axis=axes, keepdims=keepdims))
-    error = spread(x)
-    if error is None:
-        if n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
-            return Bounded(summed, None, FLOAT32, adds=True)
-        carried = run.gamma(n - 1, summed.size, terms=n) * sizes
-    else:
+    error, errors = spread(x), 0.0
+    if error is not None:
         errors = error.sum(axis=axes, keepdims=keepdims)
-        carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
+    elif n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
+        return Bounded(summed, None, FLOAT32, adds=True)
+    carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
@@ -177,11 +175,11 @@ def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
     sizes = np.abs(lines.value) if largest else -np.abs(lines.value)
     last = lines.value.shape[1] - 1
     places = last - np.argmax(sizes[:, ::-1], axis=1, keepdims=True)
+    error = None
     if lines.error is not None:
         run.doubt("a rounded value decides", lost=False)
         error = np.broadcast_to(2 * np.abs(lines.value).max(axis=1, keepdims=True), places.shape)
-        return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
-    return Bounded(np.take_along_axis(lines.value, places, axis=1), None, FLOAT32)
+    return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
 
 
 @rule("activation")
@@ -198,14 +196,11 @@ def tensor_scalar_reduce(
     """``data <op0> operand0``, and its reduction in the registers."""
     result = with_scalar(run, call["op0"], data, operand0, reverse=False)
     op = call["reduce_op"]
+    made: Any
     if op.name == "subtract":
-        axes = tuple(range(1, result.value.ndim))
-        made = _difference(run, result, axes, keepdims=False)
-        made = made.shaped(lambda array: array[:, None])
+        made = reduced(run, op, _lines(result), (1,), keepdims=True)
     else:
-        held = registers(run, "vector", result, op, call["reduce_cmd"], reduce_init)
-        assert held is not None
-        made = held
+        made = registers(run, "vector", result, op, call["reduce_cmd"], reduce_init)
     return result, bounded.negative(made) if call["reduce_res_negate"] else made
 
 

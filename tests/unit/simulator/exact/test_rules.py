@@ -14,8 +14,9 @@ from difftest.simulator.dtypes import FLOAT32, FLOATS, NKI_NAMES, is_float
 from difftest.simulator.exact import run
 from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
 from difftest.simulator.exact.functions import FUNCTIONS
+from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.run import ExactSettings
-from difftest.simulator.exact.shadow import RULES, Shadow, raw_values
+from difftest.simulator.exact.shadow import RULES, Shadow
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.functions import ACTIVATIONS

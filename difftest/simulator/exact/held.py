@@ -1,8 +1,8 @@
-"""Whose exact values an on-chip byte has, where the kernel places tensors on the same bytes.
+"""What the exact run holds of one tensor: planes beside its data, and whose the bytes are.
 
-Each tensor has exact values of its own, but another one that shares its bytes may have overwritten
-what they were of. So each byte of such a memory has a number: of the tensor that wrote something
-rounded there last, or one that says that the machine's own bits are exact.
+Each tensor has exact values of its own, but another one that the kernel places on the same bytes
+may have overwritten what they were of. So each byte of such a memory has a number: of the tensor
+that wrote something rounded there last, or one that says that the machine's own bits are exact.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.addresses import PlacedMemory, PlacedStorage
-from difftest.simulator.dtypes import Array
+from difftest.simulator.dtypes import Array, from_bits
+from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.writing import fit
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
 
@@ -76,3 +78,45 @@ class Owners:
         first = like.ctypes.data - owners.ctypes.data  # counted as if an owner took one byte
         steps = [step * _OWNER.itemsize for step in like.strides]
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
+
+
+def holding(tile: Tile, made: Bounded, where: Array | None) -> Held:
+    """What a tile's tensor holds with these numbers; before they were the machine's own."""
+    error = np.zeros(()) if made.error is None else spread(made)
+    planes = [one if one.shape == tile.shape else fit(one, tile) for one in (made.value, error)]
+    if where is not None or not tile.is_whole():
+        return _in_part(tile, (planes[0], planes[1], made.sums), where)
+    shape = tile.storage.allocation.shape
+    value, error = (_own(plane, tile.shape).reshape(shape) for plane in planes)
+    return Held(value, error, np.full(shape, made.sums, np.uint8) if made.sums else None)
+
+
+def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> Held:
+    storage, sums = tile.storage, parts[2]
+    exact = storage.exact
+    if exact is None:
+        filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
+        exact = Held(filled, np.zeros(filled.shape), None)
+    if sums and exact.sums is None:
+        exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
+    if where is not None and where.size == tile.size:
+        where = where.reshape(tile.shape)
+    for plane, part in zip(exact[:3], parts, strict=True):
+        if plane is not None:
+            tile.scatter(plane, part, where)
+    return exact
+
+
+def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
+    """An array of a shape that nobody else has."""
+    if array.base is None and array.shape == shape and array.flags.c_contiguous:
+        return array
+    full = np.empty(shape)
+    full[...] = array
+    return full
+
+
+def raw_values(tile: Tile) -> Array:
+    """The values of a tensor, whatever was never written."""
+    held = tile.elements()
+    return from_bits(held, tile.dtype) if tile.holds_bits else held
