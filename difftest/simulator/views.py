@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from difftest.simulator.dtypes import DType, name_of
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.errors import OutOfBoundsError, ShapeError
 from difftest.simulator.indexing import Patterned
 from difftest.simulator.pattern import Pattern, Shape
 
@@ -133,7 +133,6 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     Raises
     ------
     ShapeError : the tensor's partitions are no whole elements of that dtype, or it has blocks.
-    KernelError : on chip the first step is not from one partition to the next.
     OutOfBoundsError : it leaves the tensor.
     """
     storage = tile.storage
@@ -152,15 +151,6 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
             f"whole {name_of(dtype)} elements",
             happened=f"an access pattern of {name_of(dtype)} does not fit its tensor's partitions",
             received=f"{allocation} as {name_of(dtype)}",
-        )
-    if strides[0] != row:
-        raise KernelError(
-            "the first step of an on-chip access pattern goes from one partition to the next",
-            happened=f"an access pattern's first step is {strides[0]}, not {row}",
-            received=f"a first step of {strides[0]} on {allocation}",
-            limit=f"{row}, the elements that the tensor has in each partition",
-            remedy="give the first pair of the pattern that step; slice the tensor to start at "
-            "another partition",
         )
     first, free = divmod(pattern.offset, row)
     if first < 0 or first + shape[0] > allocation.partitions:

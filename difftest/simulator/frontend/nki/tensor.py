@@ -13,10 +13,16 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
-from difftest.simulator.frontend.nki import indirection, patterns
+from difftest.simulator.frontend.nki import indirection
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
-from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView, select_one, select_rows
+from difftest.simulator.frontend.nki.dynamic import (
+    MOVING,
+    DynamicView,
+    access,
+    select_one,
+    select_rows,
+)
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.instructions import gate
@@ -157,7 +163,7 @@ class NkiTensor(Views, Tile, NKIObject):
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
-        return patterns.access(self, pattern, offset, *dynamic, wanted)
+        return access(self, pattern, offset, *dynamic, wanted)
 
 
 def _assign_by_dma(target: Any, value: Any) -> None:
