@@ -30,15 +30,17 @@ def spell(item: object) -> str:
     return "..." if item is Ellipsis else repr(item)
 
 
-def expand_ellipsis(items: tuple[Any, ...], ndim: int, tile: object) -> tuple[Any, ...]:
-    """One index for each of ``ndim`` dimensions, beside the None that add some."""
-    given = sum(1 for item in items if item is not None and item is not Ellipsis)
+def expand_ellipsis(
+    items: tuple[Any, ...], ndim: int, view: object, *, adds: bool = False
+) -> tuple[Any, ...]:
+    """One index for each of ``ndim`` dimensions; beside them None ``adds`` some, or is one."""
+    given = sum(1 for one in items if one is not Ellipsis and not (adds and one is None))
     if given > ndim or sum(1 for item in items if item is Ellipsis) > 1:
         asked = f"[{', '.join(map(spell, items))}]"
         raise ShapeError(
-            "a tensor has no more indices than dimensions, and at most one '...'",
-            happened=f"a tensor of {ndim} dimensions was indexed by {asked:.60}",
-            received=f"{asked} on {tile!r}",
+            "there are no more indices than dimensions, and at most one '...'",
+            happened=f"{ndim} dimensions were indexed by {asked:.60}",
+            received=f"{asked} on {view!r}",
         )
     fill = (slice(None),) * (ndim - given)
     for at, item in enumerate(items):

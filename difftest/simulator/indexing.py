@@ -112,7 +112,7 @@ def basic(tile: Patterned, items: tuple[Any, ...]) -> Named:
     partition: int | None = None
     walks: list[tuple[int, int | None, int]] = []
     shape: list[int] = []
-    for item in expand_ellipsis(items, len(tile.shape), tile):
+    for item in expand_ellipsis(items, len(tile.shape), tile, adds=True):
         axis = len(walks)
         if item is None:
             shape.append(1)

@@ -13,24 +13,26 @@ from difftest.simulator.indexing import Patterned
 from difftest.simulator.pattern import Pattern, Shape
 
 
-def reshaped(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile's elements in another shape of as many; one size may be -1.
+def reshaped(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
+    """The elements in another shape of as many, the first ``head`` dimensions as they are.
+
+    One size may be -1.
 
     Raises
     ------
     ShapeError : the sizes differ, or no pattern has that shape (the elements are not adjacent).
     """
-    size = tile.pattern.size
+    size = math.prod(view.shape)
     shape = completed(shape, size)
     if math.prod(shape) != size or min(shape, default=1) < 1:
         raise ShapeError(
             "reshape keeps the number of elements",
             happened=f"reshape was to make {size} elements {math.prod(shape)}",
-            received=f"{tile!r} to {list(shape)}: {size} to {math.prod(shape)} elements",
+            received=f"{view!r} to {list(shape)}: {size} to {math.prod(shape)} elements",
         )
-    if not tile.storage.in_hbm and tile.partition_axis is not None:
-        _check_partitions_stay(tile, tile.partition_axis, shape)
-    return adjacent(tile, shape)
+    if head or not (view.storage.in_hbm or view.partition_axis is None):
+        _check_partitions_stay(view, 0 if head else view.partition_axis or 0, shape)
+    return adjacent(view, shape, head)
 
 
 def completed(shape: Shape, total: int) -> Shape:
@@ -39,22 +41,24 @@ def completed(shape: Shape, total: int) -> Shape:
     return tuple([total // max(rest, 1) if size == -1 else size for size in shape])
 
 
-def adjacent(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile's elements in another shape of as many, wherever its partitions come to lie.
+def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
+    """The elements in another shape of as many, wherever its partitions come to lie.
 
     Raises
     ------
-    ShapeError : the elements are not adjacent.
+    ShapeError : the elements that are merged, of which the first ``head`` dimensions are none, are
+        not adjacent.
     """
-    pattern = tile.pattern.reshape(shape)
-    if pattern is None:
+    _, sizes, strides = view.pattern
+    inner = Pattern(0, sizes[head:], strides[head:]).reshape(shape[head:])
+    if inner is None:
         raise ShapeError(
             "reshape of a slice is a view, so its elements must be adjacent in memory",
             happened="reshape met elements that are not adjacent in memory",
-            received=f"{tile!r} with strides {tile.pattern.strides} to {list(shape)}",
-            remedy="reshape the whole tensor before slicing it, or copy the slice first",
+            received=f"{view!r} with strides {strides} to {list(shape)}",
+            remedy="reshape before slicing or permuting, or copy the view first",
         )
-    return pattern
+    return view.pattern.splice(head, len(sizes), inner.shape, inner.strides)
 
 
 def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:

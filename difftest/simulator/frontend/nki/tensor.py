@@ -308,7 +308,7 @@ class IndirectTensor(NkiTensor):
     def _derive(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _no_view(self, "a view")
 
-    _view = ap = _with_pattern = _derive
+    _view = ap = reshape = _with_pattern = _derive
 
 
 MOVING.add(IndirectTensor)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from difftest.simulator.brackets import expand_ellipsis, slice_bounds
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
 from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.nki.binding import public
@@ -21,9 +22,10 @@ from difftest.simulator.frontend.nki.empty import EmptyView
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers, is_integer
+from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
-from difftest.simulator.views import completed
+from difftest.simulator.views import completed, reshaped
 
 Self = TypeVar("Self", bound="Views")
 
@@ -34,10 +36,16 @@ class Views:
     __slots__ = ()
 
     if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
+        axes: Any
+        partition_axis: int | None
         pattern: Pattern
         shape: Shape
+        storage: Storage
 
         dtype: Any
+
+        @property
+        def itemsize(self) -> int: ...
 
         @property
         def in_hbm(self) -> bool: ...
@@ -240,32 +248,7 @@ class Views:
         ShapeError : the number of elements differs, the partitions change on chip, or no view has
             that shape.
         """
-        total = math.prod(self.shape)
-        sizes = _sizes(shape, total, "reshape")
-        if math.prod(sizes) != total or min(sizes, default=0) < 1:
-            raise ShapeError(
-                "reshape keeps the number of elements",
-                happened=f"reshape was to make {total} elements {math.prod(sizes)}",
-                received=f"{_said(self)} to {list(sizes)}: {total} to {math.prod(sizes)} elements",
-            )
-        head = self.kept
-        if head and sizes[0] != self.shape[0]:
-            raise ShapeError(
-                "reshape keeps the partition dimension on chip",
-                happened=f"reshape was to make {self.shape[0]} partitions {sizes[0]}",
-                received=f"{_said(self)} to {list(sizes)}",
-                limit=f"shape[0] == {self.shape[0]}",
-                remedy="reshape the free dimensions only, or the tensor in HBM",
-            )
-        inner = Pattern(0, self.shape[head:], self.strides[head:]).reshape(sizes[head:])
-        if inner is None:
-            raise ShapeError(
-                "reshape is a view, so the elements that it merges are contiguous in memory",
-                happened="reshape met elements that are not contiguous in memory",
-                received=f"{_said(self)} with strides {list(self.strides)} to {list(sizes)}",
-                remedy="reshape before permute or slice, or copy the view first",
-            )
-        return self._view(self.pattern.splice(head, len(self.shape), inner.shape, inner.strides))
+        return self._view(reshaped(self, as_integers(shape, "reshape to"), self.kept))
 
     @public
     def rearrange(
@@ -342,9 +325,11 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     """The pattern that ``view[items]`` names."""
     offset, shape, strides = view.pattern
     in_hbm = view.in_hbm
+    if len(items) != len(shape) or [item for item in items if item is Ellipsis]:
+        items = expand_ellipsis(items, len(shape), view)
     sizes: list[int] = []
     steps: list[int] = []
-    for axis, item in enumerate(_spread(view, items)):
+    for axis, item in enumerate(items):
         stride = strides[axis]
         # hasattr, of is_integer, is slow where it says no, and every access comes by here
         if isinstance(item, (slice, DynamicSlice)) or not is_integer(item):
@@ -367,37 +352,14 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     return Pattern(offset, tuple(sizes), tuple(steps))
 
 
-def _spread(view: Views, items: tuple[Any, ...]) -> Sequence[Any]:
-    """One item for each dimension: what ``...`` stands for, and full slices for the rest."""
-    ndim = len(view.shape)
-    ellipses = [k for k, item in enumerate(items) if item is Ellipsis]
-    if not ellipses and len(items) == ndim:
-        return items
-    missing = ndim - len(items) + len(ellipses)
-    if len(ellipses) > 1 or missing < 0:
-        raise ShapeError(
-            "an index has one item for each dimension, and one '...' at most",
-            happened=f"{len(items)} items were to index {ndim} dimensions",
-            received=f"{len(items) - len(ellipses)} items for {_said(view)}",
-        )
-    at = ellipses[0] if ellipses else len(items)
-    return [*items[:at], *[slice(None)] * missing, *items[at + 1 if ellipses else at :]]
-
-
 def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     """First index, number and step of what a slice or ``nl.ds`` selects."""
     size = view.shape[axis]
     if isinstance(item, DynamicSlice):
         start, stop, step = item.start, item.start + item.size, 1
     elif isinstance(item, slice):
-        start, stop, step = item.start, item.stop, item.step
-        step = 1 if step is None else as_integer(step, "slice step")
-        start = 0 if start is None else as_integer(start, "slice start")
-        stop = size if stop is None else as_integer(stop, "slice stop")
-        if start < 0:
-            start += size
-        if stop < 0:
-            stop += size
+        start, stop, step = slice_bounds(item, size)
+        start, stop = (end + size if end < 0 else end for end in (start, stop))
     else:
         error = KernelError(
             "a tensor is indexed with integers, slices, nl.ds and '...'",
@@ -409,13 +371,8 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
             raise error
         note(error)  # an example of AWS's migration to NKI 0.2 has such indices
         walk: range = item[:]
-        start, stop, step = walk.start, walk[-1] + 1 if walk else walk.start, walk.step
-    if step < 1:
-        raise KernelError(
-            "a slice has a positive step",
-            happened=f"a slice has the step {step}",
-            received=f"step {step} at dimension {axis} of {_said(view)}",
-        )
+        end = walk[-1] + 1 if walk else walk.start
+        start, stop, step = slice_bounds(slice(walk.start, end, walk.step), size)
     count = -(-(stop - start) // step)
     if start == stop and view.in_hbm and 0 <= start <= size:
         return start, 0, step
