@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
-from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.index import as_integer, expand_ellipsis, is_integer, slice_bounds, spell
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from difftest.simulator.access import Access
 from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
@@ -19,30 +20,23 @@ from difftest.simulator.errors import (
     KernelError,
     NkiError,
     ShapeError,
-    kernel_location,
 )
 from difftest.simulator.index import as_integers
 from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
 from difftest.simulator.memory import (
-    DEFINED,
-    LEFT,
-    LOST,
     NEVER,
-    UNSURE,
     Storage,
-    pattern_view,
-    poison,
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
-from difftest.simulator.trace import Origin, Space
+from difftest.simulator.trace import Space
 from difftest.simulator.unwritten import unwritten_error
 from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")
 
 
-class Tile:
+class Tile(Access):
     """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
@@ -106,19 +100,6 @@ class Tile:
         return self.pattern[2]
 
     @property
-    def space(self) -> Space:
-        return self.storage.space
-
-    @property
-    def in_hbm(self) -> bool:
-        return self.storage.in_hbm
-
-    @property
-    def holds_bits(self) -> bool:
-        """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
-        return self.storage.holds_bits
-
-    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -174,32 +155,8 @@ class Tile:
 
     # -- data --------------------------------------------------------------------------------
 
-    strided: ClassVar[bool] = True
-    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
-    chooses some of that."""
-
-    def take(self, region: Array) -> Array:
-        """Of what the pattern names what the tile names: of data, or of anything kept of them."""
-        return region
-
-    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
-        if where is None:
-            region[...] = values
-        else:
-            np.copyto(region, values, where=where, casting="unsafe")
-
-    def gather(self, plane: Array) -> Array:
-        """The tile's part of a flat plane that has something for each element of the tensor."""
-        return self.take(pattern_view(plane, self.pattern, plane.dtype))
-
-    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
-        """:meth:`give` to the tile's part of a plane."""
-        self.give(pattern_view(plane, self.pattern, plane.dtype), values, where)
-
-    def elements(self) -> Array:
-        """The elements in memory, as they are held there."""
-        return self.take(self.storage.elements(self.pattern, self.dtype, self.partition_axis))
+    def _named(self) -> tuple[Pattern, DType, int | None]:
+        return self.pattern, self.dtype, self.partition_axis
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
@@ -207,73 +164,6 @@ class Tile:
             raise self.axes
         if self.axes is not None:
             raise out_of_bounds(self, self.axes)
-
-    def codes(self) -> Array | None:
-        """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
-        codes = self.storage.codes(self.pattern, self.dtype, self.partition_axis)
-        return None if codes is None else self.take(codes)
-
-    def unwritten(self, code: int = LEFT) -> Array | None:
-        """Which of its elements (bool, of its shape) were never written; None if all were.
-
-        ``code`` is the least that is known of them.
-        """
-        codes = self.codes()
-        chosen: Array | None = None if codes is None else codes >= code
-        return None if chosen is None or not chosen.any() else chosen
-
-    def lost(self) -> Array | None:
-        """Which of its elements an instruction made of what nothing wrote; None if none."""
-        return self.unwritten(LOST)
-
-    def _fresh(self) -> Array | None:
-        """Which of its elements no instruction wrote, nor made of such; None if none."""
-        codes = self.codes()
-        chosen: Array | None = None if codes is None else (codes >= LEFT) & (codes < LOST)
-        return None if chosen is None or not chosen.any() else chosen
-
-    def mark(self, code: int, where: Array | None = None) -> None:
-        """Note what is known of its elements, or of those that ``where`` chooses."""
-        if not self.strided:
-            chosen = np.zeros(self.pattern.shape, BOOL)
-            self.give(chosen, True, where)
-            where = chosen
-        self.storage.mark(
-            self.pattern, code, where, dtype=self.dtype, partition_axis=self.partition_axis
-        )
-
-    def mark_written(self, where: Array | None = None) -> None:
-        """Note that its elements, or those that ``where`` chooses, have been written."""
-        self.mark(DEFINED, where)
-
-    def origin(self, event: str) -> Origin:
-        """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
-        storage = self.storage
-        if storage.gaps is not None and storage.gaps.origin is not None:
-            return storage.gaps.origin
-        low, high = storage.unwritten_box()
-        return Origin(storage.allocation, low, high, event, kernel_location())
-
-    def forget_written(self, where: Array, origin: Origin) -> None:
-        """Note that the elements that ``where`` chooses hold what nothing wrote after all.
-
-        They look so from now on: what was computed there is of no use, and differs by the mode.
-        ``origin`` says whence that came, for the error of whoever reads them.
-        """
-        if not where.any():
-            return
-        held = self.storage.elements(self.pattern, self.dtype, self.partition_axis)
-        self.give(held, poison((), held.dtype), where)
-        self.mark(LEFT if self.storage.masked else LOST, where)
-        gaps = self.storage.gaps
-        assert gaps is not None
-        gaps.origin, gaps.lost_at = origin, kernel_location()
-
-    def doubt(self, where: Array, origin: Origin) -> None:
-        """Note that the elements that ``where`` chooses depend on what a mask left out."""
-        self.mark(UNSURE, where)
-        if self.storage.gaps is not None:
-            self.storage.gaps.origin = origin
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.

@@ -331,7 +331,7 @@ class Gapped:
             return
         origin = self.origin or origin_of(self.call, *dst.index_tiles)
         if origin is not None:
-            dst.base.doubt(dst.there(unsure), origin)
+            dst.doubt(unsure, origin)
 
 
 def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
