@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.access import Access
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, DType
+from difftest.simulator.elements import Elements
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
 
 
-class IndirectTile(Access):
+class IndirectTile(Elements):
     """Elements of ``base``, in ``shape``, at places that tiles hold.
 
     Only the DMA engines and ``tensor_copy_dynamic_*`` take it.

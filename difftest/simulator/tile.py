@@ -12,10 +12,10 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from difftest.simulator.access import Access
 from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
+from difftest.simulator.elements import Elements
 from difftest.simulator.errors import (
     KernelError,
     NkiError,
@@ -36,7 +36,7 @@ from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 T = TypeVar("T", bound="Tile")
 
 
-class Tile(Access):
+class Tile(Elements):
     """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it

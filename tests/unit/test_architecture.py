@@ -145,7 +145,7 @@ LAYERS = (
     "indexing",
     "views",
     "unwritten",
-    "access",
+    "elements",
     "tile",
     "indirect",
     "instructions.record",

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
-from difftest.simulator.index import DynamicSlice as ds
+from difftest.simulator.frontend.slices import DynamicSlice as ds
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 from tests.every import every

@@ -13,7 +13,8 @@ import numpy as np
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.index import DynamicSlice, Index, broadcast_shapes, is_integer, spell
+from difftest.simulator.frontend.slices import DynamicSlice
+from difftest.simulator.index import Index, broadcast_shapes, is_integer, spell
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern, Shape

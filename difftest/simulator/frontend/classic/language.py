@@ -24,7 +24,7 @@ from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
 from difftest.simulator.frontend.classic.memories import ParDim
 from difftest.simulator.frontend.classic.memories import tile_size as tile_size
 from difftest.simulator.frontend.dispatch import as_called, publish
-from difftest.simulator.index import DynamicSlice
+from difftest.simulator.frontend.slices import DynamicSlice
 
 
 class fp32:

@@ -28,8 +28,8 @@ from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
+from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import (
-    DynamicSlice,
     as_integer,
     as_integers,
     expand_ellipsis,

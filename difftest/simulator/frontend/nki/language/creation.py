@@ -23,7 +23,8 @@ from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, s
 from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.levels import check_level, check_name
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.index import DynamicSlice, as_integer, as_integers
+from difftest.simulator.frontend.slices import DynamicSlice
+from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.operands import wrong_kind

@@ -1,7 +1,7 @@
 """What an instruction accesses of a tensor, in whatever plane: data, what is defined, errors.
 
-A tile names elements by a pattern. Where indices choose some of those, :meth:`Access.take` and
-:meth:`Access.give` go by them; everything else follows from these two.
+A tile names elements by a pattern. Where indices choose some of those, :meth:`Elements.take` and
+:meth:`Elements.give` go by them; everything else follows from these two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.trace import Origin, Space
 
 
-class Access:
+class Elements:
     """Elements of ``dtype`` of one tensor, in ``shape``."""
 
     __slots__ = ()
