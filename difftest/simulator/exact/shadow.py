@@ -46,11 +46,6 @@ from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-ORDERS = "core_barrier"
-"""The event that names a tensor as read and written, and leaves its values."""
-EXCHANGES = ("all_gather", "all_to_all", "permute")
-"""Events of no instruction that round nothing."""
-
 Rule = Callable[..., Any]
 
 RULES: dict[str, Rule] = {}
@@ -237,10 +232,10 @@ class Shadow:
         held = self.held(src)
         return None if held is None else held.shaped(np.copy)
 
-    def foresee_received(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
-        """As :meth:`foresee`, of what another core :meth:`sent`."""
+    def foresee_effect(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
+        """As :meth:`foresee`, of what another core :meth:`sent`, or nothing rounds."""
         self._begin(opcode)
-        self._pending = [Pending(dst, made)]
+        self._pending = [*(self._pending or ()), Pending(dst, made)]
 
     def _begin(self, name: str) -> None:
         self._name = name
@@ -250,17 +245,11 @@ class Shadow:
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
-        if opcode == ORDERS:
-            return
         pending, self._pending = self._pending, None
-        if pending is None:
+        if not writes and any(tile.storage.exact is not None for tile in reads):
             self._begin(opcode)
-            if any(is_float(tile.dtype) for tile in writes) and opcode not in EXCHANGES:
-                self.doubt(f"{opcode} has no error rule", lost=True)
-            elif any(tile.storage.exact is not None for tile in reads):
-                self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
-            pending = [Pending(tile, None) for tile in writes]
-        for one in pending:
+            self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
+        for one in pending or ():
             self.put(*one)
 
     def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:

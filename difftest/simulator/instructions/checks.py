@@ -66,10 +66,13 @@ def check(core: Core, issued: Issue) -> Call:
             check_generation(option, instruction.name, core.machine)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
+    for role in instruction.operands:
+        if role.shape is not None:
+            _check_shape(call, role, call.operands[role.name], "takes")
     call.result = instruction.result(call)
     _check_result(call)
     for role in instruction.destinations:
-        _check_destination(call, role)
+        _check_shape(call, role, call.destinations.get(role.name), "writes")
     call.reads_dst = instruction.reads_dst(call)
     _foresee_event(call, issued)
     return call
@@ -179,7 +182,8 @@ def _check_vectors(call: Call) -> None:
 
 def _check_result(call: Call) -> None:
     """A new tile has one of the dtypes that the first destination may have."""
-    allowed, dtype = call.instruction.destinations[0].dtypes, call.result.dtype
+    dtype = call.result.dtype
+    allowed = next((role.dtypes for role in call.instruction.destinations), None)
     if allowed is not None and dtype not in allowed:
         raise DtypeError(
             f"{call.name} takes the result of certain dtypes",
@@ -190,16 +194,15 @@ def _check_result(call: Call) -> None:
         )
 
 
-def _check_destination(call: Call, role: Role) -> None:
-    """A destination that exists has the shape that the record says."""
-    tile = call.destinations.get(role.name)
+def _check_shape(call: Call, role: Role, tile: Descriptor | None, verb: str) -> None:
+    """What stands at a role has the shape that the record says, if there is something."""
     if tile is None:
         return
     wanted = call.result.shape if role.shape is None else role.shape(call)
     if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
         raise ShapeError(
-            f"{call.name} writes {role.name} of shape {list(wanted)}",
-            happened=f"{call.name}'s {role.name} has another shape than the result",
+            f"{call.name} {verb} {role.name} of shape {list(wanted)}",
+            happened=f"{call.name}'s {role.name} has the shape {list(tile.shape)}",
             received=f"{role.name} = {tile!r}",
             remedy=f"give {role.name} that shape, or index the part of it that has it",
         )

@@ -1,23 +1,44 @@
-"""What instructions do whose results are no function of their operands.
+"""Effects: records of what an instruction does beside making a result of its operands.
 
-Other cores and ranks sent them, or they lie in registers and random states. As at the gate, what
-nothing wrote is carried on, and one event is recorded.
+Other cores and ranks send and receive, registers hold scalars, random states begin anew. Their
+rules are checked at the gate like all others, and what nothing wrote is carried on. A meaning does
+its work on a :class:`Use`, which knows what each member of an exchange gave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.simulator.baton import Baton
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.dtypes import INT32, INTEGERS, Array, DType, name_of
+from difftest.simulator.errors import DtypeError, ShapeError
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.issued import Issue
+from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.instructions.record import (
+    DMA_SPACES,
+    EFFECTS,
+    Call,
+    Fit,
+    Instruction,
+    Result,
+    Role,
+    Rule,
+    Takes,
+    instruction,
+)
+from difftest.simulator.instructions.rules import named
+from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.recording import Part
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Kind, Origin
+from difftest.simulator.trace import Engine, Origin
 
 
 class Sent(NamedTuple):
@@ -34,19 +55,82 @@ class Sent(NamedTuple):
     src: Tile | None = None
 
 
-def sent(src: Tile, sender: str) -> Sent:
-    """What a tile holds now.
+class Meeting(NamedTuple):
+    """An exchange as one of its members comes to it.
 
-    Raises
-    ------
-    UnwrittenError : nothing of it was written.
+    Attributes
+    ----------
+    point : what the members have to agree on.
+    call : the call, for the error if they never meet.
+    member : what a member is, for the origin of what it sends: "rank".
+    steps : how many the program has done by itself.
+    alike : whether all send the same shapes and dtypes.
     """
-    missing = src.unwritten(NEVER)
-    some = missing is not None and not missing.all()
-    values = src.values(unwritten=some).copy()
-    shadow = current().shadow
-    origin = None if missing is None else src.origin(f"sent by {sender}")
-    return Sent(values, missing, origin, None if shadow is None else shadow.sent(src), src)
+
+    baton: Baton
+    me: int
+    members: tuple[int, ...]
+    point: Hashable
+    call: str
+    member: str
+    steps: int = 0
+    alike: bool = False
+
+
+class Use:
+    """One use of an effect, with what stands at each role.
+
+    Attributes
+    ----------
+    numbers : the operands that are numbers.
+    reads, writes : the tensors by role, as its event names them; a meaning may name others.
+    parts : those of them that are touched in part, and what of them.
+    meeting : where the members of its exchange meet.
+    given : what each of them gave of this use, in their order.
+    """
+
+    meeting: Meeting
+    given: list[Any]
+
+    def __init__(self, call: Call, operands: Sequence[Any], dsts: Sequence[Any]) -> None:
+        record = call.instruction
+        roles = zip(record.operands, operands, strict=True)
+        self.call = call
+        self.numbers = () if call.numbers is None else call.numbers(tuple(operands))
+        self.reads: dict[str, Any] = {r.name: one for r, one in roles if isinstance(one, Tile)}
+        self.writes: dict[str, Any] = {
+            role.name: one for role, one in zip(record.destinations, dsts, strict=True)
+        }
+        self.parts: list[Part] = []
+
+    def send(self, tile: Tile) -> Sent:
+        """What a tile holds now.
+
+        Raises
+        ------
+        UnwrittenError : nothing of it was written.
+        """
+        missing = tile.unwritten(NEVER)
+        some = missing is not None and not missing.all()
+        values = tile.values(unwritten=some).copy()
+        shadow = current().shadow
+        event = f"sent by {self.meeting.member} {self.meeting.me}"
+        origin = None if missing is None else tile.origin(event)
+        return Sent(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
+
+    def send_all(self) -> list[Sent]:
+        """What its operands hold now."""
+        return [self.send(tile) for tile in self.reads.values()]
+
+    def take(self, result: Sent, dst: Any = None) -> None:
+        """Write what came, or was made, to a tile: ``dst`` if no other one is named."""
+        dst = self.writes["dst"] if dst is None else dst
+        shadow = current().shadow
+        if shadow is not None:
+            shadow.foresee_effect(self.call.name, dst, result.exact)
+        write(dst, result.values)
+        if result.missing is not None and result.origin is not None:
+            dst.forget_written(result.missing, result.origin)
 
 
 def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:
@@ -60,25 +144,189 @@ def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], o
     return Sent(values, make(planes, np.logical_or), origin)
 
 
-def take(dst: Tile, result: Sent) -> None:
-    """Write what was sent."""
-    write(dst, result.values)
-    if result.missing is not None and result.origin is not None:
-        dst.forget_written(result.missing, result.origin)
+class Exchange(NamedTuple):
+    """How an effect meets others: where, and what a member gives there of each use."""
+
+    meet: Callable[[Sequence[Use]], Meeting]
+    give: Callable[[Use], Any] = Use.send_all
 
 
-def note(
-    name: str,
+def of_dst(call: Call) -> Result:
+    """What fills ``dst``; of an effect without one nothing is made."""
+    dst = call.destinations.get("dst")
+    return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
+
+
+def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
+    """Make a function the meaning of an effect: ``meaning(use)``, which writes by itself."""
+    known = {"operands": (), "destinations": (), "result": of_dst, "fit": Fit.EXACT, **record}
+    return partial(instruction, table=EFFECTS, classic=False, **known)(*engines)
+
+
+# -- the one way to do one -------------------------------------------------------------------------
+
+
+def issue(
+    record: Instruction,
+    uses: Sequence[tuple[Sequence[Any], Sequence[Any]]],
+    options: tuple[Any, ...] = (),
+    engine: Engine = Engine.UNKNOWN,
+) -> Any:
+    """Do what an effect does to the tensors of its uses, and record one event of all of them.
+
+    Returns what the meaning gives for the last use: what a register is to hold.
+
+    Parameters
+    ----------
+    uses : of each the operands and the destinations.
+
+    Raises
+    ------
+    NkiError : a rule of the record is broken; nothing is written then. DeadlockError : another
+        member of its exchange never comes.
+    """
+    checked = [_use(record, *one, options, engine) for one in uses]
+    if record.exchange is not None and not _meet(record.exchange, checked):
+        return None
+    results = [record.meaning(use) for use in checked]
+    writes = _by_role([use.writes for use in checked])
+    reads = _by_role([use.reads for use in checked])
+    if writes or reads:  # who only sends what others name has no event
+        roles = [role for role, _ in (*writes, *reads)]
+        tiles, sources = [tile for _, tile in writes], [tile for _, tile in reads]
+        parts = [part for use in checked for part in use.parts]
+        first = checked[0]
+        current().emit(first.call.kind, tiles, sources, roles, first.numbers, parts)
+    return results[-1]
+
+
+def _use(
+    record: Instruction,
+    operands: Sequence[Any],
+    dsts: Sequence[Any],
+    options: tuple[Any, ...],
     engine: Engine,
-    *,
-    writes: Iterable[tuple[str, Tile]] = (),
-    reads: Iterable[tuple[str, Tile]] = (),
-    partial: Sequence[Part] = (),
-    **options: Any,
-) -> None:
-    """Tell the launch which tiles were written and read, each with its role, and the options."""
-    written, read = list(writes), list(reads)
-    roles = [role for role, _ in (*written, *read)]
-    tiles, sources = [tile for _, tile in written], [tile for _, tile in read]
-    kind = Kind(name, engine, options=options)
-    current().emit(kind, tiles, sources, roles, partial=partial)
+) -> Use:
+    """A use that keeps the rules, into destinations that can be written."""
+    for role, dst in zip(record.destinations, dsts, strict=True):
+        if dst is None:
+            raise wrong_kind(dst, "a tile", record.name, role.name)
+    dst, *others = dsts or (None,)
+    how = {"dst": dst, "others": tuple(others), "engine": engine}
+    call = gate.prepare(current(), Issue(record, tuple(operands), options, how))
+    for tile in dsts:
+        check_destination(tile)
+    return Use(call, operands, dsts)
+
+
+def _meet(exchange: Exchange, uses: Sequence[Use]) -> bool:
+    """Tell each use what the members have given, when all have come; if this is one of them."""
+    meeting = exchange.meet(uses)
+    if meeting.me not in meeting.members:
+        return False
+    for use in uses:
+        use.meeting = meeting
+    given = [exchange.give(use) for use in uses]
+    baton, me, members, point, call, _, steps, alike = meeting
+    met = baton.meet(me, point, members, given, call, steps)
+    if alike:
+        _check_alike(uses[0].call.name, {n: [*chain(*met[n])] for n in members})
+    for at, use in enumerate(uses):
+        use.given = [met[n][at] for n in members]
+    return True
+
+
+def _check_alike(name: str, given: Mapping[int, list[Sent]]) -> None:
+    seen = {n: [(one.values.shape, one.values.dtype) for one in sent] for n, sent in given.items()}
+    if len(set(map(tuple, seen.values()))) > 1:
+        raise ShapeError(
+            f"{name} takes srcs of the same shapes and dtypes on all ranks",
+            happened=f"{name} got srcs that differ between ranks",
+            received="; ".join(
+                f"rank {n}: {', '.join(f'{list(s)} {d}' for s, d in sent)}"
+                for n, sent in seen.items()
+            ),
+        )
+
+
+def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
+    """The tensors of several uses with their roles, role by role."""
+    roles = dict.fromkeys(role for side in sides for role in side)
+    return [(role, side[role]) for role in roles for side in sides]
+
+
+# -- registers of the engines' sequencers ----------------------------------------------------------
+
+
+def one_element(role: str) -> Rule:
+    """The tensor at a role has one element."""
+
+    def rule(call: Call) -> None:
+        tile = {**call.operands, **call.destinations}[role]
+        if tile.size != 1:
+            raise ShapeError(
+                f"{call.name} takes {role} of one element",
+                happened=f"{call.name} got {role} of {tile.size} elements",
+                received=repr(tile),
+                limit="[1] or [1, 1]",
+            )
+
+    return named(rule, "one_element", (role,))
+
+
+def _of_the_scalar(call: Call) -> None:
+    """``dst`` has no more bits than the scalar, whose type the value has."""
+    dst, most = call.destinations["dst"], np.dtype(call["value"]).itemsize
+    if dst.dtype.itemsize > most:
+        raise DtypeError(
+            f"{call.name} takes dst of the scalar's bits, or fewer",
+            happened=f"{call.name} got dst of {name_of(dst.dtype)}",
+            received=repr(dst),
+            limit=f"integers of up to {8 * most} bits",
+        )
+
+
+_WIDE = (*INTEGERS, np.dtype(np.int64), np.dtype(np.uint64))
+_VALUE = (Role(name="value", takes=Takes.NUMBER),)
+
+
+def _integer(role: str, dtypes: tuple[DType, ...] = INTEGERS) -> tuple[Role, ...]:
+    return (Role(name=role, buffers=DMA_SPACES, dtypes=dtypes),)
+
+
+def _load(use: Use) -> int:
+    return int(use.reads["src"].values().reshape(-1)[0])
+
+
+def _store(use: Use) -> None:
+    dst = use.writes["dst"]
+    bits = np.array(use.numbers[0], np.int64).astype(dst.dtype)
+    use.take(Sent(np.full(dst.shape, bits)))
+
+
+_LOADS = partial(effect, Engine.UNKNOWN, options=("dst",), rules=(one_element("src"),))
+_STORES = partial(effect, Engine.UNKNOWN, options=("src",), operands=_VALUE)
+
+
+@_LOADS(operands=_integer("src"))
+def register_load(use: Use) -> int:
+    """What a register is to hold."""
+    return _load(use)
+
+
+@_LOADS(operands=_integer("src", _WIDE))
+def scalar_load(use: Use) -> int:
+    """What a scalar is to be, of up to 64 bits."""
+    return _load(use)
+
+
+@_STORES(destinations=_integer("dst"), rules=(one_element("dst"),))
+def register_store(use: Use) -> None:
+    """``dst`` becomes what a register holds."""
+    _store(use)
+
+
+@_STORES(destinations=_integer("dst", _WIDE), rules=(one_element("dst"), _of_the_scalar))
+def scalar_store(use: Use) -> None:
+    """``dst`` becomes what a scalar is."""
+    _store(use)

@@ -65,7 +65,7 @@ class Role:
     whole_rows: bool = False
     """A mask leaves out whole partitions of it, and no single elements."""
     shape: Callable[[Call], Shape] | None = None
-    """The exact shape it has; of the first destination it is the result's."""
+    """The exact shape it has; that of a first destination without one is the result's."""
 
 
 class Result(NamedTuple):
@@ -283,6 +283,8 @@ class Instruction:
     """The public pages that it rests on."""
     classic: bool = True
     """Whether the classic dialect can issue it; today's dialect alone names the others."""
+    exchange: Any = None
+    """How an effect meets others: see :mod:`difftest.simulator.instructions.effects`."""
 
     @property
     def summary(self) -> str:
@@ -291,11 +293,16 @@ class Instruction:
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}
-"""All instructions, by name."""
+"""All instructions that make something of their operands, by name."""
+EFFECTS: dict[str, Instruction] = {}
+"""All others, by name: see :mod:`difftest.simulator.instructions.effects`."""
 
 
 def instruction(
-    *engines: Engine, reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT, **fields: Any
+    *engines: Engine,
+    reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
+    table: dict[str, Instruction] = INSTRUCTIONS,
+    **fields: Any,
 ) -> Callable[[Callable[..., Any]], Instruction]:
     """Make a function the meaning of an instruction of its name, and register the record.
 
@@ -304,11 +311,11 @@ def instruction(
 
     def register(meaning: Callable[..., Any]) -> Instruction:
         name = meaning.__name__
-        if name in INSTRUCTIONS:
+        if name in table:
             raise ValueError(f"instruction {name} is registered twice")
         given = {"cost": name, "pages": (f"{ISA}{name}",), **fields}
         given["reach"] = (lambda call: reach) if isinstance(reach, Reach) else reach
-        INSTRUCTIONS[name] = Instruction(name=name, engines=engines, meaning=meaning, **given)
-        return INSTRUCTIONS[name]
+        table[name] = Instruction(name=name, engines=engines, meaning=meaning, **given)
+        return table[name]
 
     return register

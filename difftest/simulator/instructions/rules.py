@@ -194,6 +194,34 @@ def one_dtype(*roles: str) -> Rule:
     )
 
 
+def one_memory(*roles: str) -> Rule:
+    """The tensors lie all in HBM, or all on chip."""
+    return _alike(
+        "one_memory",
+        roles,
+        "all its tensors in hbm, or all of them on chip",
+        lambda tile: "hbm" if tile.space.is_hbm else tile.space.value,
+        "the memories {}",
+        error=BufferError,
+    )
+
+
+def one_of(option: str, *allowed: Any, says: str = "") -> Rule:
+    """An option, by its name if it has one, is one of those; ``says`` is the rule in words."""
+
+    def rule(call: Call) -> None:
+        value = getattr(call[option], "name", call[option])
+        if value not in allowed:
+            raise KernelError(
+                f"{call.name} {says or f'takes few values as {option}'}",
+                happened=f"{call.name} got {option}={value}",
+                received=f"{option}={value}",
+                limit=" or ".join(map(str, allowed)),
+            )
+
+    return named(rule, "one_of", (option, *map(str, allowed)))
+
+
 def not_both_in_psum(*roles: str) -> Rule:
     """At most one of two inputs lies in PSUM, which has one read port for them."""
 

@@ -14,13 +14,13 @@ from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_flag, tuple_of
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of, reduce_cmd
-from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.issue import issue, perform
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import NKI_OPS, alu_op
 from difftest.simulator.instructions.functions import activation_name
-from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.record import EFFECTS, Instruction
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
@@ -92,20 +92,25 @@ _OF_CALL: dict[str, Converter] = {
 """Converters whose errors name the instruction."""
 _OF_ARGUMENT: dict[str, Converter] = {
     **dict.fromkeys(("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer),
-    **dict.fromkeys(("index_offset", "padding_val"), as_integer),
-    "shuffle_mask": as_integers,
+    **dict.fromkeys(("index_offset", "padding_val", "collective_dim"), as_integer),
+    **dict.fromkeys(("send_to_rank", "recv_from_rank", "pipe_id"), as_integer),
+    **dict.fromkeys(("shuffle_mask", "cores", "channel_ids"), as_integers),
 }
 """Converters whose errors name the argument."""
 
 
 def call(
-    record: Instruction, *, prepare: Prepare | None = None, **settings: Any
+    record: Instruction,
+    *,
+    prepare: Prepare | None = None,
+    run: Callable[..., NkiInstruction] | None = None,
+    **settings: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., NkiInstruction]]:
     """Make a signature the call of an instruction.
 
     ``prepare`` makes arguments of others, before those that are given are converted. ``settings``
-    are converters, beside the usual ones; of an option that no argument says, its value. An option
-    whose default is a bool is a flag, and one whose default is None may be None.
+    are converters, beside the usual ones; of what no argument says, its value. ``run`` is called
+    in place of what issues a record of its kind. An option whose default is a bool is a flag, and one whose default is None may be None.
 
     Raises
     ------
@@ -113,7 +118,7 @@ def call(
     """
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
-        issuing = _issuing(record, signature, prepare, settings)
+        issuing = _issuing(record, signature, prepare, run, settings)
         return cast(Callable[..., NkiInstruction], public(signature, issuing))
 
     return make
@@ -141,14 +146,16 @@ def _issuing(
     record: Instruction,
     signature: Callable[..., Any],
     prepare: Prepare | None,
+    run: Callable[..., NkiInstruction] | None,
     settings: dict[str, Any],
 ) -> Callable[..., NkiInstruction]:
     """What issues a record with the arguments of a signature."""
     where, parameters = signature.__name__, inspect.signature(signature).parameters
     names, has_engine = tuple(parameters), "engine" in parameters
     roles = [role.name for role in record.operands]
-    dst, *others = (role.name for role in record.destinations)
-    needed = {dst, *others, *roles, *record.options}
+    targets = [role.name for role in record.destinations]
+    dst, *others = targets or [""]
+    needed = {*targets, *roles, *record.options}
     converters = {name for name, one in settings.items() if callable(one)}
     if unknown := (needed | converters) - {*names, *(settings.keys() - converters)}:
         raise TypeError(f"{where}: the signature has no {', '.join(sorted(unknown))}")
@@ -165,6 +172,7 @@ def _issuing(
             ready[name] = convert(parameter.default, said)
     plans: dict[tuple[Any, ...], list[tuple[str, Converter, str]]] = {}
     operands, options, further = tuple_of(roles), tuple_of(record.options), tuple_of(others)
+    issues = run or (perform if record.name in EFFECTS else issue)
 
     def issuing(*args: Any, **kwargs: Any) -> NkiInstruction:
         plan = plans.get((len(args), *kwargs))
@@ -180,9 +188,9 @@ def _issuing(
             prepare(values, where)
         for name, convert, said in plan:
             values[name] = convert(values[name], said)
-        return issue(
+        return issues(
             record,
-            values[dst],
+            values.get(dst),
             operands(values) if operands else (),
             options(values) if options else (),
             others=further(values) if further else (),

@@ -10,7 +10,7 @@ from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.instructions import gate
+from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.operands import need_tile, wrong_buffer
 from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction, Role, Takes
 from difftest.simulator.trace import Engine
@@ -38,6 +38,21 @@ def issue(
             received="None",
         )
     issue_new(instruction, operands, options, dst=dst, others=others, engine=engine)
+    return ISSUED
+
+
+def perform(
+    effect: Instruction,
+    dst: Any,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    others: tuple[Any, ...] = (),
+    engine: Engine = Engine.UNKNOWN,
+) -> NkiInstruction:
+    """Issue an effect on one tensor at each role; parameters as :func:`issue` has them."""
+    targets = (dst, *others) if effect.destinations else ()
+    effects.issue(effect, [(operands, targets)], options, engine)
     return ISSUED
 
 

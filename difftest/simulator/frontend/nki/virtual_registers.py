@@ -65,9 +65,7 @@ class DeviceValue(NKIObject):
     def label(self) -> str:
         """Its name in the trace: a number among those of the launch, or its loop's."""
         if not self._label:
-            core = current()
-            self._label = f"register {core.registers}"
-            core.registers += 1
+            self._label = new_label()
         return self._label
 
     def of_loop(self: Value, loop: int) -> Value:
@@ -118,6 +116,13 @@ class DeviceValue(NKIObject):
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _calculate
     __mod__ = __rmod__ = _calculate
+
+
+def new_label() -> str:
+    """The name in the trace of what has none yet."""
+    core = current()
+    core.registers += 1
+    return f"register {core.registers - 1}"
 
 
 class VirtualRegister(DeviceValue):
@@ -177,8 +182,9 @@ class NkiScalar(DeviceValue):
 
     __slots__ = ("dtype",)
 
-    def __init__(self, value: int, dtype: np.dtype[Any]) -> None:
-        super().__init__(int(np.array(value, dtype=np.int64).astype(dtype)), frozen=True)
+    def __init__(self, value: int, dtype: np.dtype[Any], label: str = "") -> None:
+        held = int(np.array(value, dtype=np.int64).astype(dtype))
+        super().__init__(held, frozen=True, label=label)
         self.dtype = dtype
 
     def _with(self, other: Any, operate: Any) -> Any:
