@@ -406,10 +406,6 @@ def sbuf(*shape):
             OutOfBoundsError,
             "elements of dst",
         ),
-            lambda: varying(meta=table([[5, 0], [0, 0], [0, 0]])),
-            OutOfBoundsError,
-            "elements of dst",
-        ),
         (lambda: varying(srcs=[hbm(4, 2)] * 2, dsts=[hbm(4, 2)] * 2), KernelError, "one tensor"),
         (lambda: varying(has_rdispls=True), KernelError, "does not support has_rdispls"),
         (
