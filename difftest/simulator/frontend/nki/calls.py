@@ -109,8 +109,9 @@ def call(
     """Make a signature the call of an instruction.
 
     ``prepare`` makes arguments of others, before those that are given are converted. ``settings``
-    are converters, beside the usual ones; of what no argument says, its value. ``run`` is called
-    in place of what issues a record of its kind. An option whose default is a bool is a flag, and one whose default is None may be None.
+    are converters, beside the usual ones; of what no argument says, its value. ``run`` is called in
+    place of what issues a record of its kind. An option whose default is a bool is a flag, and one
+    whose default is None may be None.
 
     Raises
     ------
