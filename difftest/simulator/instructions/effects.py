@@ -56,25 +56,20 @@ class Sent(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """An exchange as one of its members comes to it.
-
-    Attributes
-    ----------
-    point : what the members have to agree on.
-    call : the call, for the error if they never meet.
-    member : what a member is, for the origin of what it sends: "rank".
-    steps : how many the program has done by itself.
-    alike : whether all send the same shapes and dtypes.
-    """
+    """An exchange as one of its members, numbered as its baton has them, comes to it."""
 
     baton: Baton
     me: int
     members: tuple[int, ...]
     point: Hashable
+    """What the members have to agree on."""
     call: str
+    """For the error if they never meet."""
     member: str
+    """What each of them is: "rank"."""
     steps: int = 0
     alike: bool = False
+    """Whether all send the same shapes and dtypes."""
 
 
 class Use:
@@ -134,14 +129,22 @@ class Use:
 
 
 def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:
-    """What ``make`` makes of several; where one of them misses an element, the result does."""
-    values = make([one.values for one in given], op)
-    origin = next((one.origin for one in given if one.missing is not None), None)
-    if origin is None:
-        return Sent(values)
+    """What ``make`` makes of several; what of it follows from elements that one misses, it misses.
+
+    Parameters
+    ----------
+    make : moves and repeats elements, and joins them by an operator that it is given: ``op``.
+    """
     none = np.zeros(given[0].values.shape, np.bool_)
-    planes = [none if one.missing is None else one.missing for one in given]
-    return Sent(values, make(planes, np.logical_or), origin)
+    missing, origin = None, None
+    for at, one in enumerate(given):
+        if one.missing is not None:
+            planes = [one.missing if n == at else none for n in range(len(given))]
+            follows = make(planes, np.logical_or)
+            if follows.any():
+                missing = follows if missing is None else follows | missing
+                origin = origin or one.origin
+    return Sent(make([one.values for one in given], op), missing, origin)
 
 
 class Exchange(NamedTuple):

@@ -12,13 +12,13 @@ runtime determines; here it is the order of the group. Source: the stubs ``nisa.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import partial, reduce, wraps
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import Rank, current
-from difftest.simulator.dtypes import name_of
+from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError, warn
 from difftest.simulator.instructions.effects import (
     Exchange,
@@ -191,6 +191,13 @@ def _among_ranks(uses: Sequence[Use]) -> Meeting:
     core, call = current(), uses[0].call
     rank, members, shapes = core.rank, call["replica_group"], [u.reads["src"].shape for u in uses]
     assert rank is not None
+    if not all(0 <= member < rank.ranks for member in members):
+        raise KernelError(
+            f"{call.name} names ranks of the launch",
+            happened=f"{call.name} names a rank that was not launched",
+            received=f"ranks {list(members)}",
+            limit=f"0 to {rank.ranks - 1}",
+        )
     agreed = [value for name, value in call.options.items() if name not in _OWN]
     text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
     if core.program:
@@ -261,13 +268,15 @@ def _collective(
     return effect(Engine.DMA, **{**known, **other})
 
 
-def _sent(use: Use) -> list[Sent]:
-    """What each member has sent of ``src``."""
-    return [sent[0] for sent in use.given]
+def _makes(make: Callable[[Use, list[Array], Any], Array]) -> Callable[[Use], None]:
+    """The meaning that fills ``dst`` with what is made of what each member has sent of ``src``."""
 
+    @wraps(make)
+    def meaning(use: Use) -> None:
+        op = _REDUCTIONS[use.call["op"].name] if "op" in use.call.options else None
+        use.take(combined([sent[0] for sent in use.given], partial(make, use), op))
 
-def _operator(use: Use) -> Any:
-    return _REDUCTIONS[use.call["op"].name]
+    return meaning
 
 
 def _place(use: Use) -> int:
@@ -276,49 +285,39 @@ def _place(use: Use) -> int:
 
 
 @_collective("op", rules=(_OP,))
-def all_reduce(use: Use) -> None:
+@_makes
+def all_reduce(use: Use, given: list[Array], op: Any) -> Array:
     """``dst`` is the reduction of the group's ``src``."""
-    use.take(combined(_sent(use), lambda given, op: reduce(op, given), _operator(use)))
+    return reduce(op, given)
 
 
 @_collective("collective_dim", rules=(_along,), shape=_gathered)
-def all_gather(use: Use) -> None:
+@_makes
+def all_gather(use: Use, given: list[Array], op: Any) -> Array:
     """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
-    dim = use.call["collective_dim"]
-    use.take(combined(_sent(use), lambda given, op: np.concatenate(given, axis=dim), None))
+    return np.concatenate(given, axis=use.call["collective_dim"])
 
 
 @_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
-def reduce_scatter(use: Use) -> None:
+@_makes
+def reduce_scatter(use: Use, given: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of the reduction of the group's ``src``."""
-    ranks, place = len(use.given), _place(use)
-    use.take(
-        combined(
-            _sent(use), lambda given, op: np.split(reduce(op, given), ranks)[place], _operator(use)
-        )
-    )
+    return np.split(reduce(op, given), len(given))[_place(use)]
 
 
 @_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM)
-def all_to_all(use: Use) -> None:
+@_makes
+def all_to_all(use: Use, given: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
-    ranks, place = len(use.given), _place(use)
-    use.take(
-        combined(
-            _sent(use),
-            lambda given, op: np.concatenate([np.split(one, ranks)[place] for one in given]),
-            None,
-        )
-    )
+    return np.concatenate([np.split(one, len(given))[_place(use)] for one in given])
 
 
 @_collective("source_target_pairs", buffers=HBM)
 def collective_permute(use: Use) -> None:
     """``dst`` of each pair's target is ``src`` of its source; a rank that only sends is silent."""
-    me, members = use.meeting.me, use.meeting.members
-    sources = [source for source, target in use.call["source_target_pairs"] if target == me]
-    if sources:
-        use.take(_sent(use)[members.index(sources[0])])
+    pairs = {target: source for source, target in use.call["source_target_pairs"]}
+    if use.meeting.me in pairs:
+        use.take(use.given[use.meeting.members.index(pairs[use.meeting.me])][0])
     else:
         use.reads, use.writes = {}, {}
 
@@ -326,14 +325,14 @@ def collective_permute(use: Use) -> None:
 @_collective("channel_ids")
 def collective_permute_implicit(use: Use) -> None:
     """``dst`` is ``src`` of the rank before this one in the ring."""
-    use.take(_sent(use)[_place(use) - 1])
+    use.take(use.given[_place(use) - 1][0])
 
 
 @_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
 def collective_permute_implicit_reduce(use: Use) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
-    before = use.given[_place(use) - 1]
-    use.take(combined(before, lambda pair, op: op(*pair), _operator(use)))
+    op = _REDUCTIONS[use.call["op"].name]
+    use.take(combined(use.given[_place(use) - 1], lambda pair, op: op(*pair), op))
 
 
 # -- sizes that lie in a tensor: flat buffers, of which each rank sends some elements --------------

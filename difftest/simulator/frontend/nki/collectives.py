@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
-from difftest.simulator.core import Rank, current
-from difftest.simulator.errors import BufferError, KernelError, missing_name
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError, missing_name
 from difftest.simulator.frontend.nki.binding import API, public
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.isa.moves import check_priority
@@ -22,8 +23,8 @@ from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, Virtu
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import effects, exchanges
 from difftest.simulator.instructions.exchanges import rank_of
-from difftest.simulator.instructions.operands import wrong_kind
-from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.operands import need_tile, wrong_kind
+from difftest.simulator.instructions.record import HBM, Instruction
 
 MOST_CHANNELS = 4
 """Of a replica group with all devices of a node; other groups have 2."""
@@ -51,35 +52,16 @@ class ReplicaGroup(NKIObject):
 # -- what an argument says -------------------------------------------------------------------------
 
 
-def _me() -> Rank:
-    """The rank that runs, after :func:`rank_of`."""
-    rank = current().rank
-    assert rank is not None
-    return rank
-
-
 def _members(group: Any, where: str) -> tuple[int, ...]:
     """The ranks of the group that has the one that runs."""
-    rank = _me().number
-    if not isinstance(group, ReplicaGroup):
+    rank = current().rank
+    if not isinstance(group, ReplicaGroup) or rank is None:
         raise wrong_kind(group, "an ncc.ReplicaGroup", where, "replica_group")
-    members = next((m for m in group.groups if rank in m), ())
+    members = next((m for m in group.groups if rank.number in m), ())
     if not members:
-        raise wrong_kind(group, f"groups of which one has rank {rank}", where, "replica_group")
-    return _launched(members, where)
-
-
-def _launched(members: tuple[int, ...], where: str) -> tuple[int, ...]:
-    """``members``, if they are ranks of the launch."""
-    ranks = _me().ranks
-    if not all(0 <= member < ranks for member in members):
-        raise wrong_kind(members, f"ranks of the launch, 0 to {ranks - 1}", where, "members")
+        takes = f"groups of which one has rank {rank.number}"
+        raise wrong_kind(group, takes, where, "replica_group")
     return members
-
-
-def _in_pairs(given: Any, where: str) -> tuple[int, ...]:
-    """The ranks of pairs of a source and a target."""
-    return _launched(tuple(sorted({one for pair in _pairs(given, where) for one in pair})), where)
 
 
 def _pairs(given: Any, where: str) -> tuple[tuple[int, ...], ...]:
@@ -131,7 +113,8 @@ def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[...,
             if "metadata_tensor" in values:
                 values["metadata_tensor"] = [values["metadata_tensor"]]
             if "source_target_pairs" in values:
-                values["replica_group"] = _in_pairs(values["source_target_pairs"], where)
+                pairs = _pairs(values["source_target_pairs"], where)
+                values["replica_group"] = tuple(sorted({*chain(*pairs)}))
 
         known = {**dict.fromkeys(roles), **settings}
         return call(record, prepare=prepare, run=_exchange, **known)(signature)
@@ -147,12 +130,9 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
     where, channels = record.name, dict(zip(record.options, options, strict=True))
     if any(len(side) != len(dsts) for side in operands):
         raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
-    if len(dsts) > 1 and not all(getattr(tile, "in_hbm", True) for tile in dsts):
-        raise BufferError(
-            f"{where} takes any number of tensors in hbm, or one in sbuf",
-            happened=f"{where} got several tensors in sbuf",
-            received=", ".join(map(repr, dsts)),
-        )
+    if len(dsts) > 1:
+        for dst in dsts:
+            need_tile(dst, "several dsts", where, HBM)
     ids = channels.get("channel_ids")
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):
         takes = f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels"

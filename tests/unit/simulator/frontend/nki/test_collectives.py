@@ -371,7 +371,7 @@ def sbuf(*shape):
         (
             lambda: reduced(srcs=[sbuf(4, 2)] * 2, dsts=[sbuf(4, 2)] * 2),
             BufferError,
-            "or one in sbuf",
+            "several dsts in hbm",
         ),
         (lambda: reduced(srcs=[hbm(4, 2, dtype=nl.bfloat16)]), DtypeError, "of one dtype"),
         (lambda: reduced(dsts=[hbm(2, 4)]), ShapeError, "writes dst of shape"),
