@@ -2,7 +2,7 @@
 
 Other cores and ranks send and receive, registers hold scalars, random states begin anew. Their
 rules are checked at the gate like all others, and what nothing wrote is carried on. A meaning does
-its work on a :class:`Use`, which knows what each member of an exchange gave.
+its work on a :class:`Act`, which knows what each member of an exchange gave.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Meeting(NamedTuple):
     """Whether all send the same shapes and dtypes."""
 
 
-class Use:
-    """One use of an effect, with what stands at each role.
+class Act:
+    """One act of an effect, with what stands at each role.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Use:
     reads, writes : the tensors by role, as its event names them; a meaning may name others.
     parts : those of them that are touched in part, and what of them.
     meeting : where the members of its exchange meet.
-    given : what each of them gave of this use, in their order.
+    given : what each of them gave of this act, in their order.
     """
 
     meeting: Meeting
@@ -148,10 +148,10 @@ def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], o
 
 
 class Exchange(NamedTuple):
-    """How an effect meets others: where, and what a member gives there of each use."""
+    """How an effect meets others: where, and what a member gives there of each act."""
 
-    meet: Callable[[Sequence[Use]], Meeting]
-    give: Callable[[Use], Any] = Use.send_all
+    meet: Callable[[Sequence[Act]], Meeting]
+    give: Callable[[Act], Any] = Act.send_all
 
 
 def of_dst(call: Call) -> Result:
@@ -161,7 +161,7 @@ def of_dst(call: Call) -> Result:
 
 
 def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
-    """Make a function the meaning of an effect: ``meaning(use)``, which writes by itself."""
+    """Make a function the meaning of an effect: ``meaning(act)``, which writes by itself."""
     known = {"operands": (), "destinations": (), "result": of_dst, "fit": Fit.EXACT, **record}
     return partial(instruction, table=EFFECTS, classic=False, **known)(*engines)
 
@@ -171,46 +171,46 @@ def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], In
 
 def issue(
     record: Instruction,
-    uses: Sequence[tuple[Sequence[Any], Sequence[Any]]],
+    acts: Sequence[tuple[Sequence[Any], Sequence[Any]]],
     options: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> Any:
-    """Do what an effect does to the tensors of its uses, and record one event of all of them.
+    """Do what an effect does to the tensors of its acts, and record one event of all of them.
 
-    Returns what the meaning gives for the last use: what a register is to hold.
+    Returns what the meaning gives for the last act: what a register is to hold.
 
     Parameters
     ----------
-    uses : of each the operands and the destinations.
+    acts : of each the operands and the destinations.
 
     Raises
     ------
     NkiError : a rule of the record is broken; nothing is written then. DeadlockError : another
         member of its exchange never comes.
     """
-    checked = [_use(record, *one, options, engine) for one in uses]
+    checked = [_act(record, *one, options, engine) for one in acts]
     if record.exchange is not None and not _meet(record.exchange, checked):
         return None
-    results = [record.meaning(use) for use in checked]
-    writes = _by_role([use.writes for use in checked])
-    reads = _by_role([use.reads for use in checked])
+    results = [record.meaning(act) for act in checked]
+    writes = _by_role([act.writes for act in checked])
+    reads = _by_role([act.reads for act in checked])
     if writes or reads:  # who only sends what others name has no event
         roles = [role for role, _ in (*writes, *reads)]
         tiles, sources = [tile for _, tile in writes], [tile for _, tile in reads]
-        parts = [part for use in checked for part in use.parts]
+        parts = [part for act in checked for part in act.parts]
         first = checked[0]
         current().emit(first.call.kind, tiles, sources, roles, first.numbers, parts)
     return results[-1]
 
 
-def _use(
+def _act(
     record: Instruction,
     operands: Sequence[Any],
     dsts: Sequence[Any],
     options: tuple[Any, ...],
     engine: Engine,
-) -> Use:
-    """A use that keeps the rules, into destinations that can be written."""
+) -> Act:
+    """An act that keeps the rules, into destinations that can be written."""
     for role, dst in zip(record.destinations, dsts, strict=True):
         if dst is None:
             raise wrong_kind(dst, "a tile", record.name, role.name)
@@ -219,23 +219,23 @@ def _use(
     call = gate.prepare(current(), Issue(record, tuple(operands), options, how))
     for tile in dsts:
         check_destination(tile)
-    return Use(call, operands, dsts)
+    return Act(call, operands, dsts)
 
 
-def _meet(exchange: Exchange, uses: Sequence[Use]) -> bool:
-    """Tell each use what the members have given, when all have come; if this is one of them."""
-    meeting = exchange.meet(uses)
+def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
+    """Tell each act what the members have given, when all have come; if this is one of them."""
+    meeting = exchange.meet(acts)
     if meeting.me not in meeting.members:
         return False
-    for use in uses:
-        use.meeting = meeting
-    given = [exchange.give(use) for use in uses]
+    for act in acts:
+        act.meeting = meeting
+    given = [exchange.give(act) for act in acts]
     baton, me, members, point, call, _, steps, alike = meeting
     met = baton.meet(me, point, members, given, call, steps)
     if alike:
-        _check_alike(uses[0].call.name, {n: [*chain(*met[n])] for n in members})
-    for at, use in enumerate(uses):
-        use.given = [met[n][at] for n in members]
+        _check_alike(acts[0].call.name, {n: [*chain(*met[n])] for n in members})
+    for at, act in enumerate(acts):
+        act.given = [met[n][at] for n in members]
     return True
 
 
@@ -253,7 +253,7 @@ def _check_alike(name: str, given: Mapping[int, list[Sent]]) -> None:
 
 
 def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
-    """The tensors of several uses with their roles, role by role."""
+    """The tensors of several acts with their roles, role by role."""
     roles = dict.fromkeys(role for side in sides for role in side)
     return [(role, side[role]) for role in roles for side in sides]
 
@@ -297,14 +297,14 @@ def _integer(role: str, dtypes: tuple[DType, ...] = INTEGERS) -> tuple[Role, ...
     return (Role(name=role, buffers=DMA_SPACES, dtypes=dtypes),)
 
 
-def _load(use: Use) -> int:
-    return int(use.reads["src"].values().reshape(-1)[0])
+def _load(act: Act) -> int:
+    return int(act.reads["src"].values().reshape(-1)[0])
 
 
-def _store(use: Use) -> None:
-    dst = use.writes["dst"]
-    bits = np.array(use.numbers[0], np.int64).astype(dst.dtype)
-    use.take(Sent(np.full(dst.shape, bits)))
+def _store(act: Act) -> None:
+    dst = act.writes["dst"]
+    bits = np.array(act.numbers[0], np.int64).astype(dst.dtype)
+    act.take(Sent(np.full(dst.shape, bits)))
 
 
 _LOADS = partial(effect, Engine.UNKNOWN, options=("dst",), rules=(one_element("src"),))
@@ -312,24 +312,24 @@ _STORES = partial(effect, Engine.UNKNOWN, options=("src",), operands=_VALUE)
 
 
 @_LOADS(operands=_integer("src"))
-def register_load(use: Use) -> int:
+def register_load(act: Act) -> int:
     """What a register is to hold."""
-    return _load(use)
+    return _load(act)
 
 
 @_LOADS(operands=_integer("src", _WIDE))
-def scalar_load(use: Use) -> int:
+def scalar_load(act: Act) -> int:
     """What a scalar is to be, of up to 64 bits."""
-    return _load(use)
+    return _load(act)
 
 
 @_STORES(destinations=_integer("dst"), rules=(one_element("dst"),))
-def register_store(use: Use) -> None:
+def register_store(act: Act) -> None:
     """``dst`` becomes what a register holds."""
-    _store(use)
+    _store(act)
 
 
 @_STORES(destinations=_integer("dst", _WIDE), rules=(one_element("dst"), _of_the_scalar))
-def scalar_store(use: Use) -> None:
+def scalar_store(act: Act) -> None:
     """``dst`` becomes what a scalar is."""
-    _store(use)
+    _store(act)

@@ -21,10 +21,10 @@ from difftest.simulator.core import Rank, current
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError, warn
 from difftest.simulator.instructions.effects import (
+    Act,
     Exchange,
     Meeting,
     Sent,
-    Use,
     combined,
     effect,
 )
@@ -77,9 +77,9 @@ def _pair(name: str, point: Any, call: str) -> Meeting:
     return Meeting(core.baton, core.seat, CORES, (name, point), call, "core", core.steps)
 
 
-def _at_barrier(uses: Sequence[Use]) -> Meeting:
+def _at_barrier(acts: Sequence[Act]) -> Meeting:
     """Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning."""
-    data = uses[0].reads["data"]
+    data = acts[0].reads["data"]
     if not data.in_hbm:
         text = f"core_barrier got data in sbuf, which the cores do not share: {data!r}"
         warn(BarrierWarning(text))
@@ -94,12 +94,12 @@ def _at_barrier(uses: Sequence[Use]) -> Meeting:
     options=("cores",),
     rules=(needs_generation(3), one_of("cores", CORES, says="synchronizes both cores")),
     engine=lambda call, wanted: wanted,
-    exchange=Exchange(_at_barrier, lambda use: None),
+    exchange=Exchange(_at_barrier, lambda act: None),
 )
-def core_barrier(use: Use) -> None:
+def core_barrier(act: Act) -> None:
     """Wait until both cores are here."""
     # Read and written: what comes before it and what comes after depend on each other through it.
-    use.writes["data"] = use.reads["data"]
+    act.writes["data"] = act.reads["data"]
 
 
 def _fits_gpsimd(call: Call) -> None:
@@ -115,8 +115,8 @@ def _fits_gpsimd(call: Call) -> None:
         )
 
 
-def _in_pipe(uses: Sequence[Use]) -> Meeting:
-    pipe = uses[0].call["pipe_id"]
+def _in_pipe(acts: Sequence[Act]) -> Meeting:
+    pipe = acts[0].call["pipe_id"]
     return _pair("sendrecv", pipe, f"nisa.sendrecv with pipe_id={pipe}")
 
 
@@ -135,12 +135,12 @@ def _in_pipe(uses: Sequence[Use]) -> Meeting:
         one_of("recv_from_rank", *CORES, says="receives from a core of the logical NeuronCore"),
     ),
     engine=lambda call, wanted: Engine.GPSIMD if call["dma_engine"] != "dma" else Engine.DMA,
-    exchange=Exchange(_in_pipe, lambda use: (use.call["send_to_rank"], *use.send_all())),
+    exchange=Exchange(_in_pipe, lambda act: (act.call["send_to_rank"], *act.send_all())),
 )
-def sendrecv(use: Use) -> None:
+def sendrecv(act: Act) -> None:
     """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
-    me, source, dst = use.meeting.me, use.call["recv_from_rank"], use.writes["dst"]
-    to, message = use.given[source]
+    me, source, dst = act.meeting.me, act.call["recv_from_rank"], act.writes["dst"]
+    to, message = act.given[source]
     src = message.src
     if to != me:
         raise KernelError(
@@ -154,8 +154,8 @@ def sendrecv(use: Use) -> None:
             happened=f"core {source} sent a tile of another shape or dtype than core {me} receives",
             received=f"src {src!r} of core {source}, dst {dst!r} of core {me}",
         )
-    use.take(message)
-    use.reads["src"] = src
+    act.take(message)
+    act.reads["src"] = src
 
 
 # -- ranks -----------------------------------------------------------------------------------------
@@ -186,10 +186,14 @@ _OWN = ("recv_counts_known", "replica_group")
 """Options that the members do not have to say alike, or have said already."""
 
 
-def _among_ranks(uses: Sequence[Use]) -> Meeting:
+def _among_ranks(acts: Sequence[Act]) -> Meeting:
     """Where the members of a group meet, each the program of its number, if they say the same."""
-    core, call = current(), uses[0].call
-    rank, members, shapes = core.rank, call["replica_group"], [u.reads["src"].shape for u in uses]
+    core, call = current(), acts[0].call
+    rank, members, shapes = (
+        core.rank,
+        call["replica_group"],
+        [one.reads["src"].shape for one in acts],
+    )
     assert rank is not None
     if not all(0 <= member < rank.ranks for member in members):
         raise KernelError(
@@ -203,7 +207,7 @@ def _among_ranks(uses: Sequence[Use]) -> Meeting:
     if core.program:
         text += f", by program {', '.join(map(str, core.program))} of each"
     point = (call.name, members, core.program, *agreed)
-    alike = "metadata_tensor" not in uses[0].reads
+    alike = "metadata_tensor" not in acts[0].reads
     return Meeting(rank.baton, rank.number, members, point, text, "rank", alike=alike)
 
 
@@ -255,8 +259,8 @@ def _collective(
     buffers: tuple[Space, ...] = DMA_SPACES,
     srcs: tuple[str, ...] = ("src",),
     **other: Any,
-) -> Callable[[Callable[[Use], None]], Instruction]:
-    """The record of a collective, of which a use moves one tensor of each side."""
+) -> Callable[[Callable[[Act], None]], Instruction]:
+    """The record of a collective, of which an act moves one tensor of each side."""
     sides = (*srcs, "dst")
     known = {
         "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
@@ -268,71 +272,71 @@ def _collective(
     return effect(Engine.DMA, **{**known, **other})
 
 
-def _makes(make: Callable[[Use, list[Array], Any], Array]) -> Callable[[Use], None]:
+def _makes(make: Callable[[Act, list[Array], Any], Array]) -> Callable[[Act], None]:
     """The meaning that fills ``dst`` with what is made of what each member has sent of ``src``."""
 
     @wraps(make)
-    def meaning(use: Use) -> None:
-        op = _REDUCTIONS[use.call["op"].name] if "op" in use.call.options else None
-        use.take(combined([sent[0] for sent in use.given], partial(make, use), op))
+    def meaning(act: Act) -> None:
+        op = _REDUCTIONS[act.call["op"].name] if "op" in act.call.options else None
+        act.take(combined([sent[0] for sent in act.given], partial(make, act), op))
 
     return meaning
 
 
-def _place(use: Use) -> int:
+def _place(act: Act) -> int:
     """Where this rank stands among the members."""
-    return use.meeting.members.index(use.meeting.me)
+    return act.meeting.members.index(act.meeting.me)
 
 
 @_collective("op", rules=(_OP,))
 @_makes
-def all_reduce(use: Use, given: list[Array], op: Any) -> Array:
+def all_reduce(act: Act, given: list[Array], op: Any) -> Array:
     """``dst`` is the reduction of the group's ``src``."""
     return reduce(op, given)
 
 
 @_collective("collective_dim", rules=(_along,), shape=_gathered)
 @_makes
-def all_gather(use: Use, given: list[Array], op: Any) -> Array:
+def all_gather(act: Act, given: list[Array], op: Any) -> Array:
     """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
-    return np.concatenate(given, axis=use.call["collective_dim"])
+    return np.concatenate(given, axis=act.call["collective_dim"])
 
 
 @_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
 @_makes
-def reduce_scatter(use: Use, given: list[Array], op: Any) -> Array:
+def reduce_scatter(act: Act, given: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of the reduction of the group's ``src``."""
-    return np.split(reduce(op, given), len(given))[_place(use)]
+    return np.split(reduce(op, given), len(given))[_place(act)]
 
 
 @_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM)
 @_makes
-def all_to_all(use: Use, given: list[Array], op: Any) -> Array:
+def all_to_all(act: Act, given: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
-    return np.concatenate([np.split(one, len(given))[_place(use)] for one in given])
+    return np.concatenate([np.split(one, len(given))[_place(act)] for one in given])
 
 
 @_collective("source_target_pairs", buffers=HBM)
-def collective_permute(use: Use) -> None:
+def collective_permute(act: Act) -> None:
     """``dst`` of each pair's target is ``src`` of its source; a rank that only sends is silent."""
-    pairs = {target: source for source, target in use.call["source_target_pairs"]}
-    if use.meeting.me in pairs:
-        use.take(use.given[use.meeting.members.index(pairs[use.meeting.me])][0])
+    pairs = {target: source for source, target in act.call["source_target_pairs"]}
+    if act.meeting.me in pairs:
+        act.take(act.given[act.meeting.members.index(pairs[act.meeting.me])][0])
     else:
-        use.reads, use.writes = {}, {}
+        act.reads, act.writes = {}, {}
 
 
 @_collective("channel_ids")
-def collective_permute_implicit(use: Use) -> None:
+def collective_permute_implicit(act: Act) -> None:
     """``dst`` is ``src`` of the rank before this one in the ring."""
-    use.take(use.given[_place(use) - 1][0])
+    act.take(act.given[_place(act) - 1][0])
 
 
 @_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
-def collective_permute_implicit_reduce(use: Use) -> None:
+def collective_permute_implicit_reduce(act: Act) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
-    op = _REDUCTIONS[use.call["op"].name]
-    use.take(combined(use.given[_place(use) - 1], lambda pair, op: op(*pair), op))
+    op = _REDUCTIONS[act.call["op"].name]
+    act.take(combined(act.given[_place(act) - 1], lambda pair, op: op(*pair), op))
 
 
 # -- sizes that lie in a tensor: flat buffers, of which each rank sends some elements --------------
@@ -363,14 +367,14 @@ def _row(table: Any, number: int) -> Any:
     return table[rows, :] if table.in_hbm else table[:, rows, :]
 
 
-def _numbers(use: Use, row: int) -> list[int]:
+def _numbers(act: Act, row: int) -> list[int]:
     """A row of the metadata; the counts that came are never read."""
-    numbers = np.asarray(_row(use.reads["metadata_tensor"], row).values())
+    numbers = np.asarray(_row(act.reads["metadata_tensor"], row).values())
     return [int(one) for one in numbers.reshape(-1)]
 
 
 def _chunks(
-    use: Use, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
+    act: Act, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
 ) -> list[Any]:
     """The elements of a flat tensor from places on; None for none of them.
 
@@ -378,15 +382,15 @@ def _chunks(
     ------
     OutOfBoundsError : they leave it, or are more than ``most``.
     """
-    tensor = {**use.reads, **use.writes}[role]
+    tensor = {**act.reads, **act.writes}[role]
     flat = tensor.reshape((tensor.size,))
     chunks = []
     for place, count in zip(places, counts, strict=True):
         some = count or role == "dst"
         if some and (place + count > flat.size or (most is not None and count > most)):
             raise OutOfBoundsError(
-                f"{use.call.name} moves elements of {role}",
-                happened=f"{use.call.name} was to move elements that {role} does not have",
+                f"{act.call.name} moves elements of {role}",
+                happened=f"{act.call.name} was to move elements that {role} does not have",
                 received=f"{count} elements at {place} of {tensor!r}",
                 limit=f"{flat.size} elements, " + ("" if most is None else f"{most} of a rank"),
                 remedy="make dst larger, or send less" if role == "dst" else None,
@@ -395,31 +399,31 @@ def _chunks(
     return chunks
 
 
-def _give_chunks(use: Use) -> list[Sent]:
+def _give_chunks(act: Act) -> list[Sent]:
     """What each member is to get of ``src``: a gather gives the same to all."""
-    if not use.call["recv_counts_known"]:
-        check_destination(use.reads["metadata_tensor"])
-    ranks, some = len(use.meeting.members), 1 if use.call.name == "all_gather_v" else None
-    chunks = _chunks(use, "src", _numbers(use, 1)[:some], _numbers(use, 0)[:some])
-    nothing = Sent(np.empty(0, use.reads["src"].dtype))
-    given = [nothing if one is None else use.send(one) for one in chunks]
+    if not act.call["recv_counts_known"]:
+        check_destination(act.reads["metadata_tensor"])
+    ranks, some = len(act.meeting.members), 1 if act.call.name == "all_gather_v" else None
+    chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
+    nothing = Sent(np.empty(0, act.reads["src"].dtype))
+    given = [nothing if one is None else act.send(one) for one in chunks]
     return given * ranks if some else given
 
 
-def _receive(use: Use) -> None:
+def _receive(act: Act) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
-    dst, displaced = use.writes["dst"], use.call["has_rdispls"]
-    came = [sent[_place(use)] for sent in use.given]
+    dst, displaced = act.writes["dst"], act.call["has_rdispls"]
+    came = [sent[_place(act)] for sent in act.given]
     counts, slot = [one.values.size for one in came], dst.size // len(came)
-    places = _numbers(use, 3) if displaced else [slot * sender for sender in range(len(came))]
-    chunks = _chunks(use, "dst", places, counts, None if displaced else slot)
+    places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
+    chunks = _chunks(act, "dst", places, counts, None if displaced else slot)
     for chunk, one in zip(chunks, came, strict=True):
         if chunk is not None:
-            use.take(one, chunk)
-    use.parts = [(tile, None) for tile in (dst, *use.reads.values())]
-    if not use.call["recv_counts_known"]:
-        row = use.writes["metadata_tensor"] = _row(use.reads["metadata_tensor"], 2)
-        use.take(Sent(np.array(counts, np.uint32).reshape(row.shape)), row)
+            act.take(one, chunk)
+    act.parts = [(tile, None) for tile in (dst, *act.reads.values())]
+    if not act.call["recv_counts_known"]:
+        row = act.writes["metadata_tensor"] = _row(act.reads["metadata_tensor"], 2)
+        act.take(Sent(np.array(counts, np.uint32).reshape(row.shape)), row)
 
 
 _BY_TABLE: dict[str, Any] = {
@@ -439,12 +443,12 @@ _BY_TABLE: dict[str, Any] = {
 
 
 @_collective("recv_counts_known", "has_rdispls", rules=(_NEVER,), **_BY_TABLE)
-def all_gather_v(use: Use) -> None:
+def all_gather_v(act: Act) -> None:
     """``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
-    _receive(use)
+    _receive(act)
 
 
 @_collective("recv_counts_known", "has_rdispls", rules=(_may_displace,), **_BY_TABLE)
-def all_to_all_v(use: Use) -> None:
+def all_to_all_v(act: Act) -> None:
     """``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
-    _receive(use)
+    _receive(act)

@@ -17,7 +17,7 @@ from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, FLOATS, INTEGERS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.instructions.effects import Sent, Use, effect, of_dst, one_element
+from difftest.simulator.instructions.effects import Act, Sent, effect, of_dst, one_element
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
@@ -118,9 +118,9 @@ _SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 
 
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
-def set_rng_seed(use: Use) -> None:
+def set_rng_seed(act: Act) -> None:
     """Let the numbers begin anew from a seed of 32 bits."""
-    _begin(use.reads["src_seeds"].values())
+    _begin(act.reads["src_seeds"].values())
 
 
 def _lanes_engine(call: Call, wanted: Engine) -> Engine:
@@ -142,9 +142,9 @@ def _lanes(call: Call) -> Shape:
     rules=(needs_generation(3),),
     engine=_lanes_engine,
 )
-def rand_set_state(use: Use) -> None:
+def rand_set_state(act: Act) -> None:
     """Let the numbers begin anew from the states of an engine's lanes."""
-    _begin(use.reads["src_seeds"].values())
+    _begin(act.reads["src_seeds"].values())
 
 
 @effect(
@@ -154,8 +154,8 @@ def rand_set_state(use: Use) -> None:
     rules=(needs_generation(3), no_gpsimd_in_psum),
     engine=_lanes_engine,
 )
-def rand_get_state(use: Use) -> None:
+def rand_get_state(act: Act) -> None:
     """States for the lanes of an engine, from which its numbers go on."""
-    words = current().numbers().integers(0, 2**32, use.call.result.shape, dtype=np.uint32)
-    use.take(Sent(words))
+    words = current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
+    act.take(Sent(words))
     _begin(words)
