@@ -96,23 +96,31 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
             indices(one) if isinstance(one, Index) else np.array(as_int(one)) for one in items
         ]
         return source.viewed(lambda places: pick(places, _aligned(arrays, places.shape)))
-    return source.viewed(lambda places: _basic(places, items))
+    return source.viewed(lambda places: _basic(places, tile, items))
 
 
-def _basic(places: Array, items: tuple[Any, ...]) -> Array:
-    """Integers, slices, walks, None and '...': a line of indices for each axis."""
-    items = _filled(items, places.ndim)
+def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array:
+    """Integers, slices, walks, None and '...': a line of indices for each axis.
+
+    Today's dialect counts negative integers from the end, and keeps the partitions of a tile and
+    an axis beside them.
+    """
+    items = key if isinstance(key, tuple) else (key,)
     lines: list[Array] = []
     shape: list[int] = []
-    for item in items:
+    for item in _filled(items, places.ndim):
         if item is None:
             shape.append(1)
             continue
-        single = hasattr(item, "__index__")
-        size = places.shape[len(lines)]
-        line = np.array([as_int(item)] if single else _walk(item, size), np.int64)
-        lines.append(line)
-        shape += [] if single else [len(line)]
+        size, single = places.shape[len(lines)], hasattr(item, "__index__")
+        walk: Any = _walk(item, size, wraps=todays) if not single else [as_int(item)]
+        line = np.array(walk, np.int64)
+        if not single or (todays and not lines and not tile.in_hbm):
+            shape.append(len(line))
+        lines.append(line % size if single and todays else line)
+    if todays:
+        least = 1 if tile.in_hbm or len(lines) == 1 else 2
+        shape += [1] * (least - len(shape))
     return pick(places, list(np.ix_(*lines))).reshape(shape)
 
 
@@ -205,20 +213,7 @@ CLASSIC: dict[str, Rule] = {
 # -- today's dialect ------------------------------------------------------------------------------
 
 
-def _item(places: Array, tile: Any, key: Any) -> Array:
-    items = _filled(key if isinstance(key, tuple) else (key,), places.ndim)
-    shape = []
-    for axis, item in enumerate(items):
-        size = places.shape[axis]
-        if hasattr(item, "__index__"):
-            walk = range(as_int(item) % size, as_int(item) % size + 1)
-            shape += [] if axis or tile.in_hbm else [1]
-        else:
-            walk = _walk(item, size, wraps=True)
-            shape.append(len(walk))
-        places = places[(slice(None),) * axis + (slice(walk.start, walk.stop, walk.step),)]
-    least = 1 if tile.in_hbm or len(items) == 1 else 2
-    return places.reshape(shape + [1] * (least - len(shape)))
+_item = functools.partial(_basic, todays=True)
 
 
 def _along(places: Array, tile: Any, dim: Any, item: Any) -> Array:
