@@ -43,6 +43,8 @@ require_rules({**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a rea
 class Oracle:
     """What follows one launch."""
 
+    followed = staticmethod(followed)
+
     def __init__(self) -> None:
         self._tensors: WeakValueDictionary[int, LiteralTensor] = WeakValueDictionary()
         self._kept: list[LiteralTensor] = []
@@ -70,22 +72,19 @@ class Oracle:
         return held.whole
 
     def _held(self, storage: Any) -> LiteralTensor:
-        allocation, on_chip = storage.allocation, not storage.in_hbm
-        size = storage.size * storage.dtype.itemsize
-        core = current()
-        if allocation.address is None or core.trace.dialect != "nki":
-            return LiteralTensor(LiteralMemory(size), 0, size, size, allocation, on_chip=on_chip)
-        shared = allocation.space is Space.SHARED_HBM
-        where = allocation.space, None if shared else core.program
-        memory = self._placed.setdefault(where, LiteralMemory(0))
-        first, low = allocation.address
-        if not on_chip:
-            return LiteralTensor(memory, low, size, size, allocation, on_chip=False)
-        machine = core.machine
-        psum = allocation.space is Space.PSUM
-        pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
-        row = size // allocation.shape[0]
-        return LiteralTensor(memory, first * pitch + low, row, pitch, allocation, on_chip=True)
+        allocation, on_chip, core = storage.allocation, not storage.in_hbm, current()
+        space, machine = allocation.space, core.machine
+        row = pitch = storage.size * storage.dtype.itemsize
+        memory, base = LiteralMemory(row), 0
+        if allocation.address is not None and core.trace.dialect == "nki":
+            where = space, None if space is Space.SHARED_HBM else core.program
+            memory = self._placed.setdefault(where, LiteralMemory(0))
+            first, base = allocation.address
+            if on_chip:
+                psum = space is Space.PSUM
+                pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
+                row, base = row // allocation.shape[0], first * pitch + base
+        return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
 
     def take(self, tile: Any) -> None:
         """Go on with what something else than an instruction with a meaning wrote."""
@@ -117,11 +116,6 @@ class Oracle:
             gaps = gaps if missing is None else np.logical_or(gaps, missing)
             made.append((self.array(tensor), gaps if gaps.any() else None))
         return tuple(made)
-
-    @staticmethod
-    def followed(kind: type[Any]) -> type[Any]:
-        """A class of tensors of which the oracle knows what each one names."""
-        return followed(kind)
 
     # -- instructions ------------------------------------------------------------------------
 
