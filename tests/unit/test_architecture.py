@@ -167,13 +167,16 @@ LAYERS = (
     "exact",
     "frontend",
     "frontend.classic",
-    "frontend.install",  # which puts every dialect's modules in place
-    "inputs",
-    "outputs",
+    "arrays",
     "witness",
     "threads",
     "launch",
     "ranks",
+    "frontend.kernel",  # kernels as objects: a call launches them
+    "frontend.on_device",
+    "frontend.nki.kernel",
+    "frontend.nki.modules",
+    "frontend.install",  # which puts every dialect's modules in place
     "",  # the package itself, which gathers its public names
 )
 

@@ -58,7 +58,6 @@ WIDE = {
     "simulator/instructions/mx.py:nc_matmul_mx",
     "simulator/instructions/rules.py:_alike",
     "simulator/launch.py:launch",
-    "simulator/launch.py:run_kernel",
     "timing/advice/worth.py:advice_on",
 }
 """Functions with more parameters. The list may only shrink: a name that fits is taken off it."""

@@ -16,7 +16,7 @@ from difftest.simulator.errors import KernelError, LimitError, ShapeError
 from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
-from difftest.simulator.frontend.kernel import as_kernel
+from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
@@ -263,7 +263,7 @@ def force_auto_alloc(kernel: Any) -> Any:
     KernelError : it is no function.
     """
     try:
-        setattr(as_kernel(kernel).function, _FORCED, True)
+        setattr(as_launchable(kernel).function, _FORCED, True)
     except (AttributeError, TypeError):  # a class, or what is written in C
         raise KernelError(
             "a kernel is a function",

@@ -18,9 +18,9 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
-from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.levels import check_level, check_name
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.slices import DynamicSlice
