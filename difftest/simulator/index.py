@@ -17,12 +17,7 @@ Shape = tuple[int, ...]
 
 
 def as_integer(value: object, what: str) -> int:
-    """``value`` as a Python integer.
-
-    Raises
-    ------
-    KernelError : it is none; a float is refused, not cut off.
-    """
+    """``value`` as a Python integer; a float is refused, not cut off."""
     if type(value) is int:
         return value
     if isinstance(value, SupportsIndex):

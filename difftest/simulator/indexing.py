@@ -102,12 +102,7 @@ def names_two(items: tuple[Any, ...]) -> bool:
 
 
 def basic(tile: Patterned, items: tuple[Any, ...]) -> Named:
-    """Integers, slices, None and Ellipsis, in bounds or not.
-
-    Raises
-    ------
-    OutOfBoundsError : see :func:`walked`.
-    """
+    """Integers, slices, None and Ellipsis, in bounds or not."""
     partition: int | None = None
     walks: list[tuple[int, int | None, int]] = []
     shape: list[int] = []
@@ -134,10 +129,6 @@ def walked(
     """What a walk of each dimension names: a start, and a step for each axis of the result.
 
     Of a tile that leaves its tensor a part may lie inside.
-
-    Raises
-    ------
-    OutOfBoundsError : the tile leaves its tensor, and the walks leave the tile.
     """
     offset, sizes, strides = tile.pattern
     for stride, (start, _) in zip(strides, walks, strict=True):

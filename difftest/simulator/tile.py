@@ -78,12 +78,7 @@ class Tile(Elements):
         dtype: DType | None = None,
         axes: tuple[Axis, ...] | None = None,
     ) -> T:
-        """Another pattern on the same tensor; ``dtype`` None for the tile's own.
-
-        Raises
-        ------
-        OutOfBoundsError : this tile leaves its tensor.
-        """
+        """Another pattern on the same tensor; ``dtype`` None for the tile's own."""
         if self.axes is not None:
             self.check_bounds()
         dtype = self.dtype if dtype is None else dtype
@@ -217,12 +212,7 @@ class Tile(Elements):
         return (space, self.dtype, shape, self.partition_axis, place)
 
     def descriptor(self, *, blocks: bool = False) -> Descriptor:
-        """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones.
-
-        Raises
-        ------
-        ShapeError : the partition dimension is not the first.
-        """
+        """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones."""
         storage = self.storage
         if storage.in_hbm:
             return Descriptor(storage.space, self.dtype, self.shape, 0, None)
@@ -258,12 +248,7 @@ class Tile(Elements):
         return start + low * self.itemsize, start + (high + 1) * self.itemsize - 1
 
     def tile_shape(self) -> Shape:
-        """The shape with the partition axis first and at least two dimensions.
-
-        Raises
-        ------
-        ShapeError : the partition dimension is not the first.
-        """
+        """The shape with the partition axis first and at least two dimensions."""
         if self.partition_axis is None:
             return (1, *self.shape) if self.shape else (1, 1)
         if self.partition_axis != 0:
@@ -306,12 +291,7 @@ class Tile(Elements):
         return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
-        """The same elements in another shape: a view.
-
-        Raises
-        ------
-        ShapeError : the sizes differ, or no view has that shape (the elements are not adjacent).
-        """
+        """The same elements in another shape: a view."""
         wanted = as_integers(shape, "reshape to")
         self.check_bounds()
         return self._derive(reshaped(self, wanted), self.partition_axis)
@@ -323,12 +303,7 @@ class Tile(Elements):
         return whole._derive(broadcast(whole, wanted), whole.partition_axis)
 
     def _reinterpret(self: T, dtype: DType) -> T:
-        """The same bytes as elements of another dtype, the last dimension scaled: a view.
-
-        Raises
-        ------
-        ShapeError : see :func:`difftest.simulator.views.reinterpreted`.
-        """
+        """The same bytes as elements of another dtype, the last dimension scaled: a view."""
         self.check_bounds()
         pattern = reinterpreted(self, dtype)
         return self._derive(pattern, self.partition_axis, self._held_as(dtype))
@@ -338,10 +313,6 @@ class Tile(Elements):
 
         Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
         axis walks the partitions.
-
-        Raises
-        ------
-        NkiError : see :func:`difftest.simulator.views.by_hand`.
         """
         storage = self.storage
         wanted = storage.dtype if dtype is None else dtype

@@ -17,10 +17,6 @@ def reshaped(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
     """The elements in another shape of as many, the first ``head`` dimensions as they are.
 
     One size may be -1.
-
-    Raises
-    ------
-    ShapeError : the sizes differ, or no pattern has that shape (the elements are not adjacent).
     """
     size = math.prod(view.shape)
     shape = completed(shape, size)
@@ -42,13 +38,7 @@ def completed(shape: Shape, total: int) -> Shape:
 
 
 def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
-    """The elements in another shape of as many, wherever its partitions come to lie.
-
-    Raises
-    ------
-    ShapeError : the elements that are merged, of which the first ``head`` dimensions are none, are
-        not adjacent.
-    """
+    """The elements in another shape of as many, wherever its partitions come to lie."""
     _, sizes, strides = view.pattern
     inner = Pattern(0, sizes[head:], strides[head:]).reshape(shape[head:])
     if inner is None:
@@ -76,12 +66,7 @@ def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
 
 
 def broadcast(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does.
-
-    Raises
-    ------
-    ShapeError : a dimension of another size differs, or partitions would move.
-    """
+    """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does."""
     moved = len(shape) > len(tile.shape) and not tile.storage.in_hbm and tile.shape[0] != 1
     moved = moved or min(shape, default=1) < 1
     pattern = None if moved else tile.pattern.broadcast_to(shape)
@@ -95,13 +80,7 @@ def broadcast(tile: Patterned, shape: Shape) -> Pattern:
 
 
 def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
-    """The tile's bytes as elements of ``dtype``: the last dimension is scaled.
-
-    Raises
-    ------
-    ShapeError : elements of another size do not fill the last dimension, which must be a free one
-        with adjacent elements.
-    """
+    """The tile's bytes as elements of ``dtype``: the last dimension is scaled."""
     old, new = tile.itemsize, dtype.itemsize
     if old == new:
         return tile.pattern
@@ -133,11 +112,6 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
 
     Strides of 0 repeat. On chip the first axis walks the partitions, one after the other, and the
     others stay in the bytes that the tensor has of each.
-
-    Raises
-    ------
-    ShapeError : the tensor's partitions are no whole elements of that dtype, or it has blocks.
-    OutOfBoundsError : it leaves the tensor.
     """
     storage = tile.storage
     allocation = storage.allocation

@@ -25,12 +25,7 @@ def issue(
     others: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> NkiInstruction:
-    """Issue an instruction that writes ``dst``, as :func:`gate.issue` does.
-
-    Raises
-    ------
-    NkiError : a rule of the record is broken; nothing is written then.
-    """
+    """Issue an instruction that writes ``dst``, as :func:`gate.issue` does."""
     if dst is None:
         raise KernelError(
             f"{instruction.name} takes a tensor as dst",
@@ -113,12 +108,7 @@ def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
 
 
 def need_operand(value: object, name: str, where: str) -> Any:
-    """``value`` as a tile on chip, or as a view of one that an offset moves.
-
-    Raises
-    ------
-    KernelError : it is no tensor. BufferError : it is in another memory.
-    """
+    """``value`` as a tile on chip, or as a view of one that an offset moves."""
     if not isinstance(value, DynamicView):
         return need_tile(value, name, where)
     if value.in_hbm:
@@ -127,12 +117,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
 
 
 def settle(view: DynamicView) -> Any:
-    """The view where its one offset puts it.
-
-    Raises
-    ------
-    OutOfBoundsError : the offset leaves the tensor. KernelError : it has one for each row.
-    """
+    """The view where its one offset puts it."""
     if not view.whole:
         raise KernelError(
             "an offset for each row is for the DMA engines",
