@@ -36,7 +36,7 @@ class Elements:
         shape: Shape
         storage: Storage
 
-    strided: ClassVar[bool] = True
+    _strided: ClassVar[bool] = True
     """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
     chooses some of that."""
 
@@ -102,17 +102,13 @@ class Elements:
             chosen &= codes <= most
         return chosen if chosen.any() else None
 
-    def lost(self) -> Array | None:
-        """Which of its elements an instruction made of what nothing wrote; None if none."""
-        return self.unwritten(LOST)
-
     def _fresh(self) -> Array | None:
         """Which of its elements no instruction wrote, nor made of such; None if none."""
         return self.unwritten(LEFT, NEVER)
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Of what its pattern names the elements that ``where`` chooses; None for all."""
-        if self.strided:
+        if self._strided:
             return where
         chosen = np.zeros(self._named()[0].shape, BOOL)
         self.give(chosen, True, where)

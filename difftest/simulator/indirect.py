@@ -26,7 +26,7 @@ class IndirectTile(Elements):
     """
 
     __slots__ = ("base", "dtype", "located", "shape", "storage")
-    strided = False
+    _strided = False
     whole = False
     """Whether one offset moves all of it; else each row has an index."""
 

@@ -31,9 +31,9 @@ def region_of(tile: Tile, role: str) -> Region:
             pattern[2],
             tile.partition_axis,
             role,
-            tile.strided,
+            tile._strided,
             None if dtype is storage.dtype else dtype,
-            None if tile.strided else Places(_numbers(tile)),
+            None if tile._strided else Places(_numbers(tile)),
         ),
     )
 

@@ -46,7 +46,7 @@ class Tile(Elements):
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
 
-    may_collide = False
+    _may_collide = False
     """Whether a destination may name an element more than once and get different values for it.
     Which one stays is not documented, so it counts as never written then."""
 
@@ -107,7 +107,7 @@ class Tile(Elements):
         """Bytes of one element."""
         return self.dtype.itemsize
 
-    in_place: ClassVar[bool] = False
+    _in_place: ClassVar[bool] = False
     """Whether kernels of the tile's dialect write to their arguments."""
 
     def is_whole(self) -> bool:
@@ -178,7 +178,7 @@ class Tile(Elements):
                 storage.poison()
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
-        if not self.strided:
+        if not self._strided:
             array = self.take(array)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there

@@ -44,7 +44,7 @@ from difftest.simulator.instructions.observing import see
 from difftest.simulator.instructions.recomputing import changed, first_of
 from difftest.simulator.instructions.record import DST, Call
 from difftest.simulator.instructions.unboxed import kept_of
-from difftest.simulator.memory import NEVER, UNSURE, poison
+from difftest.simulator.memory import LOST, NEVER, UNSURE, poison
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
@@ -182,7 +182,7 @@ class Gapped:
                 self.never[place] = missing.reshape(operand.tile_shape())
         if self.never:
             self.lost = self._carried(list(self.operands))
-        old = dst.lost() if call.reads_dst else None
+        old = dst.unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             products = dst.storage.products  # it adds where a matmul wrote alone
             old = old & (False if products is None else dst.gather(products))
@@ -374,7 +374,7 @@ def check_returned(tile: Tile) -> None:
     ------
     UnwrittenError : it does; the line is that of the last instruction that stored such elements.
     """
-    lost = tile.lost()
+    lost = tile.unwritten(LOST)
     if lost is not None:
         doubt(unwritten_error(tile, lost, returned=True))
 

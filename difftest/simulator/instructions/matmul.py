@@ -290,7 +290,7 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     held = dst.values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and dst.strided and not dst.pattern.repeats():
+    if where is None and dst.dtype == FLOAT32 and dst._strided and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)

@@ -85,7 +85,7 @@ class DynamicView(Views, IndirectTile):
         return self.base.storage.allocation.name
 
     @property
-    def kept(self) -> int:
+    def _kept(self) -> int:
         """The dimension of the offsets stays, as the partitions' on chip."""
         return 0 if self.in_hbm and self.whole else 1
 
@@ -222,7 +222,7 @@ def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
 
 def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
     """``tensor.select(dim, index)`` with an index held in SBUF."""
-    axis = tensor._axis(dim, "select with an index held in SBUF", first=tensor.kept)
+    axis = tensor._axis(dim, "select with an index held in SBUF", first=tensor._kept)
     rows = Rows(unit=tensor.strides[axis], size=tensor.shape[axis])
     one = tensor.pattern.select(axis, 0)
     least = 1 if tensor.in_hbm else 2

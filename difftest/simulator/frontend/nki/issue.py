@@ -98,8 +98,6 @@ def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
     elif isinstance(given, DynamicView):
         if isinstance(given.index, DeviceValue):
             indices.append((role.name, given.index.label))
-        if role.takes is Takes.INDIRECT:
-            return given
         if role.takes is Takes.TILE_OR_INDIRECT and given.settled() is None:
             return given
         indices += given.index_tiles

@@ -52,9 +52,9 @@ class NkiTensor(Views, Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
-    may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
+    _may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
-    in_place = True
+    _in_place = True
 
     # -- attributes ------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class IndirectTensor(NkiTensor):
     """
 
     __slots__ = ("group", "index", "owner", "places")
-    strided = False
+    _strided = False
 
     def __init_subclass__(cls) -> None:
         MOVING.add(cls)

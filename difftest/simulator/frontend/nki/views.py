@@ -82,7 +82,7 @@ class Views:
         return len(self.shape)
 
     @property
-    def kept(self) -> int:
+    def _kept(self) -> int:
         """How many of the first dimensions stay what they are."""
         return 0 if self.in_hbm else 1
 
@@ -171,7 +171,7 @@ class Views:
                 happened=f"permute got dims {order} for {len(self.shape)} dimensions",
                 received=f"permute({order}) of {_said(self)}",
             )
-        if self.kept and order[0] != 0:
+        if self._kept and order[0] != 0:
             raise ShapeError(
                 "permute keeps the partition dimension first on chip",
                 happened=f"permute was to move dimension {order[0]} to the partitions",
@@ -184,7 +184,7 @@ class Views:
     @public
     def broadcast(self: Self, dim: int, size: int) -> Self:
         """A dimension of size 1 repeated ``size`` times (stride 0)."""
-        axis = self._axis(dim, "broadcast", first=self.kept)
+        axis = self._axis(dim, "broadcast", first=self._kept)
         count = as_integer(size, "broadcast with size")
         if self.shape[axis] != 1 or count < 1:
             raise ShapeError(
@@ -197,7 +197,7 @@ class Views:
     @public
     def expand_dim(self: Self, dim: int) -> Self:
         """A new dimension of size 1."""
-        axis = self._axis(dim, "expand_dim", first=self.kept, extra=1)
+        axis = self._axis(dim, "expand_dim", first=self._kept, extra=1)
         last = axis == len(self.shape)
         stride = 1 if last else self.strides[axis] * self.shape[axis]
         return self._view(self.pattern.splice(axis, axis, (1,), (stride,)))
@@ -205,7 +205,7 @@ class Views:
     @public
     def squeeze_dim(self: Self, dim: int) -> Self:
         """Without a dimension of size 1."""
-        axis = self._axis(dim, "squeeze_dim", first=self.kept)
+        axis = self._axis(dim, "squeeze_dim", first=self._kept)
         if self.shape[axis] != 1:
             raise ShapeError(
                 "squeeze_dim removes a dimension of size 1",
@@ -219,7 +219,7 @@ class Views:
         """One dimension as several; one of ``shape`` may be -1."""
         axis = self._axis(dim, "reshape_dim")
         sizes = _sizes(shape, self.shape[axis], "reshape_dim")
-        if axis < self.kept and len(sizes) > 1:
+        if axis < self._kept and len(sizes) > 1:
             raise ShapeError(
                 "reshape_dim keeps the partition dimension on chip",
                 happened="reshape_dim was to split the partition dimension",
@@ -238,7 +238,7 @@ class Views:
     @public
     def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
         """Adjacent dimensions, both ends included, as one."""
-        first = self._axis(start_dim, "flatten_dims", first=self.kept)
+        first = self._axis(start_dim, "flatten_dims", first=self._kept)
         end = self._axis(end_dim, "flatten_dims", first=first) + 1
         parts = Pattern(0, self.shape[first:end], self.strides[first:end])
         merged = parts.reshape((parts.size,))
@@ -262,7 +262,7 @@ class Views:
         ShapeError : the number of elements differs, the partitions change on chip, or no view has
             that shape.
         """
-        return self._view(reshaped(self, as_integers(shape, "reshape to"), self.kept))
+        return self._view(reshaped(self, as_integers(shape, "reshape to"), self._kept))
 
     @public
     def rearrange(
@@ -424,12 +424,8 @@ def _outside(view: Views, axis: int, what: str) -> OutOfBoundsError:
 
 # -- no elements -----------------------------------------------------------------------------------
 
-_METHODS = (
-    *("ap", "broadcast", "expand_dim", "flatten_dims", "get_pattern", "indirect", "is_contiguous"),
-    *("is_indirect", "permute", "rearrange", "reinterpret_cast", "reshape", "reshape_dim"),
-    *("select", "slice", "squeeze_dim", "vector_select", "view"),
-)
-"""What a tensor can do, and a view of no elements cannot."""
+_OF_TENSORS = ("ap", "indirect", "reinterpret_cast", "vector_select", "view")
+"""What a tensor can do beside :class:`Views`, and a view of no elements cannot."""
 
 
 class EmptyView(NKIObject):
@@ -460,7 +456,7 @@ class EmptyView(NKIObject):
         return 0
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name not in _METHODS:
+        if name.startswith("_") or not (name in _OF_TENSORS or hasattr(Views, name)):
             raise AttributeError(f"{name} of {self!r}")
         raise self._used(f".{name}")
 
