@@ -46,13 +46,13 @@ MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
 # -- nc_matmul -------------------------------------------------------------------------------------
 
 
-def _one_contraction(call: Call) -> None:
+def one_contraction(call: Call) -> None:
     """Both operands have the contraction dimension as their partitions."""
     stationary, moving = call["stationary"], call["moving"]
     if stationary.partitions != moving.partitions:
         raise ShapeError(
-            "nc_matmul contracts over the partitions of both operands",
-            happened=f"nc_matmul got {stationary.partitions} and {moving.partitions} partitions",
+            f"{call.name} contracts over the partitions of both operands",
+            happened=f"{call.name} got {stationary.partitions} and {moving.partitions} partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -245,7 +245,7 @@ def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
-    rules=(_one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
+    rules=(one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
@@ -268,6 +268,11 @@ def nc_matmul(
         left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)
     np.matmul(left.T, right, out=rows(product))
+    put_product(call, dst, product, where)
+
+
+def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> None:
+    """Add a product to its destination, or write it, as ``accumulate`` says."""
     adds = call["accumulate"]
     put = accumulate_partly if adds is None else accumulate if adds else write
     put(dst, product, where)

@@ -9,7 +9,7 @@ is looked at costs nothing where the dtypes say that there is nothing to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -127,32 +127,35 @@ def stored(core: Core, dst: Tile) -> None:
 
 
 def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    """A search orders numbers, and NaN is none."""
-    for role, operand in zip(call.instruction.operands, operands, strict=True):
-        if isinstance(operand, Tile) and is_float(operand.dtype):
-            values = operand.engine_values(unwritten=True)
-            see(core, Seen.NAN_SEARCHED, role.name, np.isnan(values))
+    """Note NaN among what a search orders: it is no number."""
+    for name, tile in _tiles(call, operands):
+        if is_float(tile.dtype):
+            see(core, Seen.NAN_SEARCHED, name, np.isnan(tile.engine_values(unwritten=True)))
 
 
 def _compare(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    """What a comparison makes of a NaN is a number, in which nobody sees it."""
-    if Seen.NAN_MADE not in core.made:
-        return
+    """Note NaN that is compared: the result is a number, in which nobody sees it."""
+    for name, tile in _tiles(call, operands) if Seen.NAN_MADE in core.made else ():
+        if is_float(tile.dtype):
+            see(core, Seen.NAN_COMPARED, name, np.isnan(tile.engine_values(unwritten=True)))
+
+
+def _tiles(call: Call, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
+    """The tiles among operands, by role; of an indirect one its base."""
     for role, operand in zip(call.instruction.operands, operands, strict=True):
-        if isinstance(operand, Tile) and is_float(operand.dtype):
-            values = operand.engine_values(unwritten=True)
-            see(core, Seen.NAN_COMPARED, role.name, np.isnan(values))
+        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile):
+            yield role.name, tile
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
 
 
 def _float8(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    for role, operand in zip(call.instruction.operands, operands, strict=True):
-        tile = operand.base if isinstance(operand, IndirectTile) else operand
-        if isinstance(tile, Tile) and tile.dtype == FLOAT8_E4M3FN:
+    for name, tile in _tiles(call, operands):
+        if tile.dtype == FLOAT8_E4M3FN:
             values = tile.values(unwritten=True)
-            see(core, Seen.FLOAT8_CODE, role.name, np.abs(values) > LARGEST_E4M3, values)
+            see(core, Seen.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values)
 
 
 def rounded_integers(values: Array) -> None:

@@ -12,7 +12,14 @@ from typing import Any
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, NkiError, ShapeError
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NkiError,
+    ShapeError,
+)
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.trace import Engine, Space
@@ -282,6 +289,53 @@ def reducing(option: str) -> Rule:
             )
 
     return named(rule, "reducing", (option,))
+
+
+def limits(call: Call, *cases: tuple[object, str, str]) -> None:
+    """Raise LimitError for the first case that is true: its rule, and what was received."""
+    for wrong, text, received in cases:
+        if wrong:
+            happened = f"{call.name} got {received}"
+            raise LimitError(f"{call.name}: {text}", happened=happened, received=received)
+
+
+def operators(option: str, names: tuple[str, ...], takes: str, do: str) -> Rule:
+    """The operator is one of these; what the instruction ``takes``, and was to ``do``."""
+
+    def rule(call: Call) -> None:
+        name = call[option].name
+        if name not in names:
+            raise KernelError(
+                f"{call.name} {takes}",
+                happened=f"{call.name} was to {do} {name}",
+                received=f"{option}={name}",
+                limit=", ".join(names),
+            )
+
+    return named(rule, "operators", (option,))
+
+
+def arithmetic(*options: str) -> Rule:
+    """No operator is a bitvec one."""
+
+    def rule(call: Call) -> None:
+        for name in options:
+            op: AluOp | None = call[name]
+            if op is not None and op.bitvec:
+                raise KernelError(
+                    f"{call.name} takes an arithmetic operator",
+                    happened=f"{call.name} got the bitvec operator {op.name}",
+                    received=f"{name}={op.name}",
+                )
+
+    return named(rule, "arithmetic", options)
+
+
+def vector_ops(*options: str) -> Rule:
+    """The operators are the Vector Engine's."""
+    return named(
+        lambda call: need_vector_ops(call, *(call[name] for name in options)), "vector_ops", options
+    )
 
 
 def same_kind(call: Call, *ops: AluOp) -> None:
