@@ -20,12 +20,12 @@ from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
-from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.operands import is_number, wrong_buffer, wrong_kind
 from difftest.simulator.instructions.record import (
     Call,
     Fit,
     Instruction,
+    Issue,
     Role,
     Takes,
 )

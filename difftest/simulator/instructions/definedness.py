@@ -39,10 +39,8 @@ from difftest.simulator.instructions.indices import (
     resolve,
     undefined_places,
 )
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.observing import see
-from difftest.simulator.instructions.recomputing import changed, first_of
-from difftest.simulator.instructions.record import DST, Call
+from difftest.simulator.instructions.observing import changed, first_of, see
+from difftest.simulator.instructions.record import DST, Call, Issue
 from difftest.simulator.instructions.unboxed import kept_of
 from difftest.simulator.memory import LOST, NEVER, UNSURE, poison
 from difftest.simulator.pattern import Shape

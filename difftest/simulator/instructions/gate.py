@@ -22,17 +22,16 @@ from difftest.simulator.instructions.definedness import (
     settle_further,
 )
 from difftest.simulator.instructions.indices import see_indices
-from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.observing import (
     counts,
     is_rounded,
     look,
     look_at_product,
+    look_for_rounding,
     stored,
     watches_of,
 )
-from difftest.simulator.instructions.recomputing import look_for_rounding
-from difftest.simulator.instructions.record import Call, Instruction, Masked, Reach
+from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.recording import Part
 from difftest.simulator.strictness import note

@@ -22,8 +22,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indexing import Axis, leaves
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Call, Instruction, Reach, Walk
+from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
 from difftest.simulator.instructions.unboxed import registers_of
 from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Pattern, Shape

@@ -20,7 +20,7 @@ from difftest.simulator.errors import OracleError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate, require_rules
-from difftest.simulator.instructions.issued import Issue
+from difftest.simulator.instructions.record import Issue
 from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
     elementwise,
     moves,

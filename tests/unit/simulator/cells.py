@@ -27,8 +27,7 @@ from difftest.simulator.frontend.nki.indirection import GROUP
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Reach
+from difftest.simulator.instructions.record import Issue, Reach
 from difftest.simulator.instructions.writing import store
 from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
