@@ -1,4 +1,4 @@
-"""What is not defined, on its way through instructions: what nothing wrote, what a mask left out.
+"""Undefined elements on their way through instructions: never written, or left out by a mask.
 
 Kernels compute on whole tiles of which they fill and use a part, so reading such elements is no
 harm as long as nobody uses what follows from them. What does, the record says
@@ -57,7 +57,7 @@ UNWRITTEN, UNDEFINED = "unwritten", "undefined"
 
 
 class Follows(NamedTuple):
-    """What of an instruction's results is not defined."""
+    """The undefined part of an instruction's results."""
 
     elements: Array
     """Of the first destination, in the result's shape."""
@@ -79,11 +79,11 @@ class Gapped:
         self.left: dict[int, Array] = {}
         """The same of what masks left out; ``dst`` is the last."""
         self.origin: Origin | None = None
-        """Whence the latter came."""
+        """Of those that masks left out."""
         self.lost: Follows | None = None
-        """What of the results counts as never written."""
+        """The results that count as never written."""
         self.unsure: Follows | None = None
-        """What depends on what masks left out."""
+        """The results that depend on elements that masks left out."""
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
                 resolve(access, call, where)
@@ -109,7 +109,7 @@ class Gapped:
                 see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
-        """What of an operand's elements a mask that is no box leaves; None for nothing."""
+        """The elements of an operand that a mask which is no box leaves; None for none."""
         inner, operand = self.issued.inner, (*self.operands, self.dst)[place]
         if missing is None or inner is None or not isinstance(operand, Tile):
             return missing
@@ -163,7 +163,7 @@ class Gapped:
         return values
 
     def foresee(self) -> None:
-        """What follows, of an instruction that reads its operands by itself.
+        """Foresee the undefined results of an instruction that reads its operands by itself.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class Gapped:
                 self.lost = self.lost._replace(elements=self.lost.elements | old)
 
     def _carried(self, values: list[Any]) -> Follows | None:
-        """What is carried of what was never written; None for nothing, or if that was let pass."""
+        """The results that follow from elements never written; None for none, or if let pass."""
         call, dst, where = self.call, self.dst, self.where
         carries = call.instruction.carries
         assert carries is not None
@@ -234,7 +234,7 @@ class Gapped:
     # -- when its results are there ----------------------------------------------------------------
 
     def look(self, results: Any) -> None:
-        """What follows of what was computed from what masks left out."""
+        """Note the results that were computed from elements that masks left out."""
         if first_of(results) is None or not self.left:
             return
         call, left = self.call, self.left
@@ -268,7 +268,7 @@ class Gapped:
         return roles[place].name if place < len(roles) else "dst"
 
     def _by_rule(self, left: dict[int, Array]) -> Array | None:
-        """What follows from the places of elements alone, by the record's rule or its reach.
+        """The results that follow from elements by their places, by the record's rule or reach.
 
         None where the rule says that it depends on the values.
         """

@@ -52,7 +52,7 @@ _EXACT_OF_TODAY = (
 )
 """Operators with one meaning for integers: power, divide, mod and fmod have no documented one."""
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
-"""What the Scalar Engine's tensor_scalar can do (AWS: nki.isa.tensor_scalar)."""
+"""Operators of the Scalar Engine's tensor_scalar (AWS: nki.isa.tensor_scalar)."""
 
 
 def like(role: str) -> Any:

@@ -150,7 +150,7 @@ def _let_move(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> N
 
 
 def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
-    """What the instruction means for what its operands hold."""
+    """Compute the instruction's meaning from its operands' values."""
     if gapped is not None:
         values = gapped.values()
     else:
@@ -280,7 +280,7 @@ def _is_other(call: Call, issued: Issue) -> bool:
 
 
 def _signature(operand: Any) -> Any:
-    """What rules may know of an operand: of a number its type, of an index its shape."""
+    """Tell apart what rules may know of an operand: a number's type, an index's shape."""
     if isinstance(operand, (Tile, IndirectTile)):
         return operand.signature()
     return operand.shape if isinstance(operand, Index) else type(operand)

@@ -37,7 +37,7 @@ Mask = Callable[[Shape], "Array | bool"]
 
 
 class Part(NamedTuple):
-    """What a mask leaves of an instruction: a box of what it walks, and the mask in it."""
+    """The box of an instruction's walk that a mask leaves, and the mask in it."""
 
     walk: Walk
     box: Box
@@ -245,7 +245,7 @@ def _projected(part: Part, role: str) -> tuple[Box, Shape]:
 
 
 def _result_box(call: Call, box: Box) -> Box:
-    """What a box of the data leaves of a result that lacks some of their axes."""
+    """The box of a result that lacks some of the data's axes."""
     assert call.instruction.reduced is not None
     axes, shape = call.instruction.reduced(call), call.result.shape
     if len(shape) == len(box):

@@ -86,7 +86,7 @@ def _float8(call: Call) -> None:
 
 
 def _double_row(call: Call) -> None:
-    """What the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
+    """Operands that the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
     if call["perf_mode"] != "double_row":
         return
     size, machine = call["tile_size"], call.machine
@@ -351,7 +351,7 @@ def _transpose_engine(call: Call, wanted: Engine) -> Engine:
 
 
 def _transposable(call: Call) -> None:
-    """What each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
+    """Sizes that each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
     machine, engine, data = call.machine, call.engine, call["data"]
     if engine is Engine.TENSOR and data.space is not Space.SBUF:
         raise wrong_buffer(data, "data", "nc_transpose on the Tensor Engine", SBUF_ONLY)

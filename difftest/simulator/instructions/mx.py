@@ -100,7 +100,7 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
 
 
 def spread_over_groups(of_groups: Array) -> Array:
-    """What groups have [P / 8, F], for each of their partitions [P, F]."""
+    """Values of groups [P / 8, F], for each of their partitions [P, F]."""
     return np.repeat(of_groups, GROUP_PARTITIONS, axis=0)
 
 

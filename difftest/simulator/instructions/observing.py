@@ -1,4 +1,4 @@
-"""What stands out in an instruction's values, for whoever reads the trace afterwards.
+"""Values that stand out in an instruction, for whoever reads the trace afterwards.
 
 NaN and infinities are found at no cost: the processor raises a flag where an operation makes one,
 NumPy looks at the flags anyway, and only then are the values looked at
@@ -37,7 +37,7 @@ Watch = Callable[[Core, Call, tuple[Any, ...]], None]
 
 
 def watches_of(call: Call) -> tuple[Watch, ...]:
-    """What is worth a look at each use of a call, by its name and dtypes."""
+    """The looks that each use of a call is worth, by its name and dtypes."""
     watches: list[Watch] = []
     if call.name in _SEARCHES:
         watches.append(_search)

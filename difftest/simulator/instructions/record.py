@@ -1,4 +1,4 @@
-"""What an instruction is: one record, on which everything that is known of it hangs.
+"""Instructions as records, on which everything that is known of one hangs.
 
 An :class:`Instruction` has a name, its operands and destinations by role, the rules that hold for
 them, what its result is, its meaning in NumPy, the key of its cost and the pages it rests on. A
@@ -39,7 +39,7 @@ Number = int | float | bool | np.generic
 
 
 class Takes(Enum):
-    """What an operand may be besides None for an optional one."""
+    """Kinds of operands, besides None for an optional one."""
 
     TILE = "a tile"
     NUMBER = "a number"
@@ -70,7 +70,7 @@ class Role:
 
 
 class Result(NamedTuple):
-    """What an instruction makes: the tile that a classic call allocates, or ``dst`` must be."""
+    """The result of an instruction: the tile that a classic call allocates, or ``dst`` must be."""
 
     shape: Shape
     dtype: DType
@@ -82,7 +82,7 @@ _NO_KIND = Kind("", Engine.UNKNOWN)
 
 
 class Reach(Enum):
-    """What one element of the first destination follows from: how a mask divides the work."""
+    """The elements that one of the first destination follows from: how a mask divides the work."""
 
     ELEMENT = "the operands' elements at its place"
     AXES = "their elements along the reduced axes"
@@ -91,7 +91,7 @@ class Reach(Enum):
 
 
 class Walk(NamedTuple):
-    """What a mask ranges over, where that is not what the instruction makes."""
+    """The axes that a mask ranges over, where they are not the result's."""
 
     shape: Shape
     """The mask's."""
@@ -123,7 +123,7 @@ class Call:
     destinations: Mapping[str, Descriptor]
     """Of those that exist, by role; a classic call has no ``dst`` yet."""
     dtype: DType | None = None
-    """What the kernel asked the result to be, None if it did not say."""
+    """Of the result, if the kernel says it."""
     dialect: str = ""
     """The dialect that the kernel is written in: "classic" or "nki"."""
     into_existing: bool = False
@@ -134,9 +134,9 @@ class Call:
     result: Result = _NOTHING
     """As ``engine``, what the record makes of all that, once its rules have passed."""
     remarks: list[Callable[[], NkiError]] = field(default_factory=list)
-    """What the documentation does not promise of it: the errors that it would be."""
+    """Errors that it would be, for what the documentation does not promise."""
     kind: Kind = _NO_KIND
-    """What the trace records of it besides its operands."""
+    """Recorded in the trace, besides its operands."""
     numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     """The numbers and index patterns among its operands; None where it has none."""
     reads_dst: bool = False
@@ -147,7 +147,7 @@ class Call:
     roles: tuple[str, ...] = ()
     """Of a simple call's destination, then of what it reads."""
     watches: tuple[Callable[..., None], ...] = ()
-    """What looks at its operands before it runs."""
+    """They look at its operands before it runs."""
     counts: bool = False
     """Whether it makes integers of integers, which float32 may not have."""
 
@@ -235,22 +235,22 @@ class Instruction:
     """Where it can run; the first is where it runs if the kernel does not say."""
     operands: tuple[Role, ...]
     options: tuple[str, ...] = ()
-    """What it takes besides, in order."""
+    """Of each call, in order."""
     destinations: tuple[Role, ...] = (DST,)
     """Where it writes, ``dst`` first."""
     rules: tuple[Rule, ...] = ()
-    """What must hold of a call, in the order in which it is checked."""
+    """They hold of each call, and are checked in this order."""
     only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({})
     """Rules of one dialect alone, by its name ("classic", "nki"); checked before the others."""
     engine: Callable[[Call, Engine], Engine] = choose_engine
     """Chooses among the engines by the operands, where that is a rule of its own."""
     result: Callable[[Call], Result]
-    """What it makes of a call that keeps the rules."""
+    """The result of a call that keeps the rules."""
     meaning: Callable[..., Any]
     """The values, from the operands' values: ``meaning(call, *values)``. Arrays have the partition
     axis first; floats come as float32 and are rounded when they are written."""
     facts: Callable[[Call], dict[str, Any]] = lambda call: {}
-    """What the trace records of a call besides operands, options and engine."""
+    """Attributes of its event."""
     opcode: Callable[[Call], str] = lambda call: call.name
     """The name of a call's event, where that is not the record's."""
     reads_dst: Callable[[Call], bool] = lambda call: False
@@ -263,7 +263,7 @@ class Instruction:
     """The axes of the first operand that the result lacks, where there are such; the mask of a
     classic call ranges over that operand then, otherwise over the result."""
     walk: Callable[[Call], Walk] | None = None
-    """What a mask ranges over, if over neither."""
+    """Axes for a mask, if it ranges over neither."""
     reach: Callable[[Call], Reach] = lambda call: Reach.ELEMENT
     """How a mask that is no box divides the work."""
     counts_places: bool = False
@@ -294,7 +294,7 @@ class Instruction:
 
 
 class Issue:
-    """One use of an instruction.
+    """One use of an instruction, as a kernel asks for it.
 
     Attributes
     ----------
@@ -342,7 +342,7 @@ class Issue:
         return Issue(self.instruction, self.operands, self.options, {**self.__dict__, **how})
 
     def roles(self) -> Iterator[tuple[str, Any]]:
-        """What stands at each role."""
+        """Each role's name, and the operand or destination at it."""
         record = self.instruction
         sides = (record.operands, self.operands), (record.destinations, (self.dst, *self.others))
         for roles, given in sides:

@@ -317,13 +317,14 @@ def operators(option: str, names: tuple[str, ...], takes: str, do: str) -> Rule:
 
 def arithmetic(*options: str) -> Rule:
     """No operator is a bitvec one."""
+    takes = "arithmetic operators" if len(options) > 1 else "an arithmetic operator"
 
     def rule(call: Call) -> None:
         for name in options:
             op: AluOp | None = call[name]
             if op is not None and op.bitvec:
                 raise KernelError(
-                    f"{call.name} takes an arithmetic operator",
+                    f"{call.name} takes {takes}",
                     happened=f"{call.name} got the bitvec operator {op.name}",
                     received=f"{name}={op.name}",
                 )

@@ -76,7 +76,7 @@ def _numbers(call: Call, partitions: int, columns: int) -> Array:
 
 
 def _ignored(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
-    """What lies beyond n may be unwritten, and makes nothing of the result so."""
+    """Elements beyond n may be unwritten, and make nothing of the result so."""
     if (rows(missing) & _active(call)).any():
         return None
     return np.zeros(call.result.shape, dtype=np.bool_)

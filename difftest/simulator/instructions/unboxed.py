@@ -1,4 +1,4 @@
-"""What an instruction computes under a mask that is not a box, by what its results follow from.
+"""Instructions under a mask that is no box, by the reach of their results.
 
 The elements that such a mask leaves out lie beside those that count, and may hold anything: values
 outside a function's range, or nothing that was ever written. Nothing follows from them.
@@ -35,7 +35,7 @@ NEUTRAL: dict[str, Any] = {
     "bitwise_or": 0,
     "bitwise_xor": 0,
 }
-"""What a reduction with an operator does not notice, the sign of a zero included."""
+"""Elements that a reduction with an operator does not notice, even by a zero's sign."""
 
 
 def by_reach(call: Call, values: list[Any], inner: Array) -> Any:
