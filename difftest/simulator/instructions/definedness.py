@@ -142,15 +142,13 @@ class Gapped:
         for place, operand in enumerate(self.operands):
             if not isinstance(operand, Tile):
                 values.append(operand)
-            elif carries is not None and place in self.never:
-                held = operand.engine_values(unwritten=True)
+                continue
+            held = operand.engine_values(unwritten=place not in self.never or carries is not None)
+            if place in self.never:
                 self.never[place] = missing = self.never[place].reshape(held.shape)
                 some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
-                values.append(np.where(missing, some, held))
-            elif place in self.never:
-                values.append(operand.engine_values())
-            else:
-                values.append(operand.engine_values(unwritten=True))
+                held = np.where(missing, some, held)
+            values.append(held)
         if carries is None or not self.never:
             return values
         self.lost = self._carried(values)
@@ -203,6 +201,7 @@ class Gapped:
         given = is_argument or dst.storage.masked
         for place, missing in self.never.items():
             name = call.instruction.operands[place].name
+            whole = (missing == self._kept(place, np.ones_like(missing))).all()
             kept = None
             if name != INDICES.get(call.name):
                 kept = carries(call, missing, name, values)
@@ -210,10 +209,10 @@ class Gapped:
             if kept is not None and where is not None:
                 chosen = _spread(where, kept.shape)
                 kept = kept & chosen
-                if not kept.any():
+                if not kept.any() and not (whole and self.issued.inner is not None):
                     continue
             nothing_left = kept is None or (kept if chosen is None else kept[chosen]).all()
-            if kept is None or nothing_left or missing.all() or (given and kept.any()):
+            if kept is None or nothing_left or whole or (given and kept.any()):
                 doubt(unwritten_error(self.operands[place], missing))
                 self._go_on(values)
                 return None
