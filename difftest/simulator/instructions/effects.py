@@ -19,7 +19,6 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32, INTEGERS, Array, DType, name_of
 from difftest.simulator.errors import DtypeError, ShapeError
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -27,6 +26,7 @@ from difftest.simulator.instructions.record import (
     Call,
     Fit,
     Instruction,
+    Issue,
     Result,
     Role,
     Rule,
