@@ -1,10 +1,11 @@
-"""New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset``, ``nisa.iota``, ``nl.rand``."""
+"""New tensors (``nl.ndarray`` and kin, ``nisa.iota``), and what the host does (``nl.finfo``)."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from difftest.simulator.core import current
@@ -14,18 +15,20 @@ from difftest.simulator.dtypes import (
     Array,
     as_dtype,
     from_bits,
+    is_float,
     round_to,
     to_bits,
 )
 from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.frontend.arguments import engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.masking import as_truth, issue
+from difftest.simulator.frontend.classic.copies import copy
+from difftest.simulator.frontend.classic.masking import as_mask, as_truth, issue
 from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.instructions.operands import is_number, need_number, need_tile, wrong_kind
 from difftest.simulator.instructions.record import HBM, ON_CHIP
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -168,3 +171,56 @@ def random_seed(seed, *, mask=None):
             limit=f"0 to {2**SEED_BITS - 1}",
         )
     current().random = np.random.default_rng(int(value))
+
+
+# -- what the host does ----------------------------------------------------------------------------
+
+
+def sizeinbytes(dtype: object) -> int:
+    """The bytes of an element of a dtype; it lies in ``nki.language.constants`` alone."""
+    return as_dtype(dtype, "sizeinbytes").itemsize
+
+
+@LANGUAGE.by_hand  # of the host
+def static_cast(input_data, dtype):
+    """A number, or an array of the host, in another dtype."""
+    wanted = as_dtype(dtype, "nl.static_cast")
+    if isinstance(input_data, Tile):
+        return copy(input_data, dtype=wanted)
+    array = np.asarray(input_data)
+    numbers = array.dtype.kind != "O" and is_number(array.reshape(-1)[0] if array.size else 0)
+    if not numbers or wanted == TFLOAT32:
+        takes = "a number or an array, into a dtype that the host has"
+        raise wrong_kind((input_data, dtype), takes, "nl.static_cast")
+    cast = array.astype(wanted)
+    return cast if array.ndim else cast[()]
+
+
+@LANGUAGE.by_hand  # a class
+class finfo:
+    """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python."""
+
+    def __init__(self, dtype: object) -> None:
+        self.dtype = as_dtype(dtype, "nl.finfo")
+        if not is_float(self.dtype):
+            raise wrong_kind(self.dtype, "a dtype of floats", "nl.finfo")
+        known = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
+        limits: Any = ml_dtypes.finfo(known)  # type: ignore[no-untyped-call]
+        self.min, self.max = float(limits.min), float(limits.max)
+        self.eps, self.tiny = float(limits.eps), float(limits.tiny)
+        self.bits = self.dtype.itemsize * 8
+
+
+@LANGUAGE.by_hand  # of the host
+def device_print(prefix, x, *, mask=None):
+    """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
+    chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
+    if chosen is False:
+        return
+    if not isinstance(x, Tile):
+        print(prefix, x)
+    elif chosen is True:
+        print(prefix, x.values())
+    else:
+        masked: Any = np.ma.masked_array  # without types before NumPy 2.3
+        print(prefix, masked(x.values(np.asarray(chosen)), ~np.asarray(chosen)))

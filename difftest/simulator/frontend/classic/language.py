@@ -10,7 +10,6 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, TFLOAT
 from difftest.simulator.frontend import grid, loops
 from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its functions
-    compositions,
     copies,
     creation,
     dma,
@@ -42,11 +41,11 @@ class bfp16:
 constants = types.SimpleNamespace(
     fp32=fp32,
     bfp16=bfp16,
-    finfo=compositions.finfo,
+    finfo=creation.finfo,
     tile_size=tile_size,
     sbuf_min_align=tile_size.sbuf_min_align,
     psum_min_align=tile_size.psum_min_align,
-    sizeinbytes=compositions.sizeinbytes,
+    sizeinbytes=creation.sizeinbytes,
 )
 _FUNCTIONS = (
     *(arange, grid.nc, grid.spmd_dim, loops.affine_range, loops.num_programs, loops.program_id),
