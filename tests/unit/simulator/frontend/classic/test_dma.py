@@ -153,6 +153,29 @@ REFUSED = [
         "an access stays inside its tensor",
         "indices 2 to 5 on axis 0",
     ),
+    (
+        "a copy to nowhere",
+        lambda: nisa.dma_copy(dst=None, src=hbm(4, 4)),
+        "dma_copy takes a tile as dst",
+        "NoneType",
+    ),
+    (
+        "an addition that skips",
+        lambda: nisa.dma_copy(
+            dst=hbm(4, 4)[rows(), X],
+            src=sbuf(4, 4),
+            dst_rmw_op=np.add,
+            oob_mode=nisa.oob_mode.skip,
+        ),
+        "dma_copy with dst_rmw_op takes oob_mode.error only",
+        "oob_mode.skip",
+    ),
+    (
+        "a gather that adds",
+        lambda: nisa.dma_copy(dst=sbuf(4, 4), src=hbm(4, 4)[rows(), X], dst_rmw_op=np.add),
+        "what the simulator does not model raises",
+        "indexed by a tile",
+    ),
 ]
 X = nl.arange(4)[None, :]
 
