@@ -54,7 +54,6 @@ WIDE = {
     "harness/compare.py:_mismatch",
     "harness/decorator.py:kernel_test",
     "simulator/core.py:emit",
-    "simulator/exact/products.py:nc_matmul_mx",
     "simulator/instructions/mx.py:nc_matmul_mx",
     "simulator/instructions/rules.py:_alike",
     "simulator/launch.py:launch",

@@ -105,19 +105,12 @@ def _is_sure(call: Call, src: Bounded) -> bool:
 
 
 @rule("nc_matmul_mx", of_tiles=True)
-def nc_matmul_mx(
-    run: Shadow,
-    call: Call,
-    stationary: Tile,
-    moving: Tile,
-    stationary_scale: Tile,
-    moving_scale: Tile,
-    dst: Tile | None = None,
-) -> Bounded:
+def nc_matmul_mx(run: Shadow, call: Call, *tiles: Tile) -> Bounded:
     """``stationary.T @ moving`` of the elements times their scales."""
+    stationary, moving, stationary_scale, moving_scale, *dst = tiles
     left = _scaled(run, stationary, stationary_scale, "stationary_scale")
     right = _scaled(run, moving, moving_scale, "moving_scale")
-    return accumulated(run, call, matrix_product(run, Bounded(left), Bounded(right)), dst)
+    return accumulated(run, call, matrix_product(run, Bounded(left), Bounded(right)), *dst)
 
 
 def _scaled(run: Shadow, tile: Tile, scale: Tile, name: str) -> Float64:
