@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_NONE_SEEN = None, 0, ()
 
 
 def current() -> Core:
@@ -107,9 +108,7 @@ class Core:
         self.caller: FrameType | None = None
         """The frame that called the simulator, where :func:`entering` noted it: no kernel's line
         lies further in. None where the kernel has to be looked for."""
-        self._seen_frame: FrameType | None = None
-        self._seen_at = 0
-        self._seen_stack: tuple[Location, ...] = ()
+        self._seen: tuple[FrameType | None, int, tuple[Location, ...]] = _NONE_SEEN
         """The lines that were last asked for: of this frame, at this place of its code."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
@@ -181,7 +180,7 @@ class Core:
                 yield self
         finally:
             RUNNING.reset(token)
-            self._seen_frame = None  # it holds the kernel's tensors
+            self._seen = _NONE_SEEN  # a frame holds the kernel's tensors
 
     def _raise_alarm(self, kind: str, flag: int) -> None:
         self.alarm = True
@@ -471,12 +470,13 @@ class Core:
         is looked for once in a row. A generator may go on for somebody else.
         """
         frame = self.caller
-        if frame is None or frame.f_code.co_flags & _RESUMED:
-            return kernel_stack(frame)
-        if frame is not self._seen_frame or frame.f_lasti != self._seen_at:
-            self._seen_frame, self._seen_at = frame, frame.f_lasti
-            self._seen_stack = kernel_stack(frame)
-        return self._seen_stack
+        seen, at, lines = self._seen
+        if frame is seen and frame is not None and frame.f_lasti == at:
+            return lines
+        lines = kernel_stack(frame)
+        if frame is not None and not frame.f_code.co_flags & _RESUMED:
+            self._seen = frame, frame.f_lasti, lines
+        return lines
 
     def amend(self, since: int, **attributes: Any) -> None:
         """Say more of the instructions that were issued from a number on."""
