@@ -102,7 +102,7 @@ class Core:
         self.trace = Trace(machine=machine.name, grid=grid)
         self.moved: dict[int, Allocation] = {}
         """Number of an event -> the result that it only takes to its destination, for
-        :func:`difftest.simulator.fuse.fuse_moves`."""
+        :func:`difftest.simulator.recording.fuse_moves`."""
         self.instructions = 0
         """Number of instructions issued so far; an event's number."""
         self.caller: FrameType | None = None
@@ -406,7 +406,7 @@ class Core:
         numbers : those that ``kind`` names.
         partial : those of them of which not every element is touched, with what is.
         moved : the one that it only takes to its destination: see
-            :func:`difftest.simulator.fuse.fuse_moves`.
+            :func:`difftest.simulator.recording.fuse_moves`.
         """
         if self.shadow is not None:
             self.shadow.told(kind.opcode, writes, reads)

@@ -32,10 +32,10 @@ from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.launchable import Launchable, as_launchable
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.fuse import fuse_moves
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.ordering import FORWARD, Order
+from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.threads import one_thread
 from difftest.simulator.tile import Tile

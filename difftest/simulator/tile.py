@@ -26,11 +26,11 @@ from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, w
 from difftest.simulator.memory import (
     NEVER,
     Storage,
+    unwritten_error,
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
-from difftest.simulator.unwritten import unwritten_error
 from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")

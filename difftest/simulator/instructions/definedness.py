@@ -42,12 +42,11 @@ from difftest.simulator.instructions.indices import (
 from difftest.simulator.instructions.observing import changed, first_of, see
 from difftest.simulator.instructions.record import DST, Call, Issue
 from difftest.simulator.instructions.unboxed import kept_of
-from difftest.simulator.memory import LOST, NEVER, UNSURE, poison
+from difftest.simulator.memory import LOST, NEVER, UNSURE, poison, unwritten_error
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
-from difftest.simulator.unwritten import unwritten_error
 
 INDICES = {"local_gather": "index", "gather_flattened": "indices", "nc_n_gather": "indices"}
 """Instructions that read an operand of indices, and its name."""

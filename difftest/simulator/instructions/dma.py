@@ -49,11 +49,10 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
-from difftest.simulator.memory import Shape
+from difftest.simulator.memory import Shape, unwritten_error
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Seen, Space
-from difftest.simulator.unwritten import unwritten_error
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""

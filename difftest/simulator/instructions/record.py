@@ -305,7 +305,8 @@ class Issue:
     dtype : of a new tile, if the kernel names it.
     engine : the one that the kernel names.
     where : bools over the result's shape; only where they are true is ``dst`` written.
-    moved : the operand that is only taken to its destination (see :mod:`difftest.simulator.fuse`).
+    moved : the operand that is only taken to its destination (see
+        :mod:`difftest.simulator.recording`).
     indices : what holds where operands or ``dst`` lie: tiles, which the instruction reads too, and
         of a register the role that follows it and its name.
     sources : by role, what the event names as read instead of the operands.

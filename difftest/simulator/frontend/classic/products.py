@@ -129,7 +129,7 @@ def transpose(x, *, dtype=None, mask=None):
 # In the classic API the product is a tile of its own until it is added to another. The hardware's
 # instruction accumulates where it writes, so the addition is issued as the product once more, into
 # the tile that it is added to; the product on its own stays in the trace only if something else
-# reads it (see simulator/fuse.py).
+# reads it (see simulator/recording.py).
 
 
 class Product(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.fuse import fuse_moves
+from difftest.simulator.recording import fuse_moves
 from difftest.simulator.trace import Allocation, Attributes, Event, Kind, Region, Seen
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
