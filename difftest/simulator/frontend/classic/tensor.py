@@ -64,7 +64,8 @@ class Tensor(Tile, AnyTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]
-        _check_side(target, _TARGETS)
+        if not isinstance(target, Tile):
+            _check_side(target, _TARGETS)
         if isinstance(value, AwaitsTarget):
             value.go_on(target)
             return
@@ -253,7 +254,8 @@ def assign(target: Tile, value: Any) -> None:
     if is_number(value):
         issue(memset, (value,), (None,), dst=target)
         return
-    _check_side(value, _VALUES)
+    if not isinstance(value, Tile):
+        _check_side(value, _VALUES)
     given = need_tile(value, "its value", "assignment", ON_CHIP)
     source = repeated(given, target.tile_shape(), "an assignment's value")
     where = written(source)
