@@ -86,6 +86,8 @@ class Elements:
 
     def codes(self) -> Array | None:
         """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
+        if self.storage.gaps is None:
+            return None
         codes = self.storage.codes(*self._named())
         return None if codes is None else self.take(codes)
 
@@ -116,8 +118,10 @@ class Elements:
 
     def mark(self, code: int, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
+        if code == DEFINED and self.storage.gaps is None:
+            return
         pattern, dtype, axis = self._named()
-        chosen = self._chosen(where)
+        chosen = where if self._strided else self._chosen(where)
         self.storage.mark(pattern, code, chosen, dtype=dtype, partition_axis=axis)
 
     def mark_written(self, where: Array | None = None) -> None:

@@ -46,7 +46,7 @@ def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
             "reshape of a slice is a view, so its elements must be adjacent in memory",
             happened="reshape met elements that are not adjacent in memory",
             received=f"{view!r} with strides {strides} to {list(shape)}",
-            remedy="reshape before slicing or permuting, or copy the view first",
+            remedy="reshape before slicing or permuting, or copy the slice first",
         )
     return view.pattern.splice(head, len(sizes), inner.shape, inner.strides)
 
