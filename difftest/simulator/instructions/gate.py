@@ -11,6 +11,8 @@ from __future__ import annotations
 from operator import is_not
 from typing import Any
 
+import numpy as np
+
 from difftest.simulator.core import Core, current
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
@@ -40,6 +42,8 @@ from difftest.simulator.trace import Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
+_PLAIN = frozenset((float, int, type(None)))
+"""Most operands that are no tiles."""
 
 
 def issue(
@@ -167,6 +171,9 @@ def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
 
     Further destinations of which only some elements are written are appended to ``in_part``.
     """
+    if type(results) is np.ndarray:
+        write(issued.dst, results, issued.where)
+        return
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
@@ -191,7 +198,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
     kind = call.kind
-    numbers = () if call.numbers is None else call.numbers(operands)
+    numbers = call.numbers(operands) if core.record and call.numbers is not None else ()
     if call.is_simple and not issued.indices:
         if issued.sources is None:
             reads = [operands[place] for place in call.read_places]
@@ -281,9 +288,12 @@ def _is_other(call: Call, issued: Issue) -> bool:
 
 def _signature(operand: Any) -> Any:
     """Tell apart what rules may know of an operand: a number's type, an index's shape."""
+    kind = type(operand)
+    if kind in _PLAIN:
+        return kind
     if isinstance(operand, (Tile, IndirectTile)):
         return operand.signature()
-    return operand.shape if isinstance(operand, Index) else type(operand)
+    return operand.shape if isinstance(operand, Index) else kind
 
 
 def new_tile(core: Core, call: Call) -> Any:
