@@ -16,8 +16,8 @@ import numpy as np
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import INT32, INTEGERS, Array, DType, name_of
-from difftest.simulator.errors import DtypeError, ShapeError
+from difftest.simulator.dtypes import INT32, INTEGERS, Array
+from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.instructions.record import (
@@ -277,59 +277,43 @@ def one_element(role: str) -> Rule:
     return named(rule, "one_element", (role,))
 
 
-def _of_the_scalar(call: Call) -> None:
-    """``dst`` has no more bits than the scalar, whose type the value has."""
-    dst, most = call.destinations["dst"], np.dtype(call["value"]).itemsize
-    if dst.dtype.itemsize > most:
-        raise DtypeError(
-            f"{call.name} takes dst of the scalar's bits, or fewer",
-            happened=f"{call.name} got dst of {name_of(dst.dtype)}",
-            received=repr(dst),
-            limit=f"integers of up to {8 * most} bits",
-        )
+def _integer(role: str) -> tuple[Role, ...]:
+    return (Role(name=role, buffers=DMA_SPACES, dtypes=INTEGERS),)
 
 
-_WIDE = (*INTEGERS, np.dtype(np.int64), np.dtype(np.uint64))
-_VALUE = (Role(name="value", takes=Takes.NUMBER),)
+_LOADS = effect(
+    Engine.UNKNOWN, operands=_integer("src"), options=("dst",), rules=(one_element("src"),)
+)
+_STORES = effect(
+    Engine.UNKNOWN,
+    operands=(Role(name="value", takes=Takes.NUMBER),),
+    destinations=_integer("dst"),
+    options=("src",),
+    rules=(one_element("dst"),),
+)
 
 
-def _integer(role: str, dtypes: tuple[DType, ...] = INTEGERS) -> tuple[Role, ...]:
-    return (Role(name=role, buffers=DMA_SPACES, dtypes=dtypes),)
-
-
-def _load(act: Act) -> int:
+@_LOADS
+def register_load(act: Act) -> int:
+    """What a register is to hold."""
     return int(act.reads["src"].values().reshape(-1)[0])
 
 
-def _store(act: Act) -> None:
+@_LOADS
+def scalar_load(act: Act) -> Any:
+    """What a scalar is to be."""
+    return register_load.meaning(act)
+
+
+@_STORES
+def register_store(act: Act) -> None:
+    """``dst`` becomes what a register holds."""
     dst = act.writes["dst"]
     bits = np.array(act.numbers[0], np.int64).astype(dst.dtype)
     act.take(Sent(np.full(dst.shape, bits)))
 
 
-_LOADS = partial(effect, Engine.UNKNOWN, options=("dst",), rules=(one_element("src"),))
-_STORES = partial(effect, Engine.UNKNOWN, options=("src",), operands=_VALUE)
-
-
-@_LOADS(operands=_integer("src"))
-def register_load(act: Act) -> int:
-    """What a register is to hold."""
-    return _load(act)
-
-
-@_LOADS(operands=_integer("src", _WIDE))
-def scalar_load(act: Act) -> int:
-    """What a scalar is to be, of up to 64 bits."""
-    return _load(act)
-
-
-@_STORES(destinations=_integer("dst"), rules=(one_element("dst"),))
-def register_store(act: Act) -> None:
-    """``dst`` becomes what a register holds."""
-    _store(act)
-
-
-@_STORES(destinations=_integer("dst", _WIDE), rules=(one_element("dst"), _of_the_scalar))
+@_STORES
 def scalar_store(act: Act) -> None:
     """``dst`` becomes what a scalar is."""
-    _store(act)
+    register_store.meaning(act)

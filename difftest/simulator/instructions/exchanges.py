@@ -262,11 +262,12 @@ def _collective(
 ) -> Callable[[Callable[[Act], None]], Instruction]:
     """The record of a collective, of which an act moves one tensor of each side."""
     sides = (*srcs, "dst")
+    memories = (one_memory(*sides),) if buffers is DMA_SPACES else ()
     known = {
         "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
         "destinations": (Role(name="dst", buffers=buffers, shape=shape),),
         "options": (*options, "replica_group"),
-        "rules": (one_memory(*sides), one_dtype(*sides), *rules),
+        "rules": (*memories, one_dtype(*sides), *rules),
         "exchange": Exchange(_among_ranks),
     }
     return effect(Engine.DMA, **{**known, **other})

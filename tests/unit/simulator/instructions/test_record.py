@@ -13,12 +13,14 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import collectives
 from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import (
+    EFFECTS,
     INSTRUCTIONS,
     ISA,
     Role,
@@ -38,10 +40,12 @@ def test_each_record_is_complete():
     for module in pkgutil.iter_modules(instructions.__path__):
         importlib.import_module(f"{instructions.__name__}.{module.name}")
     assert len(INSTRUCTIONS) > 40
-    for name, record in INSTRUCTIONS.items():
+    assert len(EFFECTS) > 15
+    assert not INSTRUCTIONS.keys() & EFFECTS.keys()
+    for name, record in (INSTRUCTIONS | EFFECTS).items():
         assert record.name == name
         assert record.engines
-        assert record.destinations
+        assert record.destinations or name in EFFECTS
         assert record.cost
         assert record.pages
         assert record.summary.endswith(".")
@@ -244,13 +248,20 @@ def test_nothing_is_written_where_a_rule_is_broken():
     np.testing.assert_array_equal(out, values)
 
 
-SPELLING = {"nc_find_index8": {"all_ones"}, "nc_match_replace8": {"backwards"}}
-"""What the two dialects' pages document differently of one instruction: no argument says it."""
+SPELLING = {
+    "nc_find_index8": {"all_ones"},
+    "nc_match_replace8": {"backwards"},
+    "collective_permute": {"replica_group"},
+    "scalar_load": {"dst"},
+    "scalar_store": {"src"},
+}
+"""What no argument says: what the two dialects' pages document differently of one instruction, who
+is in the pairs of a permutation, and the scalar that a function returns or calls ``s``."""
 
 
 def arguments(name):
     """The arguments of AWS's functions of this name, in both dialects."""
-    modules = (nisa, nl, todays_isa, todays_language)
+    modules = (nisa, nl, todays_isa, todays_language, collectives)
     functions = [vars(module).get(name) for module in modules]
     return {
         parameter
@@ -260,10 +271,10 @@ def arguments(name):
     }
 
 
-@every("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS | EFFECTS))
 def test_the_options_of_a_record_are_arguments_of_aws(name):
     """The simulator keeps no books in a record: a call can say all that it is told."""
-    unknown = set(INSTRUCTIONS[name].options) - arguments(name)
+    unknown = set((INSTRUCTIONS | EFFECTS)[name].options) - arguments(name)
     assert unknown == SPELLING.get(name, set())
 
 

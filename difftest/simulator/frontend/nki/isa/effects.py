@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from difftest.simulator.dtypes import INT32
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
@@ -64,10 +63,10 @@ def register_store(dst, src):
 
 @public
 def scalar_load(src):
-    """An int32 or int64 in HBM or SBUF as a scalar."""
+    """An integer in HBM or SBUF as a scalar."""
     label = new_label()
     value = effects.issue(effects.scalar_load, [((src,), ())], (label,))
-    return NkiScalar(value, np.dtype(np.int64 if src.dtype.itemsize == 8 else np.int32), label)
+    return NkiScalar(value, INT32, label)
 
 
 @public
@@ -75,8 +74,7 @@ def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
     if not isinstance(s, NkiScalar):
         raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
-    value = s.dtype.type(s.device_value())
-    effects.issue(effects.scalar_store, [((value,), (dst,))], (s.label,))
+    effects.issue(effects.scalar_store, [((s.device_value(),), (dst,))], (s.label,))
     return ISSUED
 
 
