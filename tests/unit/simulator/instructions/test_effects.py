@@ -1,6 +1,12 @@
-"""Each rule of each effect, broken alone: by a legal call with one argument that is not."""
+"""Each rule of each effect, broken alone: by a legal call with one argument that is not.
+
+And no event comes from elsewhere than the gate and the effects.
+"""
 
 from __future__ import annotations
+
+import ast
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,3 +137,29 @@ def test_a_scalar_is_one_element(call):
     with pytest.raises(ShapeError) as caught:
         launch(jit(lambda: call()))
     assert caught.value.rule.endswith("of one element")
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def emitters(folder):
+    """The modules that put an event into the trace."""
+    return sorted(
+        file.relative_to(folder).as_posix()
+        for file in folder.rglob("*.py")
+        if any(
+            isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit"
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        )
+    )
+
+
+def test_no_event_comes_from_elsewhere():
+    (folder,) = map(Path, difftest.simulator.__path__)
+    assert emitters(folder) == ["instructions/effects.py", "instructions/gate.py"]
+
+
+def test_a_planted_event_is_found(tmp_path):
+    planted = tmp_path / "a.py"
+    planted.write_text("def note(core, kind):\n    core.emit(kind, (), (), ())\n")
+    assert emitters(tmp_path) == ["a.py"]
