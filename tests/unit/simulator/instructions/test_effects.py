@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import difftest.simulator
 from difftest.simulator import (
     BufferError,
     DtypeError,
