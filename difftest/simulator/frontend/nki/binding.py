@@ -103,6 +103,15 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     return cast(Function, made)
 
 
+def named(function: Callable[..., Any], name: str, summary: str) -> Callable[..., Any]:
+    """A function of a table under its name in the API, by which instructions know operators."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = summary
+    made = public(function)
+    made.nki_name = name  # type: ignore[attr-defined]
+    return made
+
+
 def api_of(package: ModuleType, module: str) -> dict[str, Any]:
     """The functions of a module of the API, which the parts of a package of ours make."""
     for part in pkgutil.iter_modules(package.__path__):

@@ -1,8 +1,4 @@
-"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM.
-
-The calls are by hand: which elements a product adds to is known by element
-(:mod:`difftest.simulator.frontend.nki.accumulation`), and of an indirect operand in groups.
-"""
+"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM."""
 
 from __future__ import annotations
 
@@ -20,6 +16,7 @@ from difftest.simulator.errors import (
     not_modelled,
     warn,
 )
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
@@ -41,7 +38,7 @@ from difftest.simulator.trace import Engine, Space
 _WIDE = (FLOAT32, TFLOAT32)
 
 
-@public
+@public  # by hand: what it adds to is known by element, and of an indirect operand in groups
 def nc_matmul(
     dst,
     stationary,
@@ -65,11 +62,8 @@ def nc_matmul(
     given, tiles = (dst, stationary, moving), bool(tile_position or tile_size)
     dst, stationary, moving = _grouped("nc_matmul", given, tiles=tiles)
     if is_transpose and isinstance(moving, IndirectTensor):
-        raise KernelError(
-            "nc_matmul that transposes takes no indirect moving operand",
-            happened="nc_matmul got an indirect moving operand and is_transpose",
-            received=repr(moving),
-        )
+        takes, got = "no indirect moving operand", "an indirect moving operand"
+        raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
@@ -77,7 +71,7 @@ def nc_matmul(
     return _product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
 
 
-@public
+@public  # by hand, as nc_matmul
 def nc_matmul_mx(
     dst,
     stationary,

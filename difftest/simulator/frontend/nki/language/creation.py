@@ -19,7 +19,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
 from difftest.simulator.frontend.nki.levels import check_level, check_name
 from difftest.simulator.frontend.nki.tensor import NkiTensor
@@ -242,25 +242,19 @@ class TileSizes:
         return [*_SIZES]
 
 
-@public
-def is_hbm(buffer):
-    """Whether a memory is HBM of either kind."""
-    return buffer is MemoryRegion.private_hbm or buffer is MemoryRegion.shared_hbm
+def _asks(name: str, summary: str, *regions: MemoryRegion) -> None:
+    def function(buffer: Any) -> bool:
+        return any(buffer is one for one in regions)
+
+    named(function, name, summary)
 
 
-@public
-def is_sbuf(buffer):
-    """Whether a memory is SBUF."""
-    return buffer is MemoryRegion.sbuf
-
-
-@public
-def is_psum(buffer):
-    """Whether a memory is PSUM."""
-    return buffer is MemoryRegion.psum
-
-
-@public
-def is_on_chip(buffer):
-    """Whether a memory is SBUF or PSUM."""
-    return buffer is MemoryRegion.sbuf or buffer is MemoryRegion.psum
+_asks(
+    "is_hbm",
+    "Whether a memory is HBM of either kind.",
+    MemoryRegion.private_hbm,
+    MemoryRegion.shared_hbm,
+)
+_asks("is_sbuf", "Whether a memory is SBUF.", MemoryRegion.sbuf)
+_asks("is_psum", "Whether a memory is PSUM.", MemoryRegion.psum)
+_asks("is_on_chip", "Whether a memory is SBUF or PSUM.", MemoryRegion.sbuf, MemoryRegion.psum)

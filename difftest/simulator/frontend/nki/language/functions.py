@@ -19,7 +19,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.binding import named
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand
 from difftest.simulator.frontend.nki.language.creation import ndarray
@@ -158,15 +158,6 @@ _BODIES: dict[str, tuple[Body, str]] = {
 """Of functions of one tile: how they are computed, and their documentation."""
 
 
-def named(function: Function, name: str, summary: str) -> Function:
-    """A function of the API under its name, known to instructions as an operator."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = summary or f"``{name}(x)``, element by element."
-    made = public(function)
-    made.nki_name = name  # type: ignore[attr-defined]
-    return made
-
-
 def _of_two(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
         made = elementwise(name, x, y, dtype)
@@ -180,7 +171,7 @@ def _of_one(name: str, body: Body, summary: str) -> Function:
         tile = need_operand(x, "x", f"nl.{name}")
         return body(tile, wanted(dtype, tile))
 
-    return named(function, name, summary)
+    return named(function, name, summary or f"``{name}(x)``, element by element.")
 
 
 FUNCTIONS: dict[str, Any] = {

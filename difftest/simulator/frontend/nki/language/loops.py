@@ -17,7 +17,7 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.loops import LoopRange, iterate, program_along, programs_along
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
     DeviceValue,
@@ -29,27 +29,21 @@ from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.trace import LoopKind
 
 
-def _loop(kind: LoopKind, start: Any, stop: Any, step: Any) -> LoopRange:
-    """The integers of ``range``: one argument is the stop."""
-    return LoopRange(kind, (0, start, step) if stop is None else (start, stop, step))
+def _unrolled(kind: LoopKind, summary: str) -> None:
+    """A loop over the integers of ``range``: one argument is the stop."""
+
+    def function(start: Any, stop: Any = None, step: Any = 1) -> LoopRange:
+        return LoopRange(kind, (0, start, step) if stop is None else (start, stop, step))
+
+    named(function, f"{kind.value}_range", summary)
 
 
-@public
-def affine_range(start, stop=None, step=1):
-    """A loop whose iterations do not depend on each other; unrolled, in order."""
-    return _loop(LoopKind.AFFINE, start, stop, step)
-
-
-@public
-def sequential_range(start, stop=None, step=1):
-    """A loop whose iterations run in order."""
-    return _loop(LoopKind.SEQUENTIAL, start, stop, step)
-
-
-@public
-def static_range(start, stop=None, step=1):
-    """A loop that is unrolled."""
-    return _loop(LoopKind.STATIC, start, stop, step)
+for _kind, _summary in (
+    (LoopKind.AFFINE, "A loop whose iterations do not depend on each other; unrolled, in order."),
+    (LoopKind.SEQUENTIAL, "A loop whose iterations run in order."),
+    (LoopKind.STATIC, "A loop that is unrolled."),
+):
+    _unrolled(_kind, _summary)
 
 
 @public

@@ -11,14 +11,13 @@ from typing import Any
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_flag, last_axes
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand, settle
 from difftest.simulator.frontend.nki.language.functions import (
     activated,
     elementwise,
     inverted,
-    named,
     wanted,
     with_number,
 )
