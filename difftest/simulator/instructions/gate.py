@@ -282,7 +282,7 @@ def prepare(core: Core, issued: Issue) -> Call:
 
 def _is_other(call: Call, issued: Issue) -> bool:
     """Whether options that are equal are not the same: 1 and True, 0.0 and -0.0."""
-    pairs = zip(call.options.values(), issued.options, strict=True)
+    pairs = zip(call.options.values(), issued.options, strict=False)
     return any(one is not other and repr(one) != repr(other) for one, other in pairs)
 
 

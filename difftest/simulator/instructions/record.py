@@ -236,6 +236,8 @@ class Instruction:
     operands: tuple[Role, ...]
     options: tuple[str, ...] = ()
     """Of each call, in order."""
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    """What the last of the options are in a call that does not say: one dialect may have more."""
     destinations: tuple[Role, ...] = (DST,)
     """Where it writes, ``dst`` first."""
     rules: tuple[Rule, ...] = ()

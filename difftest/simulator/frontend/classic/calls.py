@@ -87,10 +87,13 @@ def _issuing(
     record: Instruction, stub: Callable[..., Any], settings: dict[str, Any]
 ) -> Callable[..., Any]:
     where, parameters = stub.__name__, inspect.signature(stub).parameters
+    known = stub.__code__.co_varnames
+    unsaid = {name: one for name, one in record.defaults.items() if name not in known}
+    settings = {**unsaid, **settings}
     constants = {name: value for name, value in settings.items() if name not in parameters}
     operands = [role.name for role in record.operands]
     _, *further = (role.name for role in record.destinations)
-    needed, known = {*operands, *record.options, *further}, stub.__code__.co_varnames
+    needed = {*operands, *record.options, *further}
     if wrong := (needed - {*known, *constants}) | (constants.keys() - needed):
         raise TypeError(f"{where} and {record.name} differ in {', '.join(sorted(wrong))}")
     converted = []

@@ -73,9 +73,9 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
         note(error)
         small: Tile = issue(copies.memset, (constant,), ((1, 1),), dtype=tensor.dtype)
         row = tensor.reshape((1, tensor.size))
-        issue(dma_copy, (small._broadcast_to(row.shape),), (None, None, "unknown"), dst=row)
+        issue(dma_copy, (small._broadcast_to(row.shape),), dst=row)
         return tensor
-    issue(copies.memset, (constant,), (None,), dst=tensor)
+    issue(copies.memset, (constant,), dst=tensor)
     return tensor
 
 

@@ -42,14 +42,14 @@ def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
     return mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
 
 
-@LANGUAGE.issues(instructions.dma_copy, dst_rmw_op=None, dge_mode="unknown")
+@LANGUAGE.issues(instructions.dma_copy)
 def load(src, *, mask=None, dtype=None):
     """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
     oob_mode = _outside("error", _in_hbm(src, "src", "nl.load"))
     return locals()
 
 
-@LANGUAGE.issues(instructions.dma_copy, dst_rmw_op=None, dge_mode="unknown")
+@LANGUAGE.issues(instructions.dma_copy)
 def store(dst, value, *, mask=None):
     """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
     oob_mode = _outside("error", _in_hbm(dst, "dst", "nl.store"))
@@ -69,7 +69,7 @@ def _storable(value: Any, shape: Shape) -> Tile:
     return repeated(tile, shape, "nl.store's value", partitions=True)
 
 
-@LANGUAGE.issues(instructions.dma_transpose, axes=None, dge_mode="unknown", oob_mode="error")
+@LANGUAGE.issues(instructions.dma_transpose)
 def load_transpose2d(src, *, mask=None, dtype=None):
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     src = need_tile(src, "src", "nl.load_transpose2d", HBM)

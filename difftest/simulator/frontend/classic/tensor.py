@@ -252,7 +252,7 @@ def assign(target: Tile, value: Any) -> None:
             remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
         )
     if is_number(value):
-        issue(memset, (value,), (None,), dst=target)
+        issue(memset, (value,), dst=target)
         return
     if not isinstance(value, Tile):
         _check_side(value, _VALUES)

@@ -157,6 +157,8 @@ def _issuing(
     targets = [role.name for role in record.destinations]
     dst, *others = targets or [""]
     needed = {*targets, *roles, *record.options}
+    unsaid = {name: one for name, one in record.defaults.items() if name not in parameters}
+    settings = {**unsaid, **settings}
     converters = {name for name, one in settings.items() if callable(one)}
     if unknown := (needed | converters) - {*names, *(settings.keys() - converters)}:
         raise TypeError(f"{where}: the signature has no {', '.join(sorted(unknown))}")

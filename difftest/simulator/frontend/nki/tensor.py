@@ -95,7 +95,7 @@ class NkiTensor(Views, Tile, NKIObject):
         if any(isinstance(side, Tile) and side.in_hbm for side in (target, value)):
             _assign_by_dma(target, value)
         elif is_number(value):
-            gate.issue(memset, (value,), (None,), dst=target)
+            gate.issue(memset, (value,), dst=target)
         else:
             source = need_tile(value, "its value", "assignment")
             gate.issue(tensor_copy, (source,), dst=target)
@@ -177,7 +177,7 @@ def _assign_by_dma(target: Any, value: Any) -> None:
         remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
     )
     note(error)
-    gate.issue(dma_copy, (value,), (None, None, "unknown"), dst=target)
+    gate.issue(dma_copy, (value,), dst=target)
 
 
 _OPERATORS = {

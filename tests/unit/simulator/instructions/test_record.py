@@ -18,6 +18,7 @@ from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import (
     EFFECTS,
@@ -282,3 +283,28 @@ def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
     known = set().union(*map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__))
     # that the kernel left accumulate to the compiler is said by its absence; nl.loop_reduce
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
+
+
+def test_an_option_with_a_default_may_be_left_out():
+    """One dialect may have an option that the other has not."""
+    tile = np.ones((4, 4), np.float32)
+
+    def issued(options):
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            gate.issue(dma_copy, (x,), options, dst=out)
+            return out
+
+        [event] = launch(kernel, [tile]).trace
+        return event.arguments
+
+    assert issued(()) == issued((None, None, "unknown")) == {"dge_mode": "unknown"}
+
+
+def test_an_option_without_a_default_is_asked_for():
+    def kernel(x):
+        tile = nl.load(x)
+        gate.issue(tensor_tensor, (tile, tile))
+
+    with pytest.raises(KeyError, match="op"):
+        launch(kernel, [np.ones((4, 4), np.float32)])

@@ -89,7 +89,7 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     """``tensor`` with every element ``value``: on chip by memset, in HBM as the host gives it."""
     if not tensor.in_hbm:
-        gate.issue(copies.memset, (value,), (None,), dst=tensor)
+        gate.issue(copies.memset, (value,), dst=tensor)
         return tensor
     storage = tensor.storage
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
@@ -152,7 +152,7 @@ def rand(shape, dtype, buffer=SBUF, name=""):
     tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
     if tensor.in_hbm:
         raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
-    gate.issue(copies.rand, (), (None,), dst=tensor)
+    gate.issue(copies.rand, (), dst=tensor)
     return tensor
 
 
@@ -186,7 +186,7 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
         takes, got = "a dst of shape (n, n)", "a dst of another shape"
         received = f"{dst!r} for n={n}"
         raise not_taken("nl.shared_identity_matrix", takes, got, received, error=ShapeError)
-    gate.issue(copies.memset, (0,), (None,), dst=tensor)
+    gate.issue(copies.memset, (0,), dst=tensor)
     step = tensor.storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
