@@ -56,8 +56,8 @@ def check(core: Core, issued: Issue) -> Call:
     for role, tile in zip(instruction.destinations, (dst, *issued.others), strict=False):
         if tile is not None:
             destinations[role.name] = _describe(instruction, role, tile)
-    given = dict(zip(instruction.options, issued.options, strict=False))
-    options = {name: (instruction.defaults | given)[name] for name in instruction.options}
+    given = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
+    options = {name: given[name] for name in instruction.options}
     call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
     call.dialect, call.into_existing = core.trace.dialect, dst is not None and issued.named
     _check_vectors(call)
