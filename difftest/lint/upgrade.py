@@ -223,6 +223,8 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
         signature = inspect.signature(functions[own])
     except ValueError:
         return None
+    if any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values()):
+        return None  # a range takes what Python's does, and hints
     parameters = [
         one.replace(
             annotation=one.empty, default=None if one.default is not one.empty else one.empty
