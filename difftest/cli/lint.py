@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from difftest.lint.formats import FORMATS
 from difftest.lint.sdk import SDKS
 
 TARGETS = ("trn1", "trn2", "trn3")
+CLASSIC = "NKU301"
+"""The rule for a file of the classic dialect."""
 CANNOT_READ = 2
 """The exit code for files that could not be read, as ruff has it."""
 
@@ -46,6 +49,8 @@ def lint(
     if text:
         click.echo(text)
     if form == "text":
+        for path in dict.fromkeys(one.path for one in diagnostics if one.id == CLASSIC):
+            click.echo(_fix(Path(path)), err=True)
         count = len(diagnostics)
         said = "nothing found" if not count else f"{count} finding{'s' if count > 1 else ''}"
         click.echo(said, err=True)
@@ -78,6 +83,19 @@ def _read(
         else:
             diagnostics += [one for one in found if one not in known]
     return diagnostics, unread
+
+
+def _fix(file: Path) -> str:
+    """What `difftest migrate` makes of a classic file that a newer SDK refuses."""
+    if find_spec("libcst") is None:
+        return f"{file}: `difftest migrate` rewrites it: pip install 'nki-difftest[migrate]'"
+    from difftest.migration.rewriting import migrate
+
+    left = len(migrate(file.read_text(encoding="utf-8")).left)
+    if not left:
+        return f"{file}: fix, safe: `difftest migrate {file}` rewrites all of it"
+    places = f"{left} place{'s' * (left > 1)}"
+    return f"{file}: fix, unsafe: `difftest migrate {file}` leaves {places} to do by hand"
 
 
 def _python_files(paths: Sequence[Path]) -> list[Path]:

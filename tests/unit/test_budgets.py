@@ -39,9 +39,9 @@ BUDGETS = (
     Budget(500, ("inspection",)),
     Budget(6_300, ("timing",)),
     Budget(3_300, ("migration",)),
-    # Of its 3,500 lines 180 are commands: they are in cli.
-    Budget(3_320, ("lint",)),
-    Budget(3_180, ("course", "api", "host", "cli")),
+    # Of its 3,500 lines 200 are commands: they are in cli.
+    Budget(3_300, ("lint",)),
+    Budget(3_200, ("course", "api", "host", "cli")),
     Budget(150, (".",)),
 )
 """The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""
@@ -56,19 +56,15 @@ WIDE = {
     "harness/compare.py:_mismatch",
     "harness/decorator.py:kernel_test",
     "simulator/core.py:emit",
-    "simulator/exact/microscaling.py:nc_matmul_mx",
     "simulator/instructions/mx.py:nc_matmul_mx",
-    "simulator/instructions/record.py:instruction",
     "simulator/instructions/rules.py:_alike",
     "simulator/launch.py:launch",
-    "simulator/launch.py:run_kernel",
     "timing/advice/worth.py:advice_on",
 }
 """Functions with more parameters. The list may only shrink: a name that fits is taken off it."""
 
 SLOTS = 12
 HEAVY = {
-    "simulator/instructions/record.py:Call",
     "timing/timeline.py:Timeline",
 }
 """Classes with more slots. This list may only shrink, too."""
