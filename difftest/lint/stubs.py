@@ -18,12 +18,10 @@ import numpy as np
 
 from difftest.api.documented import CLASSIC, TODAY, documented_names
 from difftest.lint.stub_classes import annotation_of, class_text, enum_text, function_text
-from difftest.simulator.frontend.annotations import Annotation
+from difftest.simulator.frontend.arguments import Annotation, Unmodelled
 from difftest.simulator.frontend.classic.memories import Buffer
 from difftest.simulator.frontend.install import modules
 from difftest.simulator.frontend.nki.levels import LIFETIMES
-from difftest.simulator.frontend.nki.typing import AnnotatedTensor
-from difftest.simulator.frontend.unmodelled import Unmodelled
 
 _HEADER = """\
 # Written by `difftest stubs`: the names that the simulator of nki-difftest has.
@@ -167,7 +165,7 @@ class StubModule:
             return function_text(name, value, self._type, returned, self._lifetime(name))
         if isinstance(value, Unmodelled):
             return f'{name}: Any\n"""Documented; the simulator refuses its use."""\n'
-        if isinstance(value, (Annotation, AnnotatedTensor)):
+        if isinstance(value, Annotation):
             self._imports.add(_ANNOTATIONS)
             return self._annotation(name)
         return f"{name}: {self._kind(value)}\n"
