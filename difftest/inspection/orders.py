@@ -9,9 +9,9 @@ import numpy as np
 
 from difftest.analysis.detectors.survey import adds
 from difftest.simulator import NkiError
+from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.dtypes import Array
 from difftest.simulator.exact.run import ExactOutput
-from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.trace import Event, Location, Trace
 from difftest.simulator.witness import Testimony
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory, PlacedStorage
-from difftest.simulator.capacity import check_psum, occupied_bytes
+from difftest.simulator.baton import FORWARD, Baton
+from difftest.simulator.capacity import (
+    check_address,
+    check_psum,
+    check_tensor_size,
+    occupied_bytes,
+)
+from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import (
     KernelError,
@@ -27,10 +33,8 @@ from difftest.simulator.errors import (
     place_of,
 )
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
-from difftest.simulator.ordering import FORWARD
+from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
 from difftest.simulator.recording import Part, mark_in_part, region_of
-from difftest.simulator.running import RUNNING as RUNNING
 from difftest.simulator.trace import (
     Allocation,
     Event,
@@ -46,7 +50,6 @@ from difftest.simulator.trace import (
 )
 
 if TYPE_CHECKING:
-    from difftest.simulator.baton import Baton
     from difftest.simulator.tile import Tile
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -128,7 +131,7 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
-        self.placed: dict[Space, PlacedMemory] = {}
+        self.placed: dict[Space, PlacedMemory] = defaultdict(PlacedMemory)
         """The memories in which the kernel places tensors itself."""
         self.oracle: Any = None
         """What judges each instruction, in plain mode; None without."""
@@ -195,7 +198,7 @@ class Core:
         core.calls = self.calls
         core.drawn = self.drawn
         core._shared = self._shared
-        core.placed[Space.SHARED_HBM] = self._placed_in(Space.SHARED_HBM)
+        core.placed[Space.SHARED_HBM] = self.placed[Space.SHARED_HBM]
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
         core.oracle = None if self.oracle is None else self.oracle.beside()
@@ -311,7 +314,6 @@ class Core:
         )
         for made in self._bodies:
             made.append(allocation.id)
-        memory = None if address is None else self._placed_in(space)
         if space.is_hbm:
             if address is not None:
                 allocation.address = 0, address[0]
@@ -326,23 +328,17 @@ class Core:
                 size = occupied_bytes(allocation, self.machine.start_partition_step)
                 fitting = self._fitting[key] = size, storage_dtype(dtype)
             occupied, held = fitting
-            if memory is not None and address is not None:
+            if address is not None:
                 allocation.address = address[0], address[1]
-                memory.check(allocation)
+                check_address(allocation, self.machine)
             if space is Space.PSUM:
                 self._psum_bytes += occupied
                 self._in_psum.append(allocation)
             data = np.empty(shape, held)
         self.trace.allocations.append(allocation)
-        if memory is not None:
-            return PlacedStorage(memory, allocation, data)
+        if address is not None:
+            return PlacedStorage(self.placed[space], allocation, data)
         return Storage(allocation, data)
-
-    def _placed_in(self, space: Space) -> PlacedMemory:
-        """A memory in which the kernel places tensors."""
-        if space not in self.placed:
-            self.placed[space] = PlacedMemory(self.machine, space)
-        return self.placed[space]
 
     def _allocate_shared(
         self, shape: Shape, dtype: np.dtype[Any], name: str, address: tuple[int, ...] | None

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory, PlacedStorage
+from difftest.simulator.capacity import partition_bytes
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.writing import fit
+from difftest.simulator.memory import PlacedMemory, PlacedStorage
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
 
@@ -68,7 +70,8 @@ class Owners:
 
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
         """Of each byte of a tile, along a new last axis, who wrote it: a view."""
-        machine, size = storage.memory.machine, storage.memory.partition_bytes
+        machine = current().machine
+        size = partition_bytes(storage.space, machine)
         if storage.memory not in self._maps:
             self._maps[storage.memory] = np.zeros((machine.partitions, size), _OWNER)
         owners = self._maps[storage.memory]

@@ -24,6 +24,7 @@ import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
+from difftest.simulator.elements import unwritten_error
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.carrying import (
@@ -42,7 +43,7 @@ from difftest.simulator.instructions.indices import (
 from difftest.simulator.instructions.observing import changed, first_of, see
 from difftest.simulator.instructions.record import DST, Call, Issue
 from difftest.simulator.instructions.unboxed import kept_of
-from difftest.simulator.memory import LOST, NEVER, UNSURE, poison, unwritten_error
+from difftest.simulator.memory import LOST, NEVER, UNSURE, poison
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile

@@ -25,6 +25,7 @@ from difftest.simulator.dtypes import (
     round_to,
     to_bits,
 )
+from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import (
     BufferError,
     DtypeError,
@@ -49,7 +50,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
-from difftest.simulator.memory import Shape, unwritten_error
+from difftest.simulator.memory import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Seen, Space

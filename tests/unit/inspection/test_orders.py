@@ -15,12 +15,12 @@ from difftest.inspection.orders import (
     orders_of,
 )
 from difftest.simulator import launch
+from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import random_numbers, record
-from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.witness import witnessing
 from tests.every import every
 
