@@ -9,7 +9,7 @@ any use of it without one raises.
 from __future__ import annotations
 
 import sys
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -145,6 +145,14 @@ class Tile(Elements):
             happened="a tensor was used as a condition",
             received=f"{self!r} used as a condition",
             remedy="compare with 'is None' if you meant that; else use a mask or nl.where",
+        )
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise KernelError(
+            "a tile is not an array: its values exist when the kernel runs, not when it is traced",
+            happened="a tile was used as a NumPy array",
+            received=f"{self!r} used as a NumPy array",
+            remedy="use the functions of nki.language; return a tensor in HBM to see its values",
         )
 
     # -- data --------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def static_range(*args: int) -> Iterator[int]:
 def program_along(axis: Any, grid: Shape) -> int:
     """The number of this program along an axis of a launch grid; 0 of a launch without one."""
     core = current()
-    _check_axis(axis, grid, "nl.program_id")
+    check_axis(axis, grid, "nl.program_id")
     core.trace.divided = True
     return core.program[axis] if core.grid else 0
 
@@ -96,7 +96,7 @@ def programs_along(axes: Any, grid: Shape) -> int:
     given: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
     total = 1
     for axis in range(len(grid)) if axes is None else given:
-        _check_axis(axis, grid, "nl.num_programs")
+        check_axis(axis, grid, "nl.num_programs")
         total *= grid[axis]
     return total
 
@@ -116,7 +116,8 @@ def program_ndim() -> int:
     return len(current().grid)
 
 
-def _check_axis(axis: object, grid: Shape, where: str) -> None:
+def check_axis(axis: object, grid: Shape, where: str) -> None:
+    """Raise :class:`KernelError` unless a grid has the axis."""
     ndim = len(grid)
     if not 0 <= as_integer(axis, f"{where} of") < ndim:
         raise KernelError(

@@ -22,11 +22,12 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
 )
+from difftest.simulator.frontend.arguments import as_pairs
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import as_integer
+from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import need_tile, wrong_kind
 from difftest.simulator.instructions.record import SBUF_ONLY
@@ -49,7 +50,32 @@ MOVING: set[type] = set()
 """The classes of views that depend on what SBUF holds, for those who ask in a hurry."""
 
 
-class DynamicView(Views, IndirectTile):
+class Moving:
+    """A view that an index held on the device moves: for instructions, and no further index."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        MOVING.add(cls)
+
+    def is_indirect(self) -> bool:
+        """Whether the view depends on an index that is known only when the kernel runs: yes."""
+        return True
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        self._refuse("an assignment")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise KernelError(
+            "an indirect view is for instructions, has one index, and its dimension stays whole",
+            happened=f"{what} was asked of a view that is already indirect",
+            received=f"{what} of {self!r}",
+            remedy="slice the tensor before indirect, select, vector_select or ap with an offset, "
+            "write by nisa.tensor_copy or nisa.memset; is_indirect() tells such views",
+        )
+
+
+class DynamicView(Moving, Views, IndirectTile):
     """A view that lies ``index * unit`` elements further on than its pattern says.
 
     Attributes
@@ -58,9 +84,6 @@ class DynamicView(Views, IndirectTile):
     """
 
     __slots__ = ("index", "owner", "pattern", "rows", "whole")
-
-    def __init_subclass__(cls) -> None:
-        MOVING.add(cls)
 
     def __init__(
         self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
@@ -93,10 +116,6 @@ class DynamicView(Views, IndirectTile):
     def index_tiles(self) -> tuple[Tile, ...]:
         """The tile that holds the offsets; a register is none."""
         return (self.index,) if isinstance(self.index, Tile) else ()
-
-    def is_indirect(self) -> bool:
-        """Whether the view depends on an index that is known only when the kernel runs: yes."""
-        return True
 
     @property
     def reach(self) -> Tile:
@@ -143,27 +162,19 @@ class DynamicView(Views, IndirectTile):
     def _left(self, arrays: tuple[Array, ...], at: tuple[int, ...]) -> OutOfBoundsError:
         row = 0 if self.whole else at[0]
         offset = int(self.offsets()[row])
-        return OutOfBoundsError(
-            "an offset held in SBUF stays inside its tensor",
-            happened=f"an offset held in SBUF left its tensor: {offset}",
-            received=f"offset {offset} (element {row} of {self.index!r}) into "
+        return left_tensor(
+            "an offset held in SBUF",
+            f"{offset}",
+            f"offset {offset} (element {row} of {self.index!r}) into "
             f"{self.owner!r}, in steps of {self.rows.unit} elements",
-            limit=f"0 to {self.rows.size - 1}",
-            remedy="correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
+            f"0 to {self.rows.size - 1}",
+            "correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
         )
 
     # -- views of it -----------------------------------------------------------------------------
 
     def _view(self, pattern: Pattern) -> DynamicView:
         return DynamicView(self.owner, pattern, self.index, self.rows, whole=self.whole)
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise KernelError(
-            "a view that an offset moves is written by an instruction",
-            happened="a value was assigned to a view that an offset moves",
-            received=f"assignment to {self!r}",
-            remedy="use nisa.tensor_copy(dst, src) or nisa.memset(dst, value)",
-        )
 
     def __getitem__(self, key: Any) -> DynamicView:
         first = key[0] if isinstance(key, tuple) and key else key
@@ -181,15 +192,6 @@ class DynamicView(Views, IndirectTile):
         self._axis(dim, "select")
         self._refuse("select with an index held in SBUF")
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise KernelError(
-            "an indirect view takes one dynamic offset, and its dimension stays whole",
-            happened=f"{what} was asked of a view that is already indirect",
-            received=f"{what} of {self!r}",
-            remedy="slice the tensor before select, vector_select or ap with an offset; "
-            "is_indirect() tells such views",
-        )
-
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> NoReturn:
         """Not possible twice."""
@@ -205,9 +207,6 @@ class DynamicView(Views, IndirectTile):
     def ap(self, *args: Any, **kwargs: Any) -> Any:
         """``ap`` of the tensor itself: patterns do not compose."""
         return self.owner.ap(*args, **kwargs)
-
-
-MOVING.add(DynamicView)
 
 
 def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
@@ -371,17 +370,7 @@ def _wanted(
     tensor: Any, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
 ) -> Pattern:
     """The pattern, its numbers checked, its extent not yet."""
-    try:
-        pairs = [
-            (as_integer(stride, "stride"), as_integer(count, "count")) for stride, count in pattern
-        ]
-    except (TypeError, ValueError):
-        raise KernelError(
-            "ap takes a list of [stride, count] pairs, the partitions first",
-            happened="ap got a pattern that is not a list of pairs",
-            received=f"pattern={pattern!r:.80}",
-            remedy="write tensor.ap(pattern=[[stride, count], ...])",
-        ) from None
+    pairs = as_pairs(pattern, "ap", "stride", "count")
     if not pairs or any(count < 1 for _, count in pairs):
         raise ShapeError(
             "ap's counts are at least 1",

@@ -18,11 +18,10 @@ from difftest.simulator.errors import (
     BufferError,
     DtypeError,
     KernelError,
-    OutOfBoundsError,
     ShapeError,
     not_modelled,
 )
-from difftest.simulator.index import as_integer
+from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -113,12 +112,9 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
     size = tensor.size // tensor.shape[0]
     if chosen.min() < 0 or chosen.max() >= size:
         wrong = int(chosen[(chosen < 0) | (chosen >= size)][0])
-        raise OutOfBoundsError(
-            "an offset of tensor indirection stays inside its tensor",
-            happened=f"offset {wrong} leaves the {size} elements of a partition",
-            received=f"offset {wrong} of {index!r} into {tensor!r}",
-            limit=f"0 to {size - 1}",
-        )
+        received = f"offset {wrong} of {index!r} into {tensor!r}"
+        place = f"{wrong} of {size} elements in a partition"
+        raise left_tensor("an offset of tensor indirection", place, received, f"0 to {size - 1}")
     return chosen
 
 
