@@ -162,11 +162,12 @@ def launch(
 
 def witnessed(run: Launch) -> Finished:
     """Run a kernel, and tell the witness, if there is one."""
-    told = None if run.plain else witness()
+    told = witness()
     if told is None:
         return run.finished()
     finished = replace(run, record=True).finished()
-    once_more = replace(run, record=False, exact=False, drawn=finished.core.drawn)
+    drawn = finished.core.drawn
+    once_more = replace(run, record=False, plain=False, exact=False, drawn=drawn)
 
     def again(order: Order) -> tuple[Array, ...]:
         return replace(once_more, order=order).finished().everything()
