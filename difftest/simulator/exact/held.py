@@ -16,6 +16,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.carrying import spread as over
 from difftest.simulator.instructions.writing import fit
 from difftest.simulator.memory import PlacedMemory, PlacedStorage
 from difftest.simulator.tile import Tile
@@ -41,10 +42,7 @@ class Owners:
         if isinstance(tile, IndirectTile):
             tile, where = tile.base, tile.there(where)
         number = _FIRST + storage.allocation.id if rounded else _MACHINE
-        chosen = None
-        if where is not None:
-            chosen = where.reshape(tile.shape) if where.size == tile.size else where
-            chosen = np.broadcast_to(chosen, tile.shape)[..., None]
+        chosen = None if where is None else over(where, tile.shape)[..., None]
         tile.give(self._bytes(storage, tile), number, chosen)
 
     def own(self, tile: Tile) -> Array | str | None:
