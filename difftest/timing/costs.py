@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from difftest.analysis.footprint import free_axes
+from difftest.analysis.natures import Nature, clears, nature
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
@@ -175,7 +176,7 @@ def inner_stride(region: Region) -> int:
 
 def variant(event: Event) -> str:
     """The kind of operands that the event has, as the table names it."""
-    chooser = _VARIANTS.get(event.opcode)
+    chooser = _VARIANTS.get(nature(event))
     return chooser(event) if chooser else ANY
 
 
@@ -209,21 +210,17 @@ def _moved(event: Event) -> str:
     return "2-byte sbuf apart" if apart and space == "sbuf" else f"2-byte {space}"
 
 
-def _tensor_tensor(event: Event) -> str:
+def _combined(event: Event) -> str:
+    """Of two inputs one in PSUM can be read beside the other (ISA)."""
     dense = all(inner_stride(r) == r.dtype.itemsize for r in event.reads)
     whole = len({elements(region) for region in event.reads}) == 1
     if _narrow(event) and dense and whole and _space(event) == "sbuf":
         return "2-byte sbuf"
-    return _source(event)
-
-
-def _source(event: Event) -> str:
-    """Of two inputs one in PSUM can be read beside the other (ISA)."""
     return "psum" if any(r.allocation.space is Space.PSUM for r in event.reads) else ANY
 
 
-def _memset(event: Event) -> str:
-    return "2-byte sbuf" if event.clears and _narrow(event) and _space(event) == "sbuf" else ANY
+def _filled(event: Event) -> str:
+    return "2-byte sbuf" if clears(event) and _narrow(event) and _space(event) == "sbuf" else ANY
 
 
 def _activation(event: Event) -> str:
@@ -238,13 +235,11 @@ def _register(event: Event) -> str:
 
 
 _VARIANTS = {
-    **dict.fromkeys(("register_load", "register_store", "scalar_load", "scalar_store"), _register),
-    "tensor_copy": _copy,
-    "tensor_scalar": _moved,
-    "tensor_copy_predicated": _space,
-    "select_reduce": _space,
-    "tensor_tensor": _tensor_tensor,
-    "scalar_tensor_tensor": _source,
-    "memset": _memset,
-    "activation": _activation,
+    Nature.REGISTER: _register,
+    Nature.COPY: _copy,
+    Nature.SCALE: _moved,
+    Nature.PICK: _space,
+    Nature.COMBINE: _combined,
+    Nature.FILL: _filled,
+    Nature.FUNCTION: _activation,
 }

@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from difftest.analysis.natures import Nature, nature
 from difftest.simulator.trace import Engine
 from difftest.timing.critical_path import Stretch, critical_path, waited_for_place
 from difftest.timing.evidence import Evidence
@@ -195,8 +196,9 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
 
 def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine.name
-    if one.opcode != "dma_copy":
-        known = DOCUMENTED if one.opcode in ("dma_transpose", "dma_compute") else ASSUMED
+    does = nature(one.event)
+    if does is not Nature.COPY:
+        known = DOCUMENTED if does in (Nature.TRANSPOSE, Nature.SUM) else ASSUMED
         basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
         return Basis(basis.value, one.opcode), known
     within = range_of_evidence(one.modelled, machine)
@@ -209,7 +211,7 @@ def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range
 def _product(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine
     assert one.matmul is not None
-    if one.opcode == "nc_matmul_mx" or one.matmul.width > 1:
+    if one.matmul.width > 1:
         return Basis(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
     within = (
         PROBED_PRODUCTS if machine.nc_version < 3 else range_of_evidence(one.modelled, machine.name)

@@ -67,15 +67,15 @@ class Report:
     def _flops(self, own: float) -> dict[str, float]:
         instructions = self.prediction.program.instructions
         clockwork = self.prediction.program.clockwork
-        works = [(one.opcode, one.matmul) for one in instructions if one.matmul]
-        model = sum(work.flops for opcode, work in works if opcode != "nc_transpose")
-        turned = sum(work.flops for opcode, work in works if opcode == "nc_transpose")
+        works = [one.matmul for one in instructions if one.matmul]
+        model = sum(work.flops for work in works if not work.turns)
+        turned = sum(work.flops for work in works if work.turns)
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
         program = self.prediction.program
         cells = program.machine.pe_cells
-        widest = max((work.width for _, work in works), default=1)
+        widest = max((work.width for work in works), default=1)
         peak = 2 * cells * clock * widest * program.cores
-        hardware = sum(work.passes * work.rows * work.width for _, work in works) * 2 * cells
+        hardware = sum(work.passes * work.rows * work.width for work in works) * 2 * cells
         moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
         intensity = model / moved if moved else UNAVAILABLE
         return {
@@ -87,7 +87,7 @@ class Report:
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": intensity,
             "peak_flops_bandwidth_ratio": peak / self._hbm_rate,
-            "matmul_instruction_count": sum(work.passes for _, work in works),
+            "matmul_instruction_count": sum(work.passes for work in works),
             "neuroncore_cycle_count": own * clock,
         }
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from difftest.analysis.footprint import Footprint, footprint
+from difftest.analysis.natures import Nature, nature
 from difftest.simulator.trace import Event, Region
 from difftest.timing.program import LoweredInstruction
 
-MOVES = frozenset({"dma_copy", "tensor_copy"})
-"""What gives its destination the elements of its source."""
 BACK = 64
 """Writers of a tile that are asked, from the last one on."""
 
@@ -30,7 +29,7 @@ class Origins:
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def _moved(self, event: Event, index: int) -> Hashable:
-        if event.opcode in MOVES and event.reads[0].elements == event.writes[0].elements:
+        if nature(event) is Nature.COPY and event.reads[0].elements == event.writes[0].elements:
             return self.of(event.reads[0])
         return index
 

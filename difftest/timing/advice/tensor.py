@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from difftest.analysis.natures import Nature, nature
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.advice.origins import Origins
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
@@ -61,16 +62,16 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _may_turn(one: LoweredInstruction) -> bool:
     """Whether it transposes, or multiplies by no more columns than a transpose would."""
-    if one.opcode == "nc_transpose":
+    if one.transfer is None and nature(one.event) is Nature.TRANSPOSE:
         return True
-    if one.opcode != "nc_matmul" or one.event.attributes.accumulate:
+    if one.matmul is None or not one.matmul.is_simple or one.event.attributes.accumulate:
         return False
     stationary, moving = one.event.reads[:2]
     return elements(moving) == moving.partitions == stationary.partitions
 
 
 def _called(spans: list[Span]) -> str:
-    turns = all(span.instruction.opcode == "nc_transpose" for span in spans)
+    turns = all(nature(span.instruction.event) is Nature.TRANSPOSE for span in spans)
     return "transposes" if turns else "transposes or products with the same tile"
 
 
@@ -80,14 +81,14 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     found: dict[int, list[Span]] = {}
     for span in spans:
         one = span.instruction
-        if one.opcode == "tensor_copy":
+        if one.is_copy:
             for producer in _apart(one):
                 if _may_turn(spans[producer].instruction):
                     found.setdefault(producer, []).append(span)
         elif _may_turn(one):
             for producer in _apart(one):
                 made = spans[producer].instruction
-                if made.opcode == "tensor_copy":
+                if made.is_copy:
                     source = made.event.reads[0].allocation
                     if source.space is Space.SBUF:
                         found.setdefault(one.index, []).append(spans[producer])
@@ -106,9 +107,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
     strided = [
         span
         for span in schedule.spans
-        if (work := span.instruction.matmul)
-        and work.strided
-        and span.instruction.opcode == "nc_matmul"
+        if (work := span.instruction.matmul) and work.strided and work.is_simple
     ]
     for spans in by_line(strided).values():
         removed = Removed()
@@ -140,8 +139,8 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
     narrow = [
         span
         for span in schedule.spans
-        if span.instruction.opcode == "nc_matmul"
-        and span.instruction.matmul
+        if (work := span.instruction.matmul)
+        and work.is_simple
         and elements(span.instruction.event.reads[1]) < EMPTY * bank
     ]
     for spans in by_line(narrow).values():
