@@ -10,10 +10,9 @@ from difftest.analysis.natures import clears
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
-from difftest.timing.costs import Cost, CostTable, free_elements
+from difftest.timing.costs import Cost, CostTable, free_elements, work
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, source_of, transfer
-from difftest.timing.work import work
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""

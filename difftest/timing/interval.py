@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from difftest.analysis.natures import Nature, nature
 from difftest.simulator.trace import Engine
-from difftest.timing.critical_path import Stretch, critical_path, waited_for_place
 from difftest.timing.evidence import Evidence
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.ranges import (
@@ -39,7 +38,7 @@ from difftest.timing.ranges import (
     range_of_evidence,
     spilled,
 )
-from difftest.timing.schedule import Schedule, Span
+from difftest.timing.schedule import Schedule, Span, Stretch, critical_path, waited_for_place
 
 COVERAGE = 0.9
 """The part of published latencies that are to lie inside their intervals."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difftest.analysis.natures import Nature, nature_of
+from difftest.analysis.natures import NATURES, Nature
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 from difftest.timing.clockwork import Clockwork, clockwork
@@ -45,7 +45,7 @@ def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
         times.long_rate,
         times.element_write,
     )
-    does = nature_of(instruction)
+    does = NATURES.get(instruction)
     if does is Nature.TRANSPOSE:
         return (*moved, times.transpose_share)
     if does in INDIRECT:

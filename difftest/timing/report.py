@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from difftest.analysis.intervals import covered
 from difftest.simulator.trace import Engine, Region, Space
-from difftest.timing.critical_path import critical_path
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import LoweredInstruction
-from difftest.timing.schedule import Span
+from difftest.timing.schedule import Span, critical_path
 
 ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SYNC)
 UNAVAILABLE = -1.0
@@ -277,3 +275,14 @@ def _intervals(prediction: Prediction) -> dict[str, object]:
 
 def _line(line: Line) -> dict[str, object]:
     return line._asdict() | {"evidence": line.evidence.value}
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """The time that at least one of the intervals covers."""
+    total = 0.0
+    reached = float("-inf")
+    for start, end in sorted(intervals):
+        if end > reached:
+            total += end - max(start, reached)
+            reached = end
+    return total

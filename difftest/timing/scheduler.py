@@ -11,7 +11,7 @@ import heapq
 from difftest.analysis.natures import Nature, nature
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
-from difftest.timing.hbm import SharedHbm
+from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
 from difftest.timing.transfer import Transfer
