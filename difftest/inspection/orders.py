@@ -8,7 +8,7 @@ import io
 import numpy as np
 
 from difftest.analysis.detectors.survey import adds
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator import NkiError
 from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.dtypes import Array
@@ -87,7 +87,8 @@ def _is_rounding(testimony: Testimony, order: Order) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         one, other = testimony.exactly(FORWARD), testimony.exactly(order)
     if not one:  # random numbers have no exact run: it can be told neither way
-        return any(nature(event) in (Nature.BITS, Nature.DRAW) for event in testimony.trace.events)
+        random = Purpose.BITS, Purpose.DRAW
+        return any(purpose(event) in random for event in testimony.trace.events)
     return len(one) == len(other) and all(map(_agree, one, other))
 
 

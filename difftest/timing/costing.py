@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from difftest.analysis.footprint import footprint
-from difftest.analysis.natures import clears
+from difftest.analysis.purpose import clears
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork

@@ -1,6 +1,6 @@
 """What an instruction costs: one row for each instruction, machine, engine and kind of operands.
 
-A row gives, for N elements a partition (or what :mod:`difftest.timing.costs` counts),
+A row gives, for N elements a partition (or what :func:`work` counts),
 
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from difftest.analysis.footprint import free_axes
-from difftest.analysis.natures import Nature, clears, nature
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
@@ -177,7 +177,7 @@ def inner_stride(region: Region) -> int:
 
 def variant(event: Event) -> str:
     """The kind of operands that the event has, as the table names it."""
-    chooser = _VARIANTS.get(nature(event))
+    chooser = _VARIANTS.get(purpose(event))
     return chooser(event) if chooser else ANY
 
 
@@ -236,13 +236,13 @@ def _register(event: Event) -> str:
 
 
 _VARIANTS = {
-    Nature.REGISTER: _register,
-    Nature.COPY: _copy,
-    Nature.SCALE: _moved,
-    Nature.PICK: _space,
-    Nature.COMBINE: _combined,
-    Nature.FILL: _filled,
-    Nature.FUNCTION: _activation,
+    Purpose.REGISTER: _register,
+    Purpose.COPY: _copy,
+    Purpose.SCALE: _moved,
+    Purpose.PICK: _space,
+    Purpose.COMBINE: _combined,
+    Purpose.FILL: _filled,
+    Purpose.FUNCTION: _activation,
 }
 
 
@@ -255,7 +255,11 @@ GATHER_STEP = 4
 
 
 def work(event: Event) -> float:
-    """What the cycles of the event's row are for, each time."""
+    """How much an instruction has to do: what its row's cycles are multiplied by.
+
+    That is N, the elements a partition of its largest operand, but for the instructions whose
+    documented cost (ISA) counts something else.
+    """
     counted = _WORK.get(event.opcode)
     return counted(event) if counted else free_elements(event)
 

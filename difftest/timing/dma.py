@@ -17,7 +17,11 @@ WINDOW = 1000.0
 
 
 class SharedHbm:
-    """What of HBM's bandwidth is taken, window by window; ``rate`` is all cores', in bytes a ns."""
+    """What of HBM's bandwidth is taken, window by window; ``rate`` is all cores', in bytes a ns.
+
+    The DMA engines of one core cannot take all that HBM gives; those of two ask for more than it
+    has. A DMA gets what is left of each window that it runs in; what does not fit is moved later.
+    """
 
     def __init__(self, rate: float) -> None:
         self._room = rate * WINDOW

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Engine
 from difftest.timing.evidence import Evidence
 from difftest.timing.program import LoweredInstruction
@@ -195,9 +195,9 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
 
 def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine.name
-    does = nature(one.event)
-    if does is not Nature.COPY:
-        known = DOCUMENTED if does in (Nature.TRANSPOSE, Nature.SUM) else ASSUMED
+    does = purpose(one.event)
+    if does is not Purpose.COPY:
+        known = DOCUMENTED if does in (Purpose.TRANSPOSE, Purpose.SUM) else ASSUMED
         basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
         return Basis(basis.value, one.opcode), known
     within = range_of_evidence(one.modelled, machine)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.analysis.dependences import Dependences
-from difftest.analysis.natures import Nature, clears, nature
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -54,9 +54,9 @@ _LOAD, _DRAIN = Kind("dma_copy", Engine.DMA), Kind(BARRIER, Engine.GPSIMD)
 """What stands around each turn of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
-_PRODUCTS = (Nature.PRODUCT, Nature.TRANSPOSE)
+_PRODUCTS = (Purpose.PRODUCT, Purpose.TRANSPOSE)
 """What the model of the Tensor Engine knows."""
-MODELLED = (*_PRODUCTS, Nature.COPY, Nature.GATHER, Nature.SCATTER, Nature.SUM, Nature.SEND)
+MODELLED = (*_PRODUCTS, Purpose.COPY, Purpose.GATHER, Purpose.SCATTER, Purpose.SUM, Purpose.SEND)
 """And that of DMA; anything else on those engines has a row among the costs, or no known cost."""
 
 
@@ -103,7 +103,7 @@ class LoweredInstruction:
     @property
     def is_copy(self) -> bool:
         """Whether an engine other than DMA copies."""
-        return self.transfer is None and nature(self.event) is Nature.COPY
+        return self.transfer is None and purpose(self.event) is Purpose.COPY
 
 
 class Decisions(NamedTuple):
@@ -153,7 +153,7 @@ class Program:
             one
             for one in self.instructions
             if any(timed.cost is None for timed in one.times.values())
-            or (not one.times and nature(one.event) not in MODELLED)
+            or (not one.times and purpose(one.event) not in MODELLED)
         ]
 
 
@@ -308,7 +308,7 @@ class _Builder:
     def _load_identities(self) -> None:
         """One DMA for each dtype that the Tensor Engine of a core transposes."""
         for event in self.trace.events:
-            if event.engine is not Engine.TENSOR or nature(event) is not Nature.TRANSPOSE:
+            if event.engine is not Engine.TENSOR or purpose(event) is not Purpose.TRANSPOSE:
                 continue
             dtype, core = event.reads[0].dtype, self._core(event)
             if (core, dtype.name) in self.identities:
@@ -389,7 +389,7 @@ class _Builder:
         """Times by engine, or what the Tensor Engine or DMA have to do, and what that rests on."""
         if event.engine is Engine.DMA:
             return {}, None, self.costing.transfer(event), self.clockwork.descriptor.evidence
-        if event.engine is Engine.TENSOR and nature(event) in _PRODUCTS:
+        if event.engine is Engine.TENSOR and purpose(event) in _PRODUCTS:
             product = self.costing.product(event, self.machine)
             return {}, product, None, self.clockwork.row_overhead.evidence
         return self.costing.of(event), None, None, Evidence.ASSUMED

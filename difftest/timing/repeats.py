@@ -9,7 +9,7 @@ inferred (:mod:`difftest.timing.compiler`).
 
 from __future__ import annotations
 
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Iteration, Space, Trace
 from difftest.timing.compiler import Compiler, RepeatRule
@@ -78,7 +78,7 @@ class Repeated:
 
     def _key(self, event: Event) -> Key | None:
         """What two equal copies have in common; None if it is no copy that could be left out."""
-        if nature(event) is not Nature.COPY:
+        if purpose(event) is not Purpose.COPY:
             return None
         loads = event.engine is Engine.DMA
         rule = self._compiler.repeated_loads if loads else self._compiler.repeated_copies

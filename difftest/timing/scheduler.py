@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
 from difftest.timing.dma import SharedHbm
@@ -407,5 +407,5 @@ class Scheduler:
 
 def _table(one: LoweredInstruction) -> str:
     """The table of activation functions that it needs; copies are in every table."""
-    op = one.event.attributes.op if nature(one.event) is Nature.FUNCTION else None
+    op = one.event.attributes.op if purpose(one.event) is Purpose.FUNCTION else None
     return op or "copy"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import Clockwork
@@ -68,7 +68,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     four_byte = size >= 4 and not packed
     strided = inner_stride(stationary) != size
     depth, columns = stationary.partitions, elements(stationary)
-    if nature(event) is Nature.TRANSPOSE:
+    if purpose(event) is Purpose.TRANSPOSE:
         cycles = depth * (2 if four_byte else 1)
         passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one since then
         return Matmul(passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)

@@ -96,7 +96,14 @@ class Queue:
 
 
 class Sharing:
-    """The planned work of the engines that share copies; times in ns."""
+    """The planned work of the engines that share copies for which the kernel names none; ns.
+
+    In the device traces all copies of a slow stream are on the scalar engine; where many copies
+    wait at once, the scalar and the vector engine have shares of about 4 to 5 and otherwise what
+    balances their planned work. The plan knows no performance modes: N cycles on the vector engine,
+    N cycles and the access time on the scalar engine. The rule is inferred (assumed) from those
+    shares.
+    """
 
     def __init__(self, clockwork: Clockwork) -> None:
         self.planned = {Engine.SCALAR: 0.0, Engine.VECTOR: 0.0}

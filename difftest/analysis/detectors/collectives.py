@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.analysis.footprint import footprint
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Region, Trace
 
@@ -23,7 +23,7 @@ def collectives(trace: Trace, machine: Machine) -> Iterator[Finding]:
     earlier: dict[tuple[int, ...], list[Event]] = {}
     said: set[tuple[object, ...]] = set()
     for event in trace.events:
-        if nature(event) is not Nature.EXCHANGE:
+        if purpose(event) is not Purpose.EXCHANGE:
             continue
         before = earlier.setdefault(event.program, [])
         other, region = _shared(event, before)

@@ -18,13 +18,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Event, Trace
 
 
 def is_meeting(event: Event) -> bool:
     """Whether programs wait for each other at an event."""
-    return nature(event) in (Nature.BARRIER, Nature.SEND)
+    return purpose(event) in (Purpose.BARRIER, Purpose.SEND)
 
 
 class Chains:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from difftest.analysis.detectors.survey import adds
 from difftest.analysis.finding import Finding, Severity
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Region, Trace
 
@@ -63,10 +63,10 @@ def _adds(event: Event) -> bool:
     """Whether a result is the sum of tensors: each addition rounds."""
     if event.attributes.accumulate:
         return True
-    does = nature(event)
-    if does is Nature.COMBINE:
+    does = purpose(event)
+    if does is Purpose.COMBINE:
         return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
-    return len(event.reads) > 1 if does is Nature.SUM else adds(event)
+    return len(event.reads) > 1 if does is Purpose.SUM else adds(event)
 
 
 def _part(region: Region) -> Part:

@@ -20,7 +20,7 @@ from difftest.analysis.detectors.meetings import Chains, is_meeting
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import accumulates
 from difftest.analysis.finding import Finding, Severity, each_line
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace
 
@@ -107,7 +107,7 @@ def _epochs(trace: Trace) -> _Epochs:
     total: dict[tuple[int, ...], int] = {}
     own: dict[int, dict[tuple[int, ...], int]] = {}
     for event in trace.events:
-        if nature(event) is Nature.BARRIER:
+        if purpose(event) is Purpose.BARRIER:
             own.setdefault(event.writes[0].allocation.id, {})
     by_any: dict[int, int] = {}
     by_own: dict[int, dict[int, int]] = {tensor: {} for tensor in own}
@@ -115,7 +115,7 @@ def _epochs(trace: Trace) -> _Epochs:
         program, number = event.program, event.number
         if is_meeting(event):
             total[program] = total.get(program, 0) + 1
-        if nature(event) is Nature.BARRIER:
+        if purpose(event) is Purpose.BARRIER:
             counts = own[event.writes[0].allocation.id]
             counts[program] = counts.get(program, 0) + 1
         by_any[number] = total.get(program, 0)
@@ -343,7 +343,7 @@ def _addresses(trace: Trace) -> Found:
     """Tensors that two programs exchange and the kernel placed at other addresses in each."""
     calls: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
-        if nature(event) is Nature.SEND:
+        if purpose(event) is Purpose.SEND:
             calls.setdefault(event.program, []).append(event)
     said: set[tuple[object, ...]] = set()
     for pair in zip(*calls.values(), strict=False):

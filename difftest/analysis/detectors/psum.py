@@ -17,7 +17,7 @@ from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import Finding, Severity, finding_of
 from difftest.analysis.footprint import Footprint, footprint
-from difftest.analysis.natures import Nature, clears, nature
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Space, Trace
 
@@ -68,7 +68,7 @@ class _Chain:
 
 
 def _is_product(touch: Touch) -> bool:
-    return nature(touch.event) is Nature.PRODUCT and touch.region.role == "dst"
+    return purpose(touch.event) is Purpose.PRODUCT and touch.region.role == "dst"
 
 
 def _blocks(touches: list[Touch]) -> Iterable[list[Touch]]:
@@ -149,7 +149,7 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
 
 def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:
     """A matmul that adds to what something else wrote."""
-    others = [t for t in touches if t.writes and nature(t.event) is not Nature.PRODUCT]
+    others = [t for t in touches if t.writes and purpose(t.event) is not Purpose.PRODUCT]
     if not modern:  # its compiler knows tiles that are cleared and added to
         others = [touch for touch in others if not clears(touch.event)]
     if not others:
@@ -191,7 +191,7 @@ def _additions(touches: list[Touch]) -> Iterator[Finding]:
     """``+=`` on a PSUM tile of anything but a matmul, in the classic dialect."""
     for touch in touches:
         event = touch.event
-        if not touch.writes or nature(event) is Nature.PRODUCT or event.attributes.op not in _SUMS:
+        if not touch.writes or event.attributes.op not in _SUMS:
             continue
         if any(
             region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]

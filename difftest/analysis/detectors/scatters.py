@@ -18,7 +18,7 @@ from difftest.analysis.detectors.meetings import is_meeting
 from difftest.analysis.detectors.survey import Touch, adds, survey_of
 from difftest.analysis.detectors.turns import accumulates
 from difftest.analysis.finding import Finding, Severity, finding_of
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -83,7 +83,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _aborts(event: Event) -> bool:
     """Whether a DMA that skips indices is one of those that were seen to abort."""
-    return nature(event) is Nature.TRANSPOSE or adds(event)
+    return purpose(event) is Purpose.TRANSPOSE or adds(event)
 
 
 def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:

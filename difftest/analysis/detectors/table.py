@@ -212,7 +212,11 @@ _ALLOW = re.compile(r"#\s*difftest:\s*allow\[([^\]]*)\]")
 
 
 def is_silenced(finding: Finding) -> bool:
-    """Whether a comment at one of the finding's lines allows it."""
+    """Whether the kernel's author has looked at a finding and allows it.
+
+    ``# difftest: allow[id]``, or ``allow[one, other]``, stands on one of the lines that the finding
+    names, or anywhere in the statement there.
+    """
     lines = (line for place in finding.locations for line in (place, *place.calls))
     return any(finding.id in allowed_at(line) for line in lines)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.natures import Nature, clears, nature
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.costs import free_elements
@@ -147,7 +147,7 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
         target = one.event.writes[0].allocation
         sources = [region.allocation.id for region in one.event.reads]
         if (one.matmul is not None and one.matmul.is_simple) or (
-            (one.is_copy or nature(one.event) is Nature.FUNCTION)
+            (one.is_copy or purpose(one.event) is Purpose.FUNCTION)
             and sources
             and sources[0] in products
         ):
@@ -173,7 +173,7 @@ def _first(chain: int, joined: dict[int, int]) -> int:
 
 
 def _adds(one: LoweredInstruction) -> bool:
-    return nature(one.event) is Nature.COMBINE and one.event.attributes.op == "add"
+    return purpose(one.event) is Purpose.COMBINE and one.event.attributes.op == "add"
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -188,7 +188,7 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
             span
             for span in schedule.spans
             if span.engine is engine
-            and nature(span.instruction.event) in (Nature.COPY, Nature.SCALE)
+            and purpose(span.instruction.event) in (Purpose.COPY, Purpose.SCALE)
         ]
         if not movable:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from difftest.analysis.footprint import Footprint, footprint
-from difftest.analysis.natures import Nature, nature
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
@@ -62,7 +62,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _may_turn(one: LoweredInstruction) -> bool:
     """Whether it transposes, or multiplies by no more columns than a transpose would."""
-    if one.transfer is None and nature(one.event) is Nature.TRANSPOSE:
+    if one.transfer is None and purpose(one.event) is Purpose.TRANSPOSE:
         return True
     if one.matmul is None or not one.matmul.is_simple or one.event.attributes.accumulate:
         return False
@@ -71,7 +71,7 @@ def _may_turn(one: LoweredInstruction) -> bool:
 
 
 def _called(spans: list[Span]) -> str:
-    turns = all(nature(span.instruction.event) is Nature.TRANSPOSE for span in spans)
+    turns = all(purpose(span.instruction.event) is Purpose.TRANSPOSE for span in spans)
     return "transposes" if turns else "transposes or products with the same tile"
 
 
@@ -215,7 +215,10 @@ BACK = 64
 
 
 class Origins:
-    """What each tile held when; instructions are given in program order."""
+    """What each tile held when; instructions are given in program order.
+
+    Data are followed through loads and copies: equal data have equal origins.
+    """
 
     def __init__(self) -> None:
         self._written: dict[int, list[tuple[Footprint, Region, Hashable]]] = {}
@@ -230,7 +233,7 @@ class Origins:
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def _moved(self, event: Event, index: int) -> Hashable:
-        if nature(event) is Nature.COPY and event.reads[0].elements == event.writes[0].elements:
+        if purpose(event) is Purpose.COPY and event.reads[0].elements == event.writes[0].elements:
             return self.of(event.reads[0])
         return index
 

@@ -1,4 +1,4 @@
-"""Natures of instructions: what they do to data, as far as time and hazards depend on it.
+"""The purposes of instructions: what they do to data, as far as time and hazards depend on it.
 
 It is the one place where an instruction is known by its name. What else there is to know of an
 event stands in the event: its engine, its operator, its operands and their roles.
@@ -11,7 +11,7 @@ from enum import Enum
 from difftest.simulator.trace import Event
 
 
-class Nature(Enum):
+class Purpose(Enum):
     """What instructions do; the value names the opcodes of those that do it."""
 
     COMPUTE = ()  # any other
@@ -37,14 +37,14 @@ class Nature(Enum):
     __hash__ = object.__hash__  # Enum's own hashes the name, in Python
 
 
-NATURES = {opcode: nature for nature in Nature for opcode in nature.value}
+PURPOSES = {opcode: purpose for purpose in Purpose for opcode in purpose.value}
 
 
-def nature(event: Event) -> Nature:
+def purpose(event: Event) -> Purpose:
     """What the instruction of an event does."""
-    return NATURES.get(event.kind.opcode, Nature.COMPUTE)
+    return PURPOSES.get(event.kind.opcode, Purpose.COMPUTE)
 
 
 def clears(event: Event) -> bool:
     """Whether it writes zeros, and nothing else."""
-    return nature(event) is Nature.FILL and event.arguments.get("value") == 0
+    return purpose(event) is Purpose.FILL and event.arguments.get("value") == 0
