@@ -31,6 +31,8 @@ class Descriptor(NamedTuple):
     """Of the instruction, if it is one's operand or destination."""
     indirect: str = ""
     """Whether indices say where it lies: "rows", or "whole" if one moves all of it."""
+    index: Any = None
+    """The descriptor of the one tile that says where it lies, in today's dialect."""
 
     @property
     def partitions(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.index import Shape, as_integer, is_integer
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
@@ -59,12 +60,10 @@ def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
     numbers = tuple(as_integer(a, f"nl.{kind.value}_range of") for a in args) if known else ()
     if not known or numbers[2:] == (0,):
-        raise KernelError(
-            f"nl.{kind.value}_range takes integers: ([start,] stop[, step])",
-            happened=f"nl.{kind.value}_range got a step of 0, or what is not an integer",
-            received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
-            remedy="use // instead of / for a trip count",
-        )
+        takes, got = "integers: ([start,] stop[, step])", "a step of 0, or what is not an integer"
+        given = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
+        remedy = "use // instead of / for a trip count"
+        raise not_taken(f"nl.{kind.value}_range", takes, got, given, remedy=remedy)
     return range(*numbers)
 
 

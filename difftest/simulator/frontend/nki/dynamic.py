@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, DType, name_of
 from difftest.simulator.errors import (
     BufferError,
@@ -22,7 +23,7 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
 )
-from difftest.simulator.frontend.arguments import as_pairs
+from difftest.simulator.frontend.arguments import as_pairs, not_taken
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.views import Views
@@ -126,6 +127,15 @@ class DynamicView(Moving, Views, IndirectTile):
             return self.base
         count = min(self.rows.size, (self.base.size - 1 - high) // unit + 1)
         return _part(self.owner, moved.splice(0, 0, (count,), (unit,)), self.dtype)
+
+    def signature(self) -> tuple[object, ...]:
+        """As :meth:`Tile.signature`; rules may ask for what holds the offsets."""
+        return (*super().signature(), *[tile.signature() for tile in self.index_tiles])
+
+    def descriptor(self) -> Descriptor:
+        """As :meth:`Tile.descriptor`, with that of what holds the offsets."""
+        index = self.index.descriptor() if isinstance(self.index, Tile) else None
+        return super().descriptor()._replace(index=index)
 
     # -- places ----------------------------------------------------------------------------------
 
@@ -240,11 +250,9 @@ def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
         )
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     if isinstance(offsets, Tile) and offsets.size != count:
-        raise ShapeError(
-            "vector_select takes one offset in each partition, shape (P, 1)",
-            happened=f"vector_select got {offsets.size // count} offsets in each partition",
-            received=repr(offsets),
-        )
+        takes = "one offset in each partition, shape (P, 1)"
+        got = f"{offsets.size // count} offsets in each partition"
+        raise not_taken("vector_select", takes, got, repr(offsets), error=ShapeError)
     rows = Rows(unit=tensor.strides[0], size=tensor.shape[0])
     return row_offsets(tensor, tensor.pattern.slice(0, 0, count), offsets, rows)
 
@@ -326,11 +334,9 @@ def access(
         except OutOfBoundsError as error:
             return type(tensor)(tensor.storage, wanted, 0, dtype, error)
     if scalar_offset is not None and vector_offset is not None:
-        raise KernelError(
-            "ap takes scalar_offset or vector_offset, not both",
-            happened="ap got both scalar_offset and vector_offset",
-            received=f"both, on {tensor!r}",
-        )
+        takes = "scalar_offset or vector_offset, not both"
+        got = "both scalar_offset and vector_offset"
+        raise not_taken("ap", takes, got, f"both, on {tensor!r}")
     dim = as_integer(indirect_dim, "ap with indirect_dim")
     if not 0 <= dim < tensor.ndim:
         raise ShapeError(
