@@ -13,7 +13,7 @@ SBUF, beyond which a compiler may spill to HBM, is read off the trace
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from difftest.simulator.errors import LimitError, ShapeError
 from difftest.simulator.machine import Machine
@@ -113,7 +113,7 @@ def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     return total
 
 
-def check_psum(machine: Machine, allocations: Iterable[Allocation]) -> None:
+def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
     """Compare the tensors that are live at one time with PSUM.
 
     Raises
@@ -122,6 +122,8 @@ def check_psum(machine: Machine, allocations: Iterable[Allocation]) -> None:
     """
     quadrant = machine.start_partition_step
     limit = machine.psum_partition_bytes * machine.partitions
+    if sum(occupied_bytes(one, quadrant) for one in allocations) <= limit:
+        return
     used = [a for a in allocations if a.first >= 0 and not a.is_temporary]
     changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
     live: dict[int, Allocation] = {}

@@ -20,7 +20,6 @@ from difftest.simulator.capacity import (
     check_address,
     check_psum,
     check_tensor_size,
-    occupied_bytes,
 )
 from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.dtypes import Array, DType, storage_dtype
@@ -163,11 +162,8 @@ class Core:
         self.auto_alloc = False
         """Whether the kernel asked for its own placements to be ignored."""
         self._in_psum: list[Allocation] = []
-        self._psum_bytes = 0
-        """What all tensors of PSUM would take together."""
-        self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
-        """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
-        it is held."""
+        self._fitting: dict[tuple[Space, Shape, DType, int], DType] = {}
+        """Tensors on chip that fit their memory -> the dtype in which one is held."""
         self._shared: dict[tuple[str, int], Storage] = {}
         self._shared_next: Counter[str] = Counter()
 
@@ -322,17 +318,14 @@ class Core:
             data = host_array(poison, shape, dtype)
         else:
             key = (space, shape, dtype, partition_axis)
-            fitting = self._fitting.get(key)
-            if fitting is None:
+            held = self._fitting.get(key)
+            if held is None:
                 check_tensor_size(allocation, partition_axis, self.machine)
-                size = occupied_bytes(allocation, self.machine.start_partition_step)
-                fitting = self._fitting[key] = size, storage_dtype(dtype)
-            occupied, held = fitting
+                held = self._fitting[key] = storage_dtype(dtype)
             if address is not None:
                 allocation.address = address[0], address[1]
                 check_address(allocation, self.machine)
             if space is Space.PSUM:
-                self._psum_bytes += occupied
                 self._in_psum.append(allocation)
             data = np.empty(shape, held)
         self.trace.allocations.append(allocation)
@@ -365,8 +358,7 @@ class Core:
 
     def check_capacity(self) -> None:
         """Whether the tensors live at one time fit this core's PSUM."""
-        if self._psum_bytes > self.machine.psum_partition_bytes * self.machine.partitions:
-            check_psum(self.machine, self._in_psum)
+        check_psum(self.machine, self._in_psum)
 
     def adopt(
         self,

@@ -69,7 +69,7 @@ class Gapped:
         self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
         dst, operands, where = self.dst, self.operands, self.where
         self.never: dict[int, Array] = {}
-        """By the operand's place which of its elements nothing wrote, in its own shape."""
+        """By the operand's place which of its elements nothing wrote, in its tile shape."""
         self.left: dict[int, Array] = {}
         """The same of what masks left out; ``dst`` is the last."""
         self.origin: Origin | None = None
@@ -97,6 +97,11 @@ class Gapped:
         for place, left in self.left.items():
             if self._name(place) == INDICES.get(call.name):
                 see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
+        for masks in (self.never, self.left):
+            for place, mask in masks.items():
+                operand = (*operands, dst)[place]
+                if isinstance(operand, Tile) and not operand.in_hbm:
+                    masks[place] = mask.reshape(operand.tile_shape())
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
         """The elements of an operand that a mask which is no box leaves; None for none."""
@@ -135,7 +140,7 @@ class Gapped:
                 continue
             held = operand.engine_values(unwritten=place not in self.never or carries is not None)
             if place in self.never:
-                self.never[place] = missing = self.never[place].reshape(held.shape)
+                missing = self.never[place]
                 some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
                 held = np.where(missing, some, held)
             values.append(held)
@@ -161,10 +166,6 @@ class Gapped:
             self._follow(UNDEFINED, self._by_rule(self.left), self.origin)
         if call.instruction.carries is None:
             return
-        for place, missing in self.never.items():
-            operand = self.operands[place]
-            if isinstance(operand, Tile) and not operand.in_hbm:
-                self.never[place] = missing.reshape(operand.tile_shape())
         if self.never:
             self._carry(list(self.operands))
         old = dst.unwritten(LOST) if call.reads_dst else None
@@ -261,16 +262,14 @@ class Gapped:
         for place, one in enumerate(() if call.instruction.in_place else self.operands):
             held = one.engine_values(unwritten=True) if isinstance(one, Tile) else one
             if place in left and self._name(place) == index:
-                held = np.where(left[place].reshape(held.shape), 0, held)
+                held = np.where(left[place], 0, held)
             values.append(held)
         unsure = np.zeros(call.result.shape, BOOL)
         for place, mask in left.items():
             if place == len(self.operands):
                 unsure |= mask.reshape(unsure.shape)
                 continue
-            operand, name = self.operands[place], self._name(place)
-            if isinstance(operand, Tile) and not operand.in_hbm and mask.shape == operand.shape:
-                mask = mask.reshape(operand.tile_shape())
+            name = self._name(place)
             if call.name == "local_gather" and name == index:
                 mask = _of_cores(call, mask)
             rule = by_reach if carries is None or name == index else carries
@@ -340,10 +339,8 @@ def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> 
             values = dst.values(unwritten=True)
             shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
             hidden = elements & ~shown
-            if hidden.any():
-                see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
-            else:
-                see(core, Seen.UNDEFINED_STORED, "dst", elements, None, origin)
+            some = (hidden, values) if hidden.any() else (elements, None)
+            see(core, Seen.UNDEFINED_STORED, "dst", *some, origin)
         dst.doubt(elements, origin)
 
 
