@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
-from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.meetings import Chains, is_meeting
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import accumulates
-from difftest.analysis.finding import Finding, Severity, each_line
+from difftest.analysis.finding import Finding, Found, Severity, Suspicion, each_line
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace

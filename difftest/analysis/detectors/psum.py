@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of
-from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import Finding, Severity, finding_of
+from difftest.analysis.finding import Finding, Found, Severity, finding_of
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine

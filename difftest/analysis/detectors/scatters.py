@@ -13,11 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
-from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.meetings import is_meeting
 from difftest.analysis.detectors.survey import Touch, adds, survey_of
 from difftest.analysis.detectors.turns import accumulates
-from difftest.analysis.finding import Finding, Severity, finding_of
+from difftest.analysis.finding import Finding, Found, Severity, finding_of
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (

@@ -24,8 +24,7 @@ from difftest.analysis.detectors import (
     traps,
     uninitialised,
 )
-from difftest.analysis.detectors.detector import Detector, Reader, Suspicion
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Detector, Finding, Reader, Severity, Suspicion
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace
 
