@@ -167,6 +167,11 @@ _ENGINES = {int(member): Engine[member.name.upper()] for member in engine}
 _COMMANDS = {int(member): Accumulate[member.name.upper()] for member in reduce_cmd}
 
 
+def as_name(name: object) -> str:
+    """A tensor's name in traces and errors, which changes no value."""
+    return "" if name is None else f"{name}"
+
+
 def as_engine(value: object, where: str) -> Engine:
     """The trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):

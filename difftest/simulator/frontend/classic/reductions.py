@@ -195,7 +195,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
             "n and epsilon as numbers, n not 0",
             f"n={n!r:.40}, epsilon={epsilon!r:.40}",
         )
-        raise not_taken("nl.rms_norm", takes, "others", received)
+        raise not_taken("nl.rms_norm", takes, "another n or epsilon", received)
     wanted = dtype if dtype is not None else compute_dtype
     result = data.dtype if wanted is None else wanted
     axes = ascending(axis, data, "nl.rms_norm")
