@@ -1,20 +1,29 @@
-"""`difftest lint`: what the compiler would refuse, read off the source."""
+"""`difftest lint`: what the compiler would refuse, read off the source, or off a kernel's run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from difftest.cli.kernel_run import KernelRun, argument_options
 from difftest.lint.check import Diagnostic, lint_file, rules
 from difftest.lint.formats import FORMATS
+from difftest.lint.listing import rules_page
 from difftest.lint.sdk import SDKS
+from difftest.lint.traced import lint_trace
 
 TARGETS = ("trn1", "trn2", "trn3")
 CANNOT_READ = 2
 """The exit code for files that could not be read, as ruff has it."""
+
+
+def _with_arguments(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(argument_options):
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -26,22 +35,32 @@ CANNOT_READ = 2
 @click.option("--select", "ids", multiple=True, metavar="ID", help="Rules to ask; else all.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--explain", metavar="ID", help="Show the page of a rule, and read no file.")
+@click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
+@click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
+@_with_arguments
 @click.pass_context
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **given: Any
 ) -> None:
     """Look in FILES, or in the files of folders, for what the compiler would refuse.
 
-    Nothing is compiled and no kernel runs. The exit code is 1 if something is found, 2 if a file
+    Nothing is compiled. No kernel runs but that of --kernel, MODULE:KERNEL, FILE.py:KERNEL or the
+    kernel test PATH::TEST, on the simulator of the --target. The exit code is 1 if something is found, 2 if a file
     could not be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
     _check_ids(*given["ids"], *([explain] if explain else []))
     if explain:
         click.echo(rules()[explain].page, nl=False)
         return
-    if not files:
-        raise click.UsageError("name a file, or a folder, of kernels")
-    diagnostics, unread = _read(_python_files(files), **given)
+    if given.pop("listed"):
+        click.echo(rules_page(), nl=False)
+        return
+    if not files and not given["kernel"]:
+        raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
+    asked = {name: given.pop(name) for name in ("sdk", "before", "target", "ids")}
+    diagnostics, unread = _read(_python_files(files), **asked)
+    if given["kernel"]:
+        diagnostics += _traced(asked, given)
     text = FORMATS[form](diagnostics)
     if text:
         click.echo(text)
@@ -78,6 +97,15 @@ def _read(
         else:
             diagnostics += [one for one in found if one not in known]
     return diagnostics, unread
+
+
+def _traced(asked: dict[str, Any], given: dict[str, Any]) -> list[Diagnostic]:
+    """What the run of a kernel breaks."""
+    sdk, before = (SDKS[asked[name]] if asked[name] else None for name in ("sdk", "before"))
+    level = sdk.level if sdk else None
+    trace = KernelRun(machine=asked["target"], level=level, **given).launch().trace
+    known = lint_trace(trace, before, asked["ids"]) if before else []
+    return [one for one in lint_trace(trace, sdk, asked["ids"]) if one not in known]
 
 
 def _python_files(paths: Sequence[Path]) -> list[Path]:

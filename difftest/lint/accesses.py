@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from difftest.lint.instructions import KILN, RECORDED, TODAYS, TRN1, free_elements
@@ -13,7 +14,7 @@ from difftest.simulator.trace import Engine, Event, Region, Space, Trace
 _KDA = "Jerry2423/kda-for-trainium @90770f2aaa14, trn2, classic"
 _STEP_MAX = 2**15 - 1
 _DESCRIPTORS_MAX = 16_777_200
-_MANY_INSTRUCTIONS = 250_000
+MANY_INSTRUCTIONS = 250_000
 
 
 def on_chip(event: Event) -> Iterator[Region]:
@@ -229,10 +230,13 @@ def _runs(region: Region) -> int:
     sources=("aws-neuron-sdk issue 1374", KILN),
 )
 def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    if len(trace) > _MANY_INSTRUCTIONS:
+    if len(trace) > MANY_INSTRUCTIONS:
         generated = [event for event in trace if _is_generated(event)]
-        if len(generated) > _MANY_INSTRUCTIONS:
-            yield generated[-1], f"the kernel has {len(generated):,} instructions"
+        if len(generated) > MANY_INSTRUCTIONS:
+            lines = Counter(event.location for event in generated)
+            [(most, _)] = lines.most_common(1)
+            event = next(event for event in generated if event.location == most)
+            yield event, f"the kernel has {len(generated):,} instructions, most at this line"
 
 
 def _is_generated(event: Event) -> bool:

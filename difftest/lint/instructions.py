@@ -182,10 +182,11 @@ def _affine_select(trace: Trace, machine: Machine) -> Iterator[Breach]:
 )
 def _long_row(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        data = event.operand("data")
-        length = free_elements(data) if data is not None else 0
-        if event.opcode == "activation_reduce" and length > 16384:
-            yield event, f"activation_reduce got {length:,} elements a partition"
+        data, total = event.operand("data"), event.operand("reduce_res")
+        if event.engine is Engine.SCALAR and data is not None and total is not None:
+            length = free_elements(data)
+            if length > 16384:
+                yield event, f"{event.opcode} reduces {length:,} elements a partition"
 
 
 @trace_rule(
