@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from difftest.cli.kernel_run import KernelRun, argument_options
-from difftest.lint.check import Diagnostic, lint_file, rules
+from difftest.lint.check import Diagnostic, rules
+from difftest.lint.files import new_in_files, new_in_trace
 from difftest.lint.formats import FORMATS
 from difftest.lint.listing import rules_page
 from difftest.lint.sdk import SDKS
-from difftest.lint.traced import lint_trace
 
 TARGETS = ("trn1", "trn2", "trn3")
 CANNOT_READ = 2
@@ -44,9 +44,9 @@ def lint(
 ) -> None:
     """Look in FILES, or in the files of folders, for what the compiler would refuse.
 
-    Nothing is compiled. No kernel runs but that of --kernel, MODULE:KERNEL, FILE.py:KERNEL or the
-    kernel test PATH::TEST, on the simulator of the --target. The exit code is 1 if something is found, 2 if a file
-    could not be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
+    Nothing is compiled. No kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or
+    PATH::TEST), on the simulator. The exit code is 1 if something is found, 2 if a file could not
+    be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
     _check_ids(*given["ids"], *([explain] if explain else []))
     if explain:
@@ -57,8 +57,11 @@ def lint(
         return
     if not files and not given["kernel"]:
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
-    asked = {name: given.pop(name) for name in ("sdk", "before", "target", "ids")}
-    diagnostics, unread = _read(_python_files(files), **asked)
+    asked = {name: SDKS.get(given.pop(name)) for name in ("sdk", "before")}
+    asked |= {name: given.pop(name) for name in ("target", "ids")}
+    diagnostics, unread = new_in_files(files, **asked)
+    for text in unread:
+        click.echo(text, err=True)
     if given["kernel"]:
         diagnostics += _traced(asked, given)
     text = FORMATS[form](diagnostics)
@@ -77,38 +80,8 @@ def _check_ids(*ids: str) -> None:
             raise click.UsageError(f"there is no rule {id}; the rules are {', '.join(rules())}")
 
 
-def _read(
-    files: Sequence[Path],
-    sdk: str | None,
-    before: str | None,
-    target: str | None,
-    ids: Sequence[str],
-) -> tuple[list[Diagnostic], int]:
-    """The diagnostics of files, and how many of them could not be read."""
-    diagnostics: list[Diagnostic] = []
-    unread = 0
-    for file in files:
-        try:
-            found = lint_file(file, SDKS[sdk] if sdk else None, target, ids)
-            known = set(lint_file(file, SDKS[before], target, ids)) if before else set()
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            click.echo(f"{file}: cannot be read as Python: {error}", err=True)
-            unread += 1
-        else:
-            diagnostics += [one for one in found if one not in known]
-    return diagnostics, unread
-
-
 def _traced(asked: dict[str, Any], given: dict[str, Any]) -> list[Diagnostic]:
     """What the run of a kernel breaks."""
-    sdk, before = (SDKS[asked[name]] if asked[name] else None for name in ("sdk", "before"))
-    level = sdk.level if sdk else None
-    trace = KernelRun(machine=asked["target"], level=level, **given).launch().trace
-    known = lint_trace(trace, before, asked["ids"]) if before else []
-    return [one for one in lint_trace(trace, sdk, asked["ids"]) if one not in known]
-
-
-def _python_files(paths: Sequence[Path]) -> list[Path]:
-    return [
-        file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
-    ]
+    level = asked["sdk"].level if asked["sdk"] else None
+    trace = KernelRun(machine=asked.pop("target"), level=level, **given).launch().trace
+    return new_in_trace(trace, **asked)

@@ -139,7 +139,7 @@ def kernel(x):
 
 @pytest.fixture
 def transpose(tmp_path):
-    path = tmp_path / "transpose.py"
+    path = tmp_path / f"{tmp_path.name}.py"  # modules of one name are one module
     path.write_text(TRANSPOSE)
     return path
 

@@ -13,8 +13,8 @@ from difftest.lint.check import rules
 from difftest.lint.listing import COMMAND, rules_page
 from difftest.lint.refusals import REFUSALS, Refusal
 from difftest.simulator import MACHINES, NkiError, launch
-from difftest.simulator.errors import RuleWarning
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.strictness import RuleWarning
 from tests.every import every
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "generated" / "lint-rules.md"

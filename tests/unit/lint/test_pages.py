@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def sdk_of(page: str, ids: set[str], source: Source) -> Release:
     return max(newest or fitting, key=lambda one: one.minor)
 
 
-def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0):
+def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0) -> Any:
     """Run a snippet's kernel on a machine on which its rule holds."""
     file = tmp_path / f"{rule.id.lower()}_{number}.py"
     file.write_text(text)
