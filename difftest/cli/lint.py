@@ -57,7 +57,7 @@ def lint(
         return
     if not files and not given["kernel"]:
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
-    asked = {name: SDKS.get(given.pop(name)) for name in ("sdk", "before")}
+    asked: dict[str, Any] = {name: SDKS.get(given.pop(name)) for name in ("sdk", "before")}
     asked |= {name: given.pop(name) for name in ("target", "ids")}
     diagnostics, unread = new_in_files(files, **asked)
     for text in unread:
