@@ -81,6 +81,6 @@ def test_a_backend_tells_what_a_run_breaks(tmp_path):
         KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True)
     )
     assert isinstance(outcome, Ran)
-    [found] = outcome.findings
-    assert (found.id, found.severity) == ("NKI521", Severity.WARNING)
+    found = {one.id: one for one in outcome.findings}["NKI521"]
+    assert found.severity is Severity.WARNING
     assert found.location == (str(file), 11)
