@@ -197,7 +197,9 @@ def _long_row(trace: Trace, machine: Machine) -> Iterator[Breach]:
     **{
         **RECORDED,
         "confidence": Confidence.INFERRED,
-        "sources": ("general/nki/api/nki/compiler/psum.py at v2.26.0: psum_min_align is 4",),
+        "sources": (
+            "general/nki/api/nki/language/__init__.py at v2.26.0: tile_size.psum_min_align",
+        ),
     },
 )
 def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
