@@ -18,8 +18,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from difftest.simulator import NotModelledError
+from difftest.simulator.frontend.arguments import Unmodelled
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.frontend.unmodelled import Unmodelled
 
 _SITE = "https://awsdocs-neuron.readthedocs-hosted.com/en/"
 

@@ -43,8 +43,8 @@ class KernelCall:
     machine : the generation that the embedded simulator stands for, by name; None for the kernel's
         own. Other backends run what they are.
     record : whether a trace is wanted of it. Only a simulator that has traces keeps one.
-    inspect : whether to look for hazards that a run in order hides. Only the embedded simulator,
-        in its fast mode, does.
+    inspect : whether to look for hazards that a run in order hides. Only the embedded simulator
+        does.
     names : of the inputs, then of the outputs, as the kernel names them; empty to pass them by
         position.
     exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded

@@ -51,7 +51,7 @@ class EmbeddedSimulator:
         the simulator, if it comes out of its code, else of the kernel's Python.
         """
         args, kwargs = call.arguments()
-        inspector = Inspector() if call.inspect and not self.plain else None
+        inspector = Inspector() if call.inspect else None
         try:
             with witnessing(inspector):
                 result = launch(
@@ -62,7 +62,7 @@ class EmbeddedSimulator:
                     machine=MACHINES[call.machine] if call.machine is not None else None,
                     record=call.record,
                     plain=self.plain,
-                    exact=False if self.plain else call.exact or False,
+                    exact=call.exact or False,
                     level=self.level,
                     strictness=self.strictness,
                 )
@@ -78,7 +78,7 @@ class EmbeddedSimulator:
             if isinstance(error, AssertionError) and not in_backend:
                 return Rejected(error)
             return Crashed(error, in_backend)
-        trace = result.trace if call.record and not self.plain else None
+        trace = result.trace if call.record else None
         exact = result.exact
         findings: tuple[Finding, ...] = ()
         if inspector is not None:

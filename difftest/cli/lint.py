@@ -13,11 +13,8 @@ from difftest.lint.check import Diagnostic, rules
 from difftest.lint.files import new_in_files, new_in_trace
 from difftest.lint.formats import FORMATS
 from difftest.lint.listing import rules_page
-from difftest.lint.sdk import SDKS
-
-TARGETS = ("trn1", "trn2", "trn3")
-CANNOT_READ = 2
-"""The exit code for files that could not be read, as ruff has it."""
+from difftest.lint.offer import offers
+from difftest.lint.sdk import SDKS, TARGETS
 
 
 def _with_arguments(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,10 +65,12 @@ def lint(
     if text:
         click.echo(text)
     if form == "text":
+        for text in offers(diagnostics):
+            click.echo(text, err=True)
         count = len(diagnostics)
         said = "nothing found" if not count else f"{count} finding{'s' if count > 1 else ''}"
         click.echo(said, err=True)
-    context.exit(CANNOT_READ if unread else int(bool(diagnostics)))
+    context.exit(2 if unread else int(bool(diagnostics)))
 
 
 def _check_ids(*ids: str) -> None:

@@ -76,7 +76,7 @@ def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _dynamic(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for one in on_chip(event):
-            if f"register of {one.role}" in event.told.options:
+            if f"register of {one.role}" in event.arguments:
                 yield event, f"{event.opcode} has {one.role} at the offset of a register"
 
 

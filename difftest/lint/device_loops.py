@@ -45,7 +45,7 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
 )
 def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        is_static = event.engine is Engine.DMA and event.attributes.dge_mode == "none"
+        is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
         if is_static and device_loops(event):
             for one in event.reads:
                 if one.allocation.space.is_hbm and not one.allocation.writes:

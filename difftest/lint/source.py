@@ -47,20 +47,23 @@ class ImportedNames:
         self.is_todays = False
         self._full: dict[str, str] = {}
         self._classic: set[str] = set()
+        self.first_classic: ast.AST | None = None
+        """The first import of the classic dialect."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for one in node.names:
                     local = one.asname or one.name.partition(".")[0]
-                    self._enter(local, one.name if one.asname else local, one.name)
+                    self._enter(node, local, one.name if one.asname else local, one.name)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for one in node.names:
                     full = f"{node.module}.{one.name}"
-                    self._enter(one.asname or one.name, full, full)
+                    self._enter(node, one.asname or one.name, full, full)
 
-    def _enter(self, local: str, full: str, imported: str) -> None:
+    def _enter(self, node: ast.AST, local: str, full: str, imported: str) -> None:
         if imported.startswith(f"{_CLASSIC}nki"):
             self.is_classic = True
             self._classic.add(local)
+            self.first_classic = self.first_classic or node
         elif imported.partition(".")[0] == "nki":
             self.is_todays = True
         else:

@@ -28,8 +28,7 @@ _BLOCKS = (ast.If, ast.For, ast.While)
     remedy="write & between masks in parentheses",
     nodes=(ast.keyword,),
     sources=(_ERRORS + "err_ambiguous_tensor_truth_value",),
-    simulator="refuses it",
-    **_CLASSIC,
+    **{**_CLASSIC, "group": Group.PORTABILITY},
 )
 def _mask(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     if at.function is None or node.arg != "mask":
@@ -105,7 +104,7 @@ def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     rule="the partitions are the first dimension of a tensor on chip",
     remedy="keep blocks in a list, or behind the partitions",
     nodes=(ast.Call,),
-    since="2.26",
+    since="2.27",
     sources=(_ERRORS + "err_leading_dimension_of_tensor_must_be_partition",),
     **{**_CLASSIC, "group": Group.PORTABILITY},
 )

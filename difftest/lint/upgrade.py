@@ -72,9 +72,7 @@ def _is_nl_or_nisa(name: str | None) -> bool:
     simulator="runs both dialects",
 )
 def _classic_import(node: ast.Import | ast.ImportFrom, at: Spot) -> Iterator[Refusal]:
-    module = node.module if isinstance(node, ast.ImportFrom) else None
-    names = [module or ""] if module else [one.name for one in node.names]
-    if any(name == "neuronxcc" or name.startswith("neuronxcc.nki") for name in names):
+    if node is at.source.names.first_classic:
         yield node, f"{ast.unparse(node)} is of the classic dialect"
 
 
@@ -225,6 +223,8 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
         signature = inspect.signature(functions[own])
     except ValueError:
         return None
+    if any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values()):
+        return None  # a range takes what Python's does, and hints
     parameters = [
         one.replace(
             annotation=one.empty, default=None if one.default is not one.empty else one.empty

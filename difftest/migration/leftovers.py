@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import libcst as cst
-from libcst import matchers as m
 
 from difftest.migration.calls import INSTRUCTIONS
-from difftest.migration.rules import (
-    GONE,
-    INSIDE,
-    MASK,
-    OPERATOR,
-    PLATFORM,
-    UNKNOWN_CALL,
-    Rule,
-)
+from difftest.migration.rules import GONE, INSIDE, MASK, OPERATOR, PLATFORM, UNKNOWN_CALL, Rule
 from difftest.migration.scope import Scope
 from difftest.simulator.frontend.nki import isa, language
 
 COMMENT = "# difftest migrate: {}; {}"
+SPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine)
 TODAYS_MODULES = {"nl": language, "nisa": isa}
 
 
@@ -29,22 +23,24 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
     """The rules that a statement still breaks."""
     names = scope.names
     broken: list[Rule] = []
-    for one in nodes(node, m.Import() | m.ImportFrom()):
+    whole = nodes(node)
+    for one in _of_kind(whole, cst.Import, cst.ImportFrom):
         broken += names.rules_broken(one)
-    for one in nodes(node, m.Attribute()):
+    for one in _of_kind(whole, cst.Attribute):
         broken += _of_name(names.of(one))
-    for one in nodes(node, m.Call()):
+    for one in _of_kind(whole, cst.Call):
         broken += _of_call(one, names.of(one.func) or "")
-    for one in nodes(node, m.BinaryOperation() | m.UnaryOperation() | m.AugAssign()):
+    for one in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
         if any(_is_tile(side, scope) for side in one.children):
             broken.append(OPERATOR)
     return broken
 
 
 def _of_name(name: str | None) -> Iterator[Rule]:
+    module, _, rest = (name or "").partition(".")
     if name in GONE:
         yield GONE[name]
-    elif name is not None and _is_unknown(name):
+    elif module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], rest.partition(".")[0]):
         yield f"today's dialect has no {name}", "`difftest api` lists what it has"
 
 
@@ -57,7 +53,9 @@ def _of_call(call: cst.Call, name: str) -> Iterator[Rule]:
         yield MASK
     elif name == "nl.store" or returns:
         yield INSIDE
-    elif name.startswith("nisa.") and "dst" not in keywords and _is_issue(name):
+    elif name.startswith("nisa.get_") or name.count(".") > 1:
+        return  # a query, an enum
+    elif name.startswith("nisa.") and "dst" not in keywords:
         yield UNKNOWN_CALL
 
 
@@ -71,9 +69,28 @@ def commented(statement: Any, rules: list[Rule]) -> Any:
     return statement.with_changes(leading_lines=[*statement.leading_lines, *comments])
 
 
-def nodes(node: cst.CSTNode, matcher: Any) -> list[Any]:
-    """The nodes of a kind in a tree."""
-    return list(m.findall(node, matcher))
+def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
+    """The nodes of some kinds, or all but whitespace; libcst's own search takes far longer."""
+    pending: list[Any] = [node]
+    tree: list[Any] = []
+    while pending:
+        one = pending.pop()
+        if isinstance(one, (list, tuple)):
+            pending += reversed(one)
+        elif isinstance(one, cst.CSTNode) and not isinstance(one, SPACE):
+            tree.append(one)
+            pending += [getattr(one, name) for name in _last_first(type(one))]
+    return _of_kind(tree, *kinds) if kinds else tree
+
+
+@functools.cache
+def _last_first(kind: type[cst.CSTNode]) -> list[str]:
+    """The names of a node's fields from the last to the first; decorators come first in a text."""
+    return sorted((one.name for one in fields(kind)[::-1]), key="decorators".__eq__)
+
+
+def _of_kind(tree: list[Any], *kinds: type[cst.CSTNode]) -> list[Any]:
+    return [one for one in tree if isinstance(one, kinds)]
 
 
 def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
@@ -81,34 +98,19 @@ def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
     return isinstance(base, cst.Name) and base.value in scope.tiles
 
 
-def _is_unknown(name: str) -> bool:
-    """Whether today's modules lack a name, as ``nl.load`` or ``nisa.engine.vector``."""
-    module, _, rest = name.partition(".")
-    first = rest.partition(".")[0]
-    return module in TODAYS_MODULES and not hasattr(TODAYS_MODULES[module], first)
-
-
-def _is_issue(name: str) -> bool:
-    """Whether a name of ``nisa`` is an instruction's, and not a query's or an enum's."""
-    return not name.startswith("nisa.get_") and name.count(".") == 1
-
-
 class Definitions:
-    """The lines of a function that define index grids and masks."""
+    """The lines of a function that define index grids and masks, in order."""
 
     def __init__(self) -> None:
         self.lines: list[cst.SimpleStatementLine] = []
 
-    def add(self, line: cst.SimpleStatementLine) -> None:
-        """A line that gives an index grid its name."""
-        self.lines.append(line)
-
     def settled(self, function: Any) -> tuple[Any, list[Rule]]:
         """The function without the lines that it needs no more; the others get their rules."""
+        if not self.lines:
+            return function, []
         kept = self._needed(function)
         rules = [GONE["nl.arange"] for _ in kept]
-        made = function.visit(_Settling(self.lines, kept))
-        return made, rules
+        return function.visit(_Settling(self.lines, kept)), rules
 
     def _needed(self, function: Any) -> list[cst.SimpleStatementLine]:
         """The definitions whose names other lines still use."""
@@ -121,7 +123,7 @@ class Definitions:
 
 
 def _names(node: Any) -> set[str]:
-    return {name.value for name in nodes(node, m.Name())}
+    return {name.value for name in nodes(node, cst.Name)}
 
 
 def _targets(line: cst.SimpleStatementLine) -> set[str]:

@@ -43,13 +43,10 @@ class Package:
 
     def file_of(self, name: str) -> Path | None:
         """The file of a module's dotted name; None if it is not in the folder."""
-        places = [name.split("."), *(rest for _, rest in self._named(name))]
-        files = [place for parts in places for place in self._files(parts)]
+        parts = [name.split("."), *(rest for _, rest in self._named(name))]
+        places = [self.folder.joinpath(*one) for one in parts]
+        files = [one for at in places for one in (at.with_suffix(".py"), at / "__init__.py")]
         return next((file for file in files if file in self.files), None)
-
-    def _files(self, parts: list[str]) -> tuple[Path, Path]:
-        place = self.folder.joinpath(*parts)
-        return place.with_suffix(".py"), place / "__init__.py"
 
     def sources(self, folder: Path, place: Path) -> Sources:
         """A file of the old folder or the new one, with what it may import there."""

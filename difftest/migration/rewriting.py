@@ -70,12 +70,15 @@ def migrate(text: str, others: Others | None = None) -> Migrated:
     names = Names(module, None if others is None else others.today)
     imported = {} if others is None else _imported(module, others)
     module = names.with_new_names(names.with_modules_named(module))
-    taken = {name.value for name in nodes(module, m.Name())}
+    taken = {name.value for name in nodes(module, cst.Name)}
+    called = {_code(call.func) for call in nodes(module, cst.Call)}
     returns = imported
     for _ in range(2):  # what a function returns is known when a kernel above it is read again
         rewriting = _Rewriting(names, returns, taken)
         body = rewriting.block(names.imported_today(module.body), rewriting.new_scope(set()))
         returns = imported | rewriting.returns
+        if not called & rewriting.returns.keys():
+            break
     made = module.with_changes(body=body)
     code = made.code
     if f"{ITEMSIZE}(" in code:
@@ -196,7 +199,7 @@ class _Rewriting:
 
     def _function(self, function: cst.FunctionDef) -> Any:
         """A function, in a scope of its own; its index grids go where nothing uses them."""
-        if any(self.names.of(one) for one in nodes(function, m.Attribute())):
+        if any(self.names.of(one) for one in nodes(function, cst.Attribute)):
             visited = function.visit(_Preparing())
             assert isinstance(visited, cst.FunctionDef)
             function = visited
@@ -253,7 +256,7 @@ class _Rewriting:
         statements = StatementWriter(scope)
         try:
             if len(parsed) == 1 and statements.defines_grid(parsed[0]):
-                self.definitions.add(line)
+                self.definitions.lines.append(line)
                 return [line]
             new = statements.statement(parsed[0]) if len(parsed) == 1 else None
         except NotMechanicalError as problem:
@@ -291,13 +294,13 @@ def _code(node: cst.CSTNode) -> str:
 
 def _bound(statement: cst.CSTNode) -> tuple[set[str], set[str]]:
     """The names that a statement binds anywhere in it, and those that it updates."""
-    targets = nodes(statement, m.AssignTarget() | m.AnnAssign() | m.For())
-    return _target_names(targets), _target_names(nodes(statement, m.AugAssign()))
+    targets = nodes(statement, cst.AssignTarget, cst.AnnAssign, cst.For)
+    return _target_names(targets), _target_names(nodes(statement, cst.AugAssign))
 
 
 def _target_names(several: list[Any]) -> set[str]:
     whole = [one.target for one in several if not isinstance(one.target, cst.Subscript)]
-    return {name.value for target in whole for name in nodes(target, m.Name())}
+    return {name.value for target in whole for name in nodes(target, cst.Name)}
 
 
 class _Preparing(cst.CSTTransformer):

@@ -164,7 +164,10 @@ class StatementWriter(ExpressionWriter):
             self._product(node.value, dst)  # type: ignore[arg-type]
             return self.lines
         if self.scope.tile(base) is None:
-            if self._makes(node.value):
+            if (
+                isinstance(node.value, ast.Call)
+                and self.names.meant(node.value.func) in INSTRUCTIONS
+            ):
                 raise NotMechanicalError(*OPERATOR)
             return self._with_value(node, self.value(node.value))
         name = OPERATORS.get(type(node.op).__name__)
@@ -174,9 +177,6 @@ class StatementWriter(ExpressionWriter):
         whole = NewOperand(place.text.removesuffix("[...]"), place.tile)
         self.binary(name, whole, self.operand(node.value), Wanted(node.value, whole.text))
         return self.lines
-
-    def _makes(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and self.names.meant(node.func) in INSTRUCTIONS
 
     def _product(self, call: ast.Call, dst: str) -> None:
         """A matrix product, accumulated in PSUM."""

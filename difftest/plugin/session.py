@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ from difftest.plugin.options import (
 )
 
 if TYPE_CHECKING:
-    from difftest.backends.base import KernelCall, Ran
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
@@ -133,6 +132,7 @@ def make_importable(config: pytest.Config) -> None:
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends import select_backends
     from difftest.backends.base import BackendMissingError
+    from difftest.backends.device.embedding import ran_beside
     from difftest.harness.runner import Runner
 
     try:
@@ -153,7 +153,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
             verbose=verbose,
             strict=request.strict,
             exact=request.exact,
-            beside=_beside(request),
+            beside=ran_beside,
             watch=watch,
         )
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
@@ -161,19 +161,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))
-    beside = _beside(request)
-    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=beside)
-
-
-def _beside(request: Request) -> Callable[[KernelCall], Ran | str]:
-    """How the embedded simulator runs what the session's backends run."""
-    if request.simulate == "plain":
-        from difftest.backends.embedded import ran_embedded
-
-        return functools.partial(ran_embedded, level=request.level)
-    from difftest.backends.device.embedding import ran_beside
-
-    return ran_beside
+    return DeviceRunner(backends, arbiter_for(backends), exact=request.exact, beside=ran_beside)
 
 
 def is_drawn(item: pytest.Item, request: Request) -> bool:

@@ -7,6 +7,7 @@ runs is found through a context variable, set for the time of the launch and no 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
@@ -47,6 +48,9 @@ from difftest.simulator.trace import (
 if TYPE_CHECKING:
     from difftest.simulator.baton import Baton
     from difftest.simulator.tile import Tile
+
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_NONE_SEEN = None, 0, ()
 
 
 def current() -> Core:
@@ -98,12 +102,14 @@ class Core:
         self.trace = Trace(machine=machine.name, grid=grid)
         self.moved: dict[int, Allocation] = {}
         """Number of an event -> the result that it only takes to its destination, for
-        :func:`difftest.simulator.fuse.fuse_moves`."""
+        :func:`difftest.simulator.recording.fuse_moves`."""
         self.instructions = 0
         """Number of instructions issued so far; an event's number."""
         self.caller: FrameType | None = None
         """The frame that called the simulator, where :func:`entering` noted it: no kernel's line
         lies further in. None where the kernel has to be looked for."""
+        self._seen: tuple[FrameType | None, int, tuple[Location, ...]] = _NONE_SEEN
+        """The lines that were last asked for: of this frame, at this place of its code."""
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
         self.registers = 0
@@ -174,6 +180,7 @@ class Core:
                 yield self
         finally:
             RUNNING.reset(token)
+            self._seen = _NONE_SEEN  # a frame holds the kernel's tensors
 
     def _raise_alarm(self, kind: str, flag: int) -> None:
         self.alarm = True
@@ -298,7 +305,7 @@ class Core:
             shape,
             dtype,
             partition_axis,
-            place_of(kernel_stack(self.caller)) if self.record else kernel_location(self.caller),
+            place_of(self.stack()) if self.record else kernel_location(self.caller),
             name,
             loops=self.loops,
         )
@@ -399,7 +406,7 @@ class Core:
         numbers : those that ``kind`` names.
         partial : those of them of which not every element is touched, with what is.
         moved : the one that it only takes to its destination: see
-            :func:`difftest.simulator.fuse.fuse_moves`.
+            :func:`difftest.simulator.recording.fuse_moves`.
         """
         if self.shadow is not None:
             self.shadow.told(kind.opcode, writes, reads)
@@ -442,25 +449,37 @@ class Core:
         if partial:
             mark_in_part(written, writes, partial)
             mark_in_part(read, reads, partial)
-        opcode, engine, attributes, told = kind
         self.trace.events.append(
             Event(
                 number,
-                opcode,
-                engine,
+                kind,
                 tuple(written),
                 tuple(read),
-                kernel_stack(self.caller),
+                self.stack(),
                 self.loops,
                 self.program,
-                attributes,
                 seen,
-                told,
                 numbers,
             )
         )
 
+    def stack(self) -> tuple[Location, ...]:
+        """The kernel's lines that are being executed, innermost first.
+
+        Those around a function's frame stay the same as long as it runs, so that each line of it
+        is looked for once in a row. A generator may go on for somebody else.
+        """
+        frame = self.caller
+        seen, at, lines = self._seen
+        if frame is seen and frame is not None and frame.f_lasti == at:
+            return lines
+        lines = kernel_stack(frame)
+        if frame is not None and not frame.f_code.co_flags & _RESUMED:
+            self._seen = frame, frame.f_lasti, lines
+        return lines
+
     def amend(self, since: int, **attributes: Any) -> None:
         """Say more of the instructions that were issued from a number on."""
         for event in self.trace.events[-1 : -1 - self.instructions + since : -1]:
-            event.attributes = event.attributes._replace(**attributes)
+            changed = event.attributes._replace(**attributes)
+            event.kind = event.kind._replace(attributes=changed)

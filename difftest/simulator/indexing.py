@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from difftest.simulator.brackets import expand_ellipsis, slice_bounds, spell
 from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
-from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.index import as_integer, expand_ellipsis, is_integer, slice_bounds, spell
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 
@@ -103,16 +102,11 @@ def names_two(items: tuple[Any, ...]) -> bool:
 
 
 def basic(tile: Patterned, items: tuple[Any, ...]) -> Named:
-    """Integers, slices, None and Ellipsis, in bounds or not.
-
-    Raises
-    ------
-    OutOfBoundsError : see :func:`walked`.
-    """
+    """Integers, slices, None and Ellipsis, in bounds or not."""
     partition: int | None = None
     walks: list[tuple[int, int | None, int]] = []
     shape: list[int] = []
-    for item in expand_ellipsis(items, len(tile.shape), tile):
+    for item in expand_ellipsis(items, len(tile.shape), tile, adds=True):
         axis = len(walks)
         if item is None:
             shape.append(1)
@@ -135,10 +129,6 @@ def walked(
     """What a walk of each dimension names: a start, and a step for each axis of the result.
 
     Of a tile that leaves its tensor a part may lie inside.
-
-    Raises
-    ------
-    OutOfBoundsError : the tile leaves its tensor, and the walks leave the tile.
     """
     offset, sizes, strides = tile.pattern
     for stride, (start, _) in zip(strides, walks, strict=True):

@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, Array
+from difftest.simulator.dtypes import Array, DType
+from difftest.simulator.elements import Elements
 from difftest.simulator.errors import OutOfBoundsError
-from difftest.simulator.memory import LEFT, LOST, Storage
-from difftest.simulator.pattern import Shape
+from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Origin, Space
 
 
-class IndirectTile:
+class IndirectTile(Elements):
     """Elements of ``base``, in ``shape``, at places that tiles hold.
 
     Only the DMA engines and ``tensor_copy_dynamic_*`` take it.
     """
 
-    __slots__ = ("base", "located", "shape")
+    __slots__ = ("base", "dtype", "located", "shape", "storage")
+    _strided = False
     whole = False
     """Whether one offset moves all of it; else each row has an index."""
 
     def __init__(self, base: Tile, shape: Shape) -> None:
         base.check_bounds()
-        self.base = base
+        self.base, self.storage, self.dtype = base, base.storage, base.dtype
         self.located: tuple[tuple[Array, ...], Array] | None = None
         """What an instruction got when it resolved the indices."""
         self.shape = shape
@@ -40,25 +40,8 @@ class IndirectTile:
     def __repr__(self) -> str:
         return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
 
-    @property
-    def storage(self) -> Storage:
-        return self.base.storage
-
-    @property
-    def space(self) -> Space:
-        return self.base.space
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.base.dtype
-
-    @property
-    def in_hbm(self) -> bool:
-        return self.base.in_hbm
-
-    @property
-    def holds_bits(self) -> bool:
-        return self.base.holds_bits
+    def _named(self) -> tuple[Pattern, DType, int | None]:
+        return self.base._named()
 
     def signature(self) -> tuple[object, ...]:
         """As :meth:`Tile.signature`."""
@@ -140,18 +123,6 @@ class IndirectTile:
         assert self.located is not None, "an instruction resolves the indices first"
         return self.located
 
-    def gather(self, plane: Array) -> Array:
-        """As :meth:`Tile.gather`."""
-        return self.take(self.base.gather(plane))
-
-    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
-        """As :meth:`Tile.scatter`."""
-        self.give(self.base.gather(plane), values, where)
-
-    def elements(self) -> Array:
-        """The elements that the indices name, as they are held."""
-        return self.take(self.base.elements())
-
     def numbers(self) -> Array | None:
         """The elements of the tensor that an instruction touched by the indices, by number."""
         if self.located is None:
@@ -166,36 +137,3 @@ class IndirectTile:
 
     def check_bounds(self) -> None:
         """Nothing: an index that leads out is an error when it is resolved."""
-
-    def codes(self) -> Array | None:
-        """As :meth:`Tile.codes`."""
-        codes = self.base.codes()
-        return None if codes is None else self.take(codes)
-
-    def unwritten(self, code: int = LEFT) -> Array | None:
-        """As :meth:`Tile.unwritten`."""
-        codes = self.codes()
-        chosen: Array | None = None if codes is None else codes >= code
-        return None if chosen is None or not chosen.any() else chosen
-
-    def lost(self) -> Array | None:
-        """As :meth:`Tile.lost`."""
-        return self.unwritten(LOST)
-
-    def origin(self, event: str) -> Origin:
-        """As :meth:`Tile.origin`."""
-        return self.base.origin(event)
-
-    def mark_written(self, where: Array | None = None) -> None:
-        """Record a scatter's writes."""
-        self.base.mark_written(self.there(where))
-
-    def forget_written(self, where: Array, origin: Origin) -> None:
-        """As :meth:`Tile.forget_written`."""
-        self.base.forget_written(self.there(where), origin)
-
-    def there(self, where: Array | None) -> Array:
-        """Elements of the access as elements of the base."""
-        there = np.zeros(self.base.shape, BOOL)
-        self.give(there, True, where)
-        return there

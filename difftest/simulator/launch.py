@@ -8,31 +8,34 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, NamedTuple
 
-from difftest.simulator.baton import ProgramStopped
+from difftest.simulator.arrays import (
+    Arguments,
+    as_arrays,
+    flatten,
+    note_outputs,
+    warn_of_private,
+)
+from difftest.simulator.baton import Baton, ProgramStopped
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import KernelError, KernelExit, NkiError, not_modelled
+from difftest.simulator.errors import KernelError, KernelExit, NkiError
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
-from difftest.simulator.frontend import foreign
+from difftest.simulator.exact.shadow import Shadow
 from difftest.simulator.frontend.classic.bytecode import explained
-from difftest.simulator.frontend.classic.placement import forces_auto_alloc, note_mixed
+from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.grid import grid_shape, physical_cores
-from difftest.simulator.frontend.kernel import Kernel, as_kernel, outputs_of
-from difftest.simulator.frontend.nki.kernel import NkiKernel, as_nki_kernel, is_nki, warn_of_private
+from difftest.simulator.frontend.launchable import Launchable, as_launchable
 from difftest.simulator.frontend.nki.levels import known_level
-from difftest.simulator.frontend.nki.programs import run_side_by_side
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.inputs import Arguments
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.ordering import FORWARD, Order
-from difftest.simulator.outputs import as_arrays, flatten, note_outputs
+from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.threads import one_thread
 from difftest.simulator.tile import Tile
@@ -107,7 +110,7 @@ class Finished(NamedTuple):
 
 
 def launch(
-    kernel: Kernel | NkiKernel | Callable[..., Any],
+    kernel: Launchable | Callable[..., Any],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -142,8 +145,7 @@ def launch(
         that have ended warn.
     strictness : "documented", "seen" or "relaxed": which broken rules are warnings and not errors.
         By default what :func:`difftest.simulator.strictness` chose, else "seen".
-    exact : whether to keep, beside what the machine computes, what it would without rounding. Not
-        in plain mode.
+    exact : whether to keep, beside what the machine computes, what it would without rounding.
 
     Raises
     ------
@@ -153,48 +155,26 @@ def launch(
     """
     _check_call(args, kwargs, machine)
     with judging(strictness):
-        return witnessed(
-            kernel,
-            args,
-            kwargs,
-            grid=grid,
-            machine=machine,
-            record=record,
-            plain=plain,
-            level=level,
-            exact=exact,
-        ).result()
+        run = Launch(kernel, args, kwargs, grid, machine, record, plain, level, exact)
+        return witnessed(run).result()
 
 
-def witnessed(
-    kernel: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    *,
-    record: bool,
-    plain: bool = False,
-    exact: bool | ExactSettings = False,
-    **options: Any,
-) -> Finished:
-    """Run a kernel as :func:`run_kernel` does, and tell the witness, if there is one."""
-    told = None if plain else witness()
+def witnessed(run: Launch) -> Finished:
+    """Run a kernel, and tell the witness, if there is one."""
+    told = None if run.plain else witness()
     if told is None:
-        return run_kernel(kernel, args, kwargs, record=record, plain=plain, exact=exact, **options)
-    finished = run_kernel(kernel, args, kwargs, record=True, exact=exact, **options)
-
-    options |= {"record": False, "drawn": finished.core.drawn}
+        return run.finished()
+    finished = replace(run, record=True).finished()
+    once_more = replace(run, record=False, exact=False, drawn=finished.core.drawn)
 
     def again(order: Order) -> tuple[Array, ...]:
-        return run_kernel(kernel, args, kwargs, order=order, **options).everything()
+        return replace(once_more, order=order).finished().everything()
 
     def exactly(order: Order) -> tuple[ExactOutput, ...]:
-        return run_kernel(
-            kernel, args, kwargs, order=order, exact=True, **options
-        ).everything_exact()
+        return replace(once_more, order=order, exact=True).finished().everything_exact()
 
-    outputs = finished.everything()
-    machine = finished.core.machine
-    told(Testimony(finished.trace(), machine, outputs, again, exactly, kernel=kernel))
+    outputs, machine = finished.everything(), finished.core.machine
+    told(Testimony(finished.trace(), machine, outputs, again, exactly, kernel=run.kernel))
     return finished
 
 
@@ -221,91 +201,148 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
             )
 
 
-def run_kernel(
-    kernel: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    *,
-    grid: tuple[int, ...] = (),
-    machine: Machine | None = None,
-    record: bool = True,
-    plain: bool = False,
-    level: str | None = None,
-    rank: Rank | None = None,
-    exact: bool | ExactSettings = False,
-    order: Order = FORWARD,
-    drawn: Mapping[Any, Any] | None = None,
-) -> Finished:
-    """Run a kernel as :func:`launch` does, up to where the caller's arrays change.
+@dataclass(frozen=True)
+class Launch:
+    """One run of a kernel: what :func:`launch` takes, and what only a run beside others has."""
 
-    ``rank`` is its place among several launches that talk to each other; ``order`` that of what
-    claims to have none; ``drawn`` the random numbers of a launch in another order.
-    """
-    if is_running():
-        raise KernelError(
-            "a kernel is launched from outside kernels",
-            happened="a kernel launched another one",
-            received="a launch inside a running kernel",
-            remedy="call the other kernel directly, without a grid",
-        )
-    target, tensor = _target(kernel)
-    if plain and exact:
-        raise not_modelled("an exact run in plain mode", repr(target))
-    function = target.function
-    grid = grid_shape(grid) or target.grid
-    chosen = target.machine if machine is None else machine
-    core = Core(chosen, grid, record=record, tile=tensor)
-    own = target.level if isinstance(target, NkiKernel) else None
-    core.rank, core.level = rank, known_level(level) or own
-    core.order = order
-    core.drawn = dict(drawn or {})
-    if exact:
-        core.shadow = (exact if isinstance(exact, ExactSettings) else ExactSettings()).shadow()
-    core.auto_alloc = forces_auto_alloc(function)
-    core.trace.kernel = getattr(function, "__qualname__", "")
-    core.trace.dialect = "nki" if tensor is NkiTensor else "classic"
-    side_by_side = tensor is NkiTensor and math.prod(grid) > 1
-    core.trace.cores = tuple(range(math.prod(grid))) if side_by_side else physical_cores(grid)
-    if plain:
-        core.oracle = Oracle()
-        core.tile = core.kind(tensor)
-    with one_thread(), core.running():
-        if isinstance(target, NkiKernel):
+    kernel: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None = None
+    grid: tuple[int, ...] = ()
+    machine: Machine | None = None
+    record: bool = True
+    plain: bool = False
+    level: str | None = None
+    exact: bool | ExactSettings = False
+    rank: Rank | None = None
+    """Its place among several launches that talk to each other."""
+    order: Order = FORWARD
+    """That of what claims to have none."""
+    drawn: Mapping[Any, Any] = field(default_factory=dict)
+    """The random numbers of a launch in another order."""
+
+    def finished(self) -> Finished:
+        """Run the kernel up to where the caller's arrays change."""
+        if is_running():
+            raise KernelError(
+                "a kernel is launched from outside kernels",
+                happened="a kernel launched another one",
+                received="a launch inside a running kernel",
+                remedy="call the other kernel directly, without a grid",
+            )
+        target = as_launchable(self.kernel)
+        core = self._core(target)
+        with one_thread(), core.running():
             target.check_target()
-        bound = _bind(function, args, dict(kwargs or {}))
-        known = as_nki_dtype if tensor is NkiTensor else as_dtype
-        arguments = Arguments(
-            functools.partial(_argument, core), function, known, by_reference=target.by_reference
-        )
-        values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
-        call = inspect.BoundArguments(bound.signature, values)
-        kernel_call = functools.partial(_call, function, *call.args, **call.kwargs)
-        if side_by_side or (order.interleaved and math.prod(grid) > 1):
-            returned = run_side_by_side(core, kernel_call)
-        else:
-            returned = None
-            programs = [*itertools.product(*map(range, grid))]
-            for program in programs if order.loop else order.arranged(programs):
-                core.start_program(program)
-                with explained() if tensor is Tensor else contextlib.nullcontext():
-                    returned = kernel_call()
-            core.check_capacity()
-            if tensor is Tensor:
-                note_mixed(core)
-        leaves = flatten(returned)
-        if tensor is NkiTensor:
-            warn_of_private(leaves)
-        core.check_bodies(leaves)
-        outputs = as_arrays(leaves)
-        note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
-        if core.oracle is not None:
-            outputs = core.oracle.outputs(leaves, outputs)
-            for (_, data), (_, tensor) in zip(arguments.copies, arguments.written, strict=True):
-                data[...] = core.oracle.array(tensor)
-        made = None
-        if core.shadow is not None:
-            made = exact_run(core.shadow, leaves, arguments.written)
-    return Finished(core, arguments, outputs, made)
+            arguments, kernel_call = _arguments(core, target, self.args, dict(self.kwargs or {}))
+            leaves = flatten(_returned(core, kernel_call))
+            if target.dialect == "nki":
+                warn_of_private(leaves)
+            core.check_bodies(leaves)
+            outputs = as_arrays(leaves)
+            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
+            if core.oracle is not None:
+                outputs = core.oracle.outputs(leaves, outputs)
+                for (_, data), (_, tensor) in zip(arguments.copies, arguments.written, strict=True):
+                    data[...] = core.oracle.array(tensor)
+            exact = None
+            if core.shadow is not None:
+                exact = exact_run(core.shadow, leaves, arguments.written)
+        return Finished(core, arguments, outputs, exact)
+
+    def _core(self, target: Launchable) -> Core:
+        """The core that it runs on."""
+        tensor = NkiTensor if target.dialect == "nki" else Tensor
+        grid = grid_shape(self.grid) or target.grid
+        chosen = target.machine if self.machine is None else self.machine
+        core = Core(chosen, grid, record=self.record, tile=tensor)
+        core.rank, core.level = self.rank, known_level(self.level) or target.level
+        core.order, core.drawn = self.order, dict(self.drawn)
+        if self.exact:
+            settings = self.exact if isinstance(self.exact, ExactSettings) else ExactSettings()
+            core.shadow = Shadow(settings)
+        core.auto_alloc = forces_auto_alloc(target.function)
+        core.trace.kernel = getattr(target.function, "__qualname__", "")
+        core.trace.dialect = target.dialect
+        core.trace.cores = physical_cores(grid)
+        if _side_by_side(core):
+            core.trace.cores = tuple(range(math.prod(grid)))
+        if self.plain:
+            core.oracle = Oracle()
+            core.tile = core.kind(tensor)
+        return core
+
+
+def _side_by_side(core: Core) -> bool:
+    """Whether the programs of a grid are cores that run at the same time."""
+    return core.trace.dialect == "nki" and math.prod(core.grid) > 1
+
+
+def _arguments(
+    core: Core, target: Launchable, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Arguments, Callable[[], Any]]:
+    """The kernel's arguments, and the call of it with them."""
+    function = target.function
+    bound = _bind(function, args, kwargs)
+    known = as_nki_dtype if target.dialect == "nki" else as_dtype
+    tensor = functools.partial(_argument, core)
+    arguments = Arguments(tensor, function, known, by_reference=target.by_reference)
+    values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
+    call = inspect.BoundArguments(bound.signature, values)
+    return arguments, functools.partial(_call, function, *call.args, **call.kwargs)
+
+
+def _returned(core: Core, kernel_call: Callable[[], Any]) -> Any:
+    """What the last program of the grid returns."""
+    order = core.order
+    if _side_by_side(core) or (order.interleaved and math.prod(core.grid) > 1):
+        return _run_side_by_side(core, kernel_call)
+    returned, classic = None, core.trace.dialect == "classic"
+    programs = [*itertools.product(*map(range, core.grid))]
+    for program in programs if order.loop else order.arranged(programs):
+        core.start_program(program)
+        with explained() if classic else contextlib.nullcontext():
+            returned = kernel_call()
+    core.check_capacity()
+    if classic:
+        note_mixed(core)
+    return returned
+
+
+def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
+    """Run a kernel once for each instance of the launch's grid; what the last one returns.
+
+    Each has on-chip memories of its own; HBM and the trace are those of ``core``. They take turns:
+    see :mod:`difftest.simulator.baton`. Source: "Logical NeuronCore configuration" and the stubs
+    ``nisa.core_barrier`` and ``nisa.sendrecv`` at v2.32.0.
+
+    Raises
+    ------
+    DeadlockError : they wait for each other. Whatever one of them raises ends the launch.
+    """
+    cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
+    names = [f"program {', '.join(map(str, one.program))}" for one in cores]
+    order, first, seed = core.order, None, None
+    if order.interleaved:
+        seed = order.seed
+    elif order.loop is None and order is not FORWARD:
+        first = order.arranged(range(len(cores)))[0]
+    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first, seed)
+    cores[first or 0].follow(core)
+    for seat, one in enumerate(cores):
+        one.baton, one.seat = baton, seat
+
+    def instance(one: Core) -> Callable[[], Any]:
+        def run() -> Any:
+            with one.running():
+                return kernel()
+
+        return run
+
+    returned = baton.run([instance(one) for one in cores])
+    for one in cores:
+        one.check_capacity()
+    return returned[-1]
 
 
 def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -316,24 +353,6 @@ def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise
     except BaseException as error:
         raise KernelExit(error).with_traceback(error.__traceback__) from None
-
-
-def call_nki(kernel: NkiKernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """A call of a kernel of today's dialect from outside: its outputs, as its arguments are."""
-    finished = witnessed(kernel, args, kwargs, record=False)
-    foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
-    return foreign.like([args, kwargs], outputs_of(finished.result()))
-
-
-_NKI = NkiTensor.__module__.rpartition(".")[0]
-"""The package of the newer dialect's names."""
-
-
-def _target(kernel: Any) -> tuple[Kernel | NkiKernel, type[Tile]]:
-    """A kernel of either dialect, and what its tensors are."""
-    if is_nki(kernel, _NKI):
-        return as_nki_kernel(kernel), NkiTensor
-    return as_kernel(kernel), Tensor
 
 
 def _bind(

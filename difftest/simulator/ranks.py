@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import Rank
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.nki.kernel import NkiKernel
-from difftest.simulator.launch import Finished, LaunchResult, run_kernel
+from difftest.simulator.frontend.launchable import Launchable
+from difftest.simulator.launch import Finished, Launch, LaunchResult
 from difftest.simulator.machine import Machine
-from difftest.simulator.ordering import FORWARD, Order
+from difftest.simulator.ordering import Order
 from difftest.simulator.witness import Testimony, witness
 
 
 def launch_ranks(
-    kernel: NkiKernel | Callable[..., Any],
+    kernel: Launchable | Callable[..., Any],
     args: Sequence[Sequence[Any]],
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -48,12 +49,15 @@ def launch_ranks(
         )
     told = witness()
 
-    def run(record: bool, order: Order = FORWARD) -> list[Finished]:
-        return _run(kernel, args, kwargs, record, order, machine=machine, level=level)
-
-    finished = run(record or told is not None)
+    recorded = record or told is not None
+    run = Launch(kernel, (), kwargs, machine=machine, level=level, record=recorded)
+    finished = _run(run, args)
     if told is not None:
-        others = functools.cache(lambda order: [one.everything() for one in run(False, order)])
+        others = functools.cache(
+            lambda order: [
+                one.everything() for one in _run(replace(run, record=False, order=order), args)
+            ]
+        )
         for number, one in enumerate(finished):
             told(_testimony(number, one, others))
     return tuple(one.result() for one in finished)
@@ -72,22 +76,11 @@ def _testimony(
     )
 
 
-def _run(
-    kernel: NkiKernel | Callable[..., Any],
-    args: Sequence[Sequence[Any]],
-    kwargs: Mapping[str, Any] | None,
-    record: bool,
-    order: Order,
-    **options: Any,
-) -> list[Finished]:
+def _run(run: Launch, args: Sequence[Sequence[Any]]) -> list[Finished]:
     """Run the ranks to their ends, before a caller's array changes."""
     baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
-
-    def on_rank(number: int) -> Callable[[], Finished]:
-        rank = Rank(number, len(args), baton)
-        return lambda: run_kernel(
-            kernel, args[number], kwargs, record=record, rank=rank, order=order, **options
-        )
-
-    finished: list[Finished] = baton.run([on_rank(number) for number in range(len(args))])
+    ranks = [Rank(number, len(args), baton) for number in range(len(args))]
+    finished: list[Finished] = baton.run(
+        [replace(run, args=args[rank.number], rank=rank).finished for rank in ranks]
+    )
     return finished

@@ -15,34 +15,28 @@ import numpy as np
 from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
+from difftest.simulator.elements import Elements
 from difftest.simulator.errors import (
     KernelError,
     NkiError,
     ShapeError,
-    kernel_location,
 )
 from difftest.simulator.index import as_integers
 from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
 from difftest.simulator.memory import (
-    DEFINED,
-    LEFT,
-    LOST,
     NEVER,
-    UNSURE,
     Storage,
-    pattern_view,
-    poison,
+    unwritten_error,
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
-from difftest.simulator.trace import Origin, Space
-from difftest.simulator.unwritten import unwritten_error
+from difftest.simulator.trace import Space
 from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")
 
 
-class Tile:
+class Tile(Elements):
     """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
@@ -52,7 +46,7 @@ class Tile:
 
     __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
 
-    may_collide = False
+    _may_collide = False
     """Whether a destination may name an element more than once and get different values for it.
     Which one stays is not documented, so it counts as never written then."""
 
@@ -84,12 +78,7 @@ class Tile:
         dtype: DType | None = None,
         axes: tuple[Axis, ...] | None = None,
     ) -> T:
-        """Another pattern on the same tensor; ``dtype`` None for the tile's own.
-
-        Raises
-        ------
-        OutOfBoundsError : this tile leaves its tensor.
-        """
+        """Another pattern on the same tensor; ``dtype`` None for the tile's own."""
         if self.axes is not None:
             self.check_bounds()
         dtype = self.dtype if dtype is None else dtype
@@ -106,19 +95,6 @@ class Tile:
         return self.pattern[2]
 
     @property
-    def space(self) -> Space:
-        return self.storage.space
-
-    @property
-    def in_hbm(self) -> bool:
-        return self.storage.in_hbm
-
-    @property
-    def holds_bits(self) -> bool:
-        """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
-        return self.storage.holds_bits
-
-    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -131,7 +107,7 @@ class Tile:
         """Bytes of one element."""
         return self.dtype.itemsize
 
-    in_place: ClassVar[bool] = False
+    _in_place: ClassVar[bool] = False
     """Whether kernels of the tile's dialect write to their arguments."""
 
     def is_whole(self) -> bool:
@@ -174,32 +150,8 @@ class Tile:
 
     # -- data --------------------------------------------------------------------------------
 
-    strided: ClassVar[bool] = True
-    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
-    chooses some of that."""
-
-    def take(self, region: Array) -> Array:
-        """Of what the pattern names what the tile names: of data, or of anything kept of them."""
-        return region
-
-    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
-        if where is None:
-            region[...] = values
-        else:
-            np.copyto(region, values, where=where, casting="unsafe")
-
-    def gather(self, plane: Array) -> Array:
-        """The tile's part of a flat plane that has something for each element of the tensor."""
-        return self.take(pattern_view(plane, self.pattern, plane.dtype))
-
-    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
-        """:meth:`give` to the tile's part of a plane."""
-        self.give(pattern_view(plane, self.pattern, plane.dtype), values, where)
-
-    def elements(self) -> Array:
-        """The elements in memory, as they are held there."""
-        return self.take(self.storage.elements(self.pattern, self.dtype, self.partition_axis))
+    def _named(self) -> tuple[Pattern, DType, int | None]:
+        return self.pattern, self.dtype, self.partition_axis
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
@@ -207,73 +159,6 @@ class Tile:
             raise self.axes
         if self.axes is not None:
             raise out_of_bounds(self, self.axes)
-
-    def codes(self) -> Array | None:
-        """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
-        codes = self.storage.codes(self.pattern, self.dtype, self.partition_axis)
-        return None if codes is None else self.take(codes)
-
-    def unwritten(self, code: int = LEFT) -> Array | None:
-        """Which of its elements (bool, of its shape) were never written; None if all were.
-
-        ``code`` is the least that is known of them.
-        """
-        codes = self.codes()
-        chosen: Array | None = None if codes is None else codes >= code
-        return None if chosen is None or not chosen.any() else chosen
-
-    def lost(self) -> Array | None:
-        """Which of its elements an instruction made of what nothing wrote; None if none."""
-        return self.unwritten(LOST)
-
-    def _fresh(self) -> Array | None:
-        """Which of its elements no instruction wrote, nor made of such; None if none."""
-        codes = self.codes()
-        chosen: Array | None = None if codes is None else (codes >= LEFT) & (codes < LOST)
-        return None if chosen is None or not chosen.any() else chosen
-
-    def mark(self, code: int, where: Array | None = None) -> None:
-        """Note what is known of its elements, or of those that ``where`` chooses."""
-        if not self.strided:
-            chosen = np.zeros(self.pattern.shape, BOOL)
-            self.give(chosen, True, where)
-            where = chosen
-        self.storage.mark(
-            self.pattern, code, where, dtype=self.dtype, partition_axis=self.partition_axis
-        )
-
-    def mark_written(self, where: Array | None = None) -> None:
-        """Note that its elements, or those that ``where`` chooses, have been written."""
-        self.mark(DEFINED, where)
-
-    def origin(self, event: str) -> Origin:
-        """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
-        storage = self.storage
-        if storage.gaps is not None and storage.gaps.origin is not None:
-            return storage.gaps.origin
-        low, high = storage.unwritten_box()
-        return Origin(storage.allocation, low, high, event, kernel_location())
-
-    def forget_written(self, where: Array, origin: Origin) -> None:
-        """Note that the elements that ``where`` chooses hold what nothing wrote after all.
-
-        They look so from now on: what was computed there is of no use, and differs by the mode.
-        ``origin`` says whence that came, for the error of whoever reads them.
-        """
-        if not where.any():
-            return
-        held = self.storage.elements(self.pattern, self.dtype, self.partition_axis)
-        self.give(held, poison((), held.dtype), where)
-        self.mark(LEFT if self.storage.masked else LOST, where)
-        gaps = self.storage.gaps
-        assert gaps is not None
-        gaps.origin, gaps.lost_at = origin, kernel_location()
-
-    def doubt(self, where: Array, origin: Origin) -> None:
-        """Note that the elements that ``where`` chooses depend on what a mask left out."""
-        self.mark(UNSURE, where)
-        if self.storage.gaps is not None:
-            self.storage.gaps.origin = origin
 
     def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
@@ -293,7 +178,7 @@ class Tile:
                 storage.poison()
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype, self.partition_axis)
-        if not self.strided:
+        if not self._strided:
             array = self.take(array)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
@@ -327,12 +212,7 @@ class Tile:
         return (space, self.dtype, shape, self.partition_axis, place)
 
     def descriptor(self, *, blocks: bool = False) -> Descriptor:
-        """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones.
-
-        Raises
-        ------
-        ShapeError : the partition dimension is not the first.
-        """
+        """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones."""
         storage = self.storage
         if storage.in_hbm:
             return Descriptor(storage.space, self.dtype, self.shape, 0, None)
@@ -368,12 +248,7 @@ class Tile:
         return start + low * self.itemsize, start + (high + 1) * self.itemsize - 1
 
     def tile_shape(self) -> Shape:
-        """The shape with the partition axis first and at least two dimensions.
-
-        Raises
-        ------
-        ShapeError : the partition dimension is not the first.
-        """
+        """The shape with the partition axis first and at least two dimensions."""
         if self.partition_axis is None:
             return (1, *self.shape) if self.shape else (1, 1)
         if self.partition_axis != 0:
@@ -416,12 +291,7 @@ class Tile:
         return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
-        """The same elements in another shape: a view.
-
-        Raises
-        ------
-        ShapeError : the sizes differ, or no view has that shape (the elements are not adjacent).
-        """
+        """The same elements in another shape: a view."""
         wanted = as_integers(shape, "reshape to")
         self.check_bounds()
         return self._derive(reshaped(self, wanted), self.partition_axis)
@@ -433,12 +303,7 @@ class Tile:
         return whole._derive(broadcast(whole, wanted), whole.partition_axis)
 
     def _reinterpret(self: T, dtype: DType) -> T:
-        """The same bytes as elements of another dtype, the last dimension scaled: a view.
-
-        Raises
-        ------
-        ShapeError : see :func:`difftest.simulator.views.reinterpreted`.
-        """
+        """The same bytes as elements of another dtype, the last dimension scaled: a view."""
         self.check_bounds()
         pattern = reinterpreted(self, dtype)
         return self._derive(pattern, self.partition_axis, self._held_as(dtype))
@@ -448,10 +313,6 @@ class Tile:
 
         Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
         axis walks the partitions.
-
-        Raises
-        ------
-        NkiError : see :func:`difftest.simulator.views.by_hand`.
         """
         storage = self.storage
         wanted = storage.dtype if dtype is None else dtype

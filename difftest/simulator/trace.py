@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,12 @@ from numpy.typing import NDArray
 from difftest.simulator.errors import Location as Location
 from difftest.simulator.errors import place_of
 from difftest.simulator.pattern import Pattern
+
+Natural: TypeAlias = Annotated[int, 0]
+Positive: TypeAlias = Annotated[int, 1]
+"""Whole numbers from 0 and from 1 on: what a trace that is read back is held to."""
+Sizes: TypeAlias = tuple[Positive, ...]
+Index: TypeAlias = tuple[Natural, ...]
 
 
 class Space(Enum):
@@ -75,9 +81,9 @@ class Area(NamedTuple):
 class Output(NamedTuple):
     """What a kernel gave back of a tensor that it returned, or of an argument that it wrote to."""
 
-    unwritten: int = 0
+    unwritten: Natural = 0
     """Elements that nothing ever wrote."""
-    first: tuple[int, ...] = ()
+    first: Index = ()
     """The first of them, if there are any, in the shape in which the kernel returned it."""
 
 
@@ -87,25 +93,25 @@ class Allocation:
 
     id: int
     space: Space
-    shape: tuple[int, ...]
+    shape: Sizes
     dtype: np.dtype[Any]
-    partition_axis: int
+    partition_axis: Natural
     location: Location | None
     name: str = ""
     first: int = -1
     """Number of the first instruction that touches it; -1 if none does."""
     last: int = -1
-    reads: int = 0
-    writes: int = 0
-    moves: int = 0
+    reads: Natural = 0
+    writes: Natural = 0
+    moves: Natural = 0
     """Reads that only moved the whole result into its destination (``tile[...] = f(...)``)."""
-    absorbed: int = 0
+    absorbed: Natural = 0
     """Accumulations of a matmul's product elsewhere (``psum += nc_matmul(...)``): no reads."""
-    address: tuple[int, int] | None = None
+    address: tuple[Natural, Natural] | None = None
     """The first partition, and the first byte in each, of a tensor that the kernel placed (in HBM
     0, and the first byte); None where the compiler does. Tensors that overlap share what they
     hold."""
-    places: tuple[tuple[int, int], ...] = ()
+    places: tuple[tuple[Natural, Natural], ...] = ()
     """The same for each block, in row-major order, of a tensor with block dimensions that the
     kernel placed. Blocks at one place take it in turn, and share nothing here."""
     viewed: bool = False
@@ -192,10 +198,10 @@ class Region(NamedTuple):
     """An access pattern: ``offset`` and ``strides`` in elements of ``allocation``."""
 
     allocation: Allocation
-    offset: int
-    shape: tuple[int, ...]
+    offset: Natural
+    shape: Sizes
     strides: tuple[int, ...]
-    partition_axis: int | None = 0
+    partition_axis: Natural | None = 0
     """The axis that runs over partitions: block dimensions lie before it, and an integer index
     takes it away (None). It means nothing in HBM."""
     role: str = ""
@@ -258,7 +264,7 @@ class LoopKind(Enum):
 class Loop(NamedTuple):
     """One run of a loop, from its first iteration to its last."""
 
-    id: int
+    id: Natural
     """Counts the runs of loops in a launch, from 0: an inner loop has a new one each time."""
     kind: LoopKind
     location: Location | None
@@ -269,32 +275,21 @@ class Iteration(NamedTuple):
     """One turn of a loop."""
 
     loop: Loop
-    number: int
+    number: Natural
     """From 0."""
     value: int
     """Of the loop variable."""
 
 
 class Attributes(NamedTuple):
-    """What an instruction is told beside its operands, by the names of AWS's arguments.
-
-    None where it has no such thing.
-    """
+    """What an instruction is told beside its operands and :attr:`Event.arguments`."""
 
     op: str | None = None
     """Operator or function; several steps are joined by ``+``."""
     accumulate: bool = False
     """Whether a matmul adds to its destination in PSUM, which it then reads too."""
-    dge_mode: str | None = None
-    """Who makes a DMA's descriptors, a member of ``nki.isa.dge_mode``: ``none``, ``swdge``,
-    ``hwdge`` or ``unknown``."""
-    axis: tuple[int, ...] | None = None
-    """Axes of its operand that a reduction takes."""
     inferred: bool = False
     """Whether the kernel left ``accumulate`` to the compiler (None)."""
-    reduce_cmd: str | None = None
-    """What it does with its engine's reduction registers, a member of ``nki.isa.reduce_cmd``; None
-    where it leaves them alone (``idle``)."""
     loop_indices: bool = False
     """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
 
@@ -337,9 +332,9 @@ class Origin(NamedTuple):
 
     allocation: Allocation
     """The tensor of which something was never written."""
-    low: tuple[int, ...]
+    low: Index
     """The first element of the smallest box of its elements that holds all of them."""
-    high: tuple[int, ...]
+    high: Sizes
     """The element after the last one, in each dimension."""
     event: str
     """What an instruction did with one of them first: ``"read by tensor_copy"``."""
@@ -359,11 +354,11 @@ class Sight(NamedTuple):
     what: Seen
     role: str
     """The operand's."""
-    elements: int
+    elements: Positive
     """How many of its elements."""
-    of: int
+    of: Positive
     """How many it has."""
-    first: tuple[int, ...]
+    first: Index
     """The first of them: its place in the operand; of a place that is named twice its index in the
     tensor."""
     value: float | None = None
@@ -372,58 +367,63 @@ class Sight(NamedTuple):
     """Of what depends on elements that nothing wrote, whence it came."""
 
 
-class Told(NamedTuple):
-    """What all calls of one signature are told beside their operands, by AWS's names."""
-
-    options: Mapping[str, Any] = {}
-    """Operators and members of enumerations by their names, index patterns, numbers, tuples; what
-    is None is left out."""
-    numbers: tuple[str, ...] = ()
-    """The operands that are numbers or index patterns: each event has its own."""
-
-
 class Kind(NamedTuple):
     """What the events of all calls of one signature share."""
 
     opcode: str
     engine: Engine
     attributes: Attributes = Attributes()
-    told: Told = Told()
+    options: Mapping[str, Any] = {}
+    """What it is told beside its operands, by AWS's names: operators and members of enumerations by
+    their names, index patterns, numbers, tuples; what is None is left out."""
+    numbers: tuple[str, ...] = ()
+    """The operands that are numbers or index patterns: each event has its own."""
+
+    def __hash__(self) -> int:
+        return id(self)  # its options have none
 
     def following(self, role: str, register: str) -> Kind:
         """The kind of an event of which the place at a role follows a register."""
-        options = {**self.told.options, f"register of {role}": register}
-        return self._replace(told=self.told._replace(options=options))
+        return self._replace(options={**self.options, f"register of {role}": register})
 
 
 @dataclass(eq=False, slots=True)
 class Event:
     """One instruction as it was issued."""
 
-    number: int
+    number: Natural
     """How many were issued before it. Some numbers are missing: what only moved a result to its
     destination is one instruction with what made the result."""
-    opcode: str
-    engine: Engine
+    kind: Kind
     writes: tuple[Region, ...]
     reads: tuple[Region, ...]
     stack: tuple[Location, ...] = ()
     """The kernel's source lines, innermost first: the line itself, then those that called it."""
     loops: tuple[Iteration, ...] = ()
     """The loops around it, outermost first."""
-    program: tuple[int, ...] = ()
+    program: Index = ()
     """The instance of the SPMD grid; empty without a grid."""
-    attributes: Attributes = Attributes()  # noqa: RUF009
     seen: tuple[Sight, ...] = ()
     """What stood out in the values."""
-    told: Told = Told()  # noqa: RUF009
     numbers: tuple[Any, ...] = ()
     """The numbers and index patterns among its operands: see :attr:`arguments`."""
 
     @property
+    def opcode(self) -> str:
+        return self.kind.opcode
+
+    @property
+    def engine(self) -> Engine:
+        return self.kind.engine
+
+    @property
+    def attributes(self) -> Attributes:
+        return self.kind.attributes
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """Its options and the numbers among its operands, by AWS's names."""
-        return {**self.told.options, **dict(zip(self.told.numbers, self.numbers, strict=True))}
+        return {**self.kind.options, **dict(zip(self.kind.numbers, self.numbers, strict=True))}
 
     @property
     def clears(self) -> bool:
@@ -443,35 +443,24 @@ class Event:
         return None
 
 
+@dataclass(eq=False, kw_only=True)
 class Trace:
-    """The events of one launch in program order, and its allocations.
+    """The events of one launch in program order, and its allocations."""
 
-    Attributes
-    ----------
-    kernel, machine : names of what was launched and of the machine; empty if unknown.
-    grid : the SPMD grid; empty without one.
-    cores : the physical core of each of the grid's instances, in their order; empty where the
-        launch leaves it to the compiler.
-    dialect : "classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown.
-    divided : whether the kernel asked which program of the grid it is (``nl.program_id``).
-    """
-
-    def __init__(
-        self,
-        *,
-        kernel: str = "",
-        machine: str = "",
-        grid: tuple[int, ...] = (),
-        dialect: str = "",
-    ) -> None:
-        self.kernel = kernel
-        self.machine = machine
-        self.grid = grid
-        self.cores: tuple[int, ...] = ()
-        self.dialect = dialect
-        self.divided = False
-        self.events: list[Event] = []
-        self.allocations: list[Allocation] = []
+    kernel: str = ""
+    machine: str = ""
+    """Their names; empty if unknown."""
+    grid: Sizes = ()
+    """The SPMD grid; empty without one."""
+    cores: Index = ()
+    """The physical core of each of the grid's instances, in their order; empty where the launch
+    leaves it to the compiler."""
+    dialect: str = ""
+    """"classic" (``neuronxcc.nki``) or "nki" (``import nki``); empty if unknown."""
+    divided: bool = False
+    """Whether the kernel asked which program of the grid it is (``nl.program_id``)."""
+    allocations: list[Allocation] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.events)

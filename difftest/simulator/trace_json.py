@@ -1,255 +1,369 @@
 """A trace as JSON, to be kept or read elsewhere, and back. See docs/reference/trace-json.md.
 
-Files, source lines, stacks of lines, loops and allocations are written once each, in tables;
-events name them by their place. What has its default (no role, the whole region, no grid) is left
-out. A text of another version is refused: there is no telling what it means.
+The annotations of the trace's classes are the form: a field is a member, and left out where it has
+its default. Source lines, stacks of them, loops, allocations and kinds of events are written once
+each, in tables, and named by their place there. What is read is checked as it is: the error says
+where it stands, what was received, what is accepted. A text of another version is refused: there
+is no telling what it means.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from typing import Any, NoReturn, get_type_hints
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from functools import cache
+from inspect import signature
+from operator import attrgetter
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from difftest.simulator.dtypes import NKI_NAMES, name_of
 from difftest.simulator.errors import Location
 from difftest.simulator.pattern import Pattern
-from difftest.simulator.trace import (
-    Allocation,
-    Attributes,
-    Engine,
-    Event,
-    Iteration,
-    Loop,
-    LoopKind,
-    Origin,
-    Output,
-    Region,
-    Seen,
-    Sight,
-    Space,
-    Told,
-    Trace,
-)
-from difftest.simulator.trace_forms import (
-    ARGUMENTS,
-    DTYPE,
-    FLAG,
-    NUMBER,
-    TEXT,
-    TRUTH,
-    Form,
-    Tables,
-    TraceFormatError,
-    check_members,
-    each,
-    entry,
-    member,
-    record,
-    refuse,
-    row,
-    whole,
-)
+from difftest.simulator.trace import Allocation, Event, Iteration, Kind, Loop, Places, Region, Trace
 
 FORMAT = "difftest trace"
-VERSION = 3
+VERSION = 4
+
+TABLES: dict[str, Any] = {
+    "locations": Location,
+    "stacks": tuple[Location, ...],
+    "loops": Loop,
+    "allocations": Allocation,
+    "kinds": Kind,
+    "events": Event,
+}
+"""What a document has once. Each table names entries of those before it, and is written before
+them: it fills them."""
+HEAD = ("kernel", "machine", "grid", "cores", "dialect", "divided")
+_ROWS = (Iteration, Location)
+"""Classes that are written as lists."""
+_NOT_FINITE = ("nan", "inf", "-inf")
+
+
+class TraceFormatError(ValueError):
+    """A text is no trace of this version: where in it, what was received, what is accepted."""
+
+
+class _Refused(Exception):
+    """What stands somewhere is not accepted; the place is told from the inside out."""
+
+    def __init__(self, received: object, accepted: str, where: str = "") -> None:
+        super().__init__(received, accepted)
+        self.where = where
+
+    def inside(self, step: str) -> _Refused:
+        """The same, told from one step further out."""
+        self.where = step + self.where
+        return self
+
+    def __str__(self) -> str:
+        received, accepted = self.args
+        shown = json.dumps(received)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        where = self.where.lstrip(".") or "the document"
+        return f"not a trace: {where}: received {shown}; accepted: {accepted}"
+
+
+class _Document:
+    """A document that is being written or read."""
+
+    def __init__(self) -> None:
+        self.places: defaultdict[str, dict[Any, int]] = defaultdict(dict)
+        """By table the values that are written, in the order in which they were first named."""
+        self.entries: dict[str, list[Any]] = {}
+        """By table the values that were read."""
+        self.grid: tuple[int, ...] = ()
+        self.ids: set[int] = set()
+        self.last = -1
+        """The number of the event that was read last."""
+
+
+class Form(NamedTuple):
+    """How a value of one type is written and read."""
+
+    write: Callable[[_Document, Any], Any] | None
+    """None of what is written as it is."""
+    read: Callable[[_Document, Any], Any]
+
+
+# -- the form of a type ----------------------------------------------------------------------------
+
+
+@cache
+def _form(kind: Any, *, is_entry: bool = False) -> Form:
+    """The form of a type as an annotation has it, or of an entry of its table."""
+    for name, entry in TABLES.items():
+        if kind == entry and not is_entry:
+            return _entry(name)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _plain(int, f"a whole number from {parts[1]} on", parts[1])
+    if origin is tuple:
+        return _each(_form(parts[0])) if parts[1] is ... else _row(tuple, parts)
+    if NoneType in parts:
+        return _optional(_form(parts[0]))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _named({one.value: one for one in kind}, attrgetter("value"))
+    if kind in _ROWS:
+        return _row(lambda values: kind(*values), _hints(kind).values())
+    return _SIMPLE.get(origin or kind) or _record(kind)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _entry(table: str) -> Form:
+    """A value by its place in a table."""
+
+    def write(document: _Document, value: Any) -> int:
+        places = document.places[table]
+        return places.setdefault(value, len(places))
+
+    def read(document: _Document, place: Any) -> Any:
+        entries = document.entries[table]
+        if type(place) is not int or not 0 <= place < len(entries):
+            raise _Refused(place, f"a place in a table of {len(entries)}")
+        return entries[place]
+
+    return Form(write, read)
+
+
+def _plain(kind: type[Any], accepted: str, low: int | None = None) -> Form:
+    """A value of one of JSON's own kinds; ``low`` is the least number."""
+
+    def read(document: _Document, value: Any) -> Any:
+        if type(value) is not kind or (low is not None and value < low):
+            raise _Refused(value, accepted)
+        return value
+
+    return Form(None, read)
+
+
+def _optional(form: Form) -> Form:
+    return Form(form.write, lambda document, one: None if one is None else form.read(document, one))
+
+
+def _named(known: Mapping[str, Any], spell: Callable[[Any], str]) -> Form:
+    """One of some values, by its name."""
+
+    def read(document: _Document, value: Any) -> Any:
+        if type(value) is not str or value not in known:
+            raise _Refused(value, ", ".join(map(str, known)))
+        return known[value]
+
+    return Form(lambda document, one: spell(one), read)
+
+
+def _list(value: Any, length: int | None = None) -> list[Any]:
+    if type(value) is not list or length not in (None, len(value)):
+        raise _Refused(value, "a list" + (f" of {length}" if length else ""))
+    return value
+
+
+def _each(form: Form) -> Form:
+    """A tuple of values of one form."""
+    write, read_one = form
+
+    def read(document: _Document, value: Any) -> tuple[Any, ...]:
+        values: list[Any] = []
+        try:
+            for one in _list(value):
+                values.append(read_one(document, one))
+        except _Refused as error:
+            raise error.inside(f"[{len(values)}]" if type(value) is list else "") from None
+        return tuple(values)
+
+    if write is None:
+        return Form(None, read)
+    return Form(lambda document, values: [write(document, one) for one in values], read)
+
+
+def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
+    """A tuple of which each value has a type of its own."""
+    forms = [_form(kind) for kind in kinds]
+
+    def read(document: _Document, value: Any) -> Any:
+        pairs = zip(forms, _list(value, len(forms)), strict=True)
+        return make([form.read(document, one) for form, one in pairs])
+
+    def write(document: _Document, values: Any) -> list[Any]:
+        return [
+            one if form.write is None else form.write(document, one)
+            for form, one in zip(forms, values, strict=True)
+        ]
+
+    return Form(write, read)
+
+
+def _check_members(value: Any, needed: Collection[str], known: Collection[str]) -> None:
+    """Refuse what is no object, lacks what it needs, or has what nobody knows."""
+    if type(value) is not dict:
+        raise _Refused(value, "an object")
+    for name in needed:
+        if name not in value:
+            raise _Refused(sorted(value), f"a member {name!r}")
+    for name in value:
+        if name not in known:
+            raise _Refused(name, ", ".join(known))
+
+
+def _record(kind: Any) -> Form:
+    """An object with a member for each field of a class; its check looks at all of them."""
+    hints, needed, defaults, forms = _hints(kind), [], {}, {}
+    for name, parameter in signature(kind).parameters.items():
+        parts, default = get_args(hints[name]), parameter.default
+        if Places in parts:
+            continue
+        forms[name] = _form(hints[name])
+        if default is not parameter.empty or NoneType in parts:
+            defaults[name] = None if default is parameter.empty else default
+        else:
+            needed.append(name)
+    ways = [(name, form.write, defaults.get(name, needed)) for name, form in forms.items()]
+    fetch, check = attrgetter(*forms), _CHECKS.get(kind)
+
+    def write(document: _Document, one: Any) -> dict[str, Any]:
+        return {
+            name: value if form is None else form(document, value)
+            for (name, form, default), value in zip(ways, fetch(one), strict=True)
+            if value is not default and (default is None or value != default)
+        }
+
+    def read(document: _Document, value: Any) -> Any:
+        _check_members(value, needed, forms)
+        fields, name = defaults.copy(), ""
+        try:
+            for name, one in value.items():
+                fields[name] = forms[name].read(document, one)
+        except _Refused as error:
+            raise error.inside(f".{name}") from None
+        if check is not None:
+            check(document, value, fields)
+        return kind(**fields)
+
+    return Form(write, read)
+
+
+# -- what is no class of the trace -----------------------------------------------------------------
+
+
+def _number(document: _Document, value: Any) -> float:
+    if type(value) not in (int, float) and value not in _NOT_FINITE:
+        raise _Refused(value, f"a number, or one of {', '.join(_NOT_FINITE)}")
+    return float(value)
+
+
+def _write_argument(document: _Document, value: Any) -> Any:
+    if isinstance(value, Pattern):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: _write_argument(document, one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return [_write_argument(document, one) for one in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _argument(document: _Document, value: Any) -> Any:
+    """A text, a number, a list of such, or a pattern."""
+    if type(value) is list:
+        return tuple(_argument(document, one) for one in value)
+    if type(value) is dict:
+        return _form(Pattern).read(document, value)
+    return float(value) if value in _NOT_FINITE else value
+
+
+def _options(document: _Document, value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise _Refused(value, "an object")
+    return {name: _argument(document, one) for name, one in value.items()}
+
+
+_SIMPLE: dict[Any, Form] = {
+    int: _plain(int, "a whole number"),
+    str: _plain(str, "a text"),
+    bool: _plain(bool, "true or false"),
+    float: Form(_write_argument, _number),
+    np.dtype: _named(dict(sorted(NKI_NAMES.items())), name_of),
+    Mapping: Form(_write_argument, _options),
+    Any: Form(_write_argument, _argument),
+}
 
 # -- what holds of several members at once ---------------------------------------------------------
 
 
-def _check_axis(axis: int, shape: tuple[int, ...], where: str) -> None:
+def _check_axis(axis: int, shape: tuple[int, ...]) -> None:
     if axis >= max(len(shape), 1):
-        refuse(f"{where}.partition_axis", axis, f"an axis of the shape {list(shape)}")
+        raise _Refused(axis, f"an axis of the shape {list(shape)}", ".partition_axis")
 
 
-def _check_allocation(tables: Tables, where: str, given: Any, fields: dict[str, Any]) -> None:
+def _check_allocation(document: _Document, given: Any, fields: dict[str, Any]) -> None:
     shape, axis, number = fields["shape"], fields["partition_axis"], fields["id"]
-    _check_axis(axis, shape, where)
+    _check_axis(axis, shape)
     blocks = math.prod(shape[:axis])
     if "places" in given and len(fields["places"]) != blocks:
-        refuse(f"{where}.places", given["places"], f"a list of {blocks}")
-    if number in tables.numbers:
-        refuse(f"{where}.id", number, "an id that no other allocation has")
-    tables.numbers[number] = len(tables.numbers)
+        raise _Refused(given["places"], f"a list of {blocks}", ".places")
+    if number in document.ids:
+        raise _Refused(number, "an id that no other allocation has", ".id")
+    document.ids.add(number)
 
 
-def _check_region(tables: Tables, where: str, given: Any, fields: dict[str, Any]) -> None:
-    allocation, shape, view = fields["allocation"], fields["shape"], fields["view"]
+def _check_region(document: _Document, given: Any, fields: dict[str, Any]) -> None:
+    allocation, shape, dtype = fields["allocation"], fields["shape"], fields["view"]
     if fields["partition_axis"] is not None:
-        _check_axis(fields["partition_axis"], shape, where)
-    allocation.viewed |= view is not None
-    dtype = allocation.dtype
-    size = math.prod(allocation.shape) * dtype.itemsize // (view or dtype).itemsize
+        _check_axis(fields["partition_axis"], shape)
+    size = math.prod(allocation.shape)
+    if dtype is not None:
+        size = size * allocation.dtype.itemsize // dtype.itemsize
     pattern = Pattern(fields["offset"], shape, fields["strides"])
     if len(pattern.strides) != len(shape) or not pattern.fits(size):
-        refuse(where, given, f"a stride for each size, and elements of {allocation}")
+        raise _Refused(given, f"a stride for each size, and elements of {allocation}")
 
 
-def _check_event(tables: Tables, where: str, given: Any, fields: dict[str, Any]) -> None:
-    places, grid, number = fields["program"], tables.grid, fields["number"]
+def _check_event(document: _Document, given: Any, fields: dict[str, Any]) -> None:
+    places, grid, number = fields["program"], document.grid, fields["number"]
     if len(places) != len(grid) or any(p >= n for p, n in zip(places, grid, strict=True)):
-        refuse(f"{where}.program", list(places), f"a place in the grid {list(grid)}")
-    if number <= tables.last:
-        refuse(f"{where}.number", number, f"more than {tables.last}, the one before")
-    tables.last = number
-    older = given.get("attributes", {}).get("value")
-    if older is not None:
-        fields["arguments"] = {"value": NUMBER.read(tables, older, f"{where}.attributes.value")}
+        raise _Refused(list(places), f"a place in the grid {list(grid)}", ".program")
+    if number <= document.last:
+        raise _Refused(number, f"more than {document.last}, the one before", ".number")
+    document.last = number
+    names = fields["kind"].numbers
+    if len(fields["numbers"]) != len(names):
+        raise _Refused(given.get("numbers", []), f"a list of {len(names)}", ".numbers")
 
 
-# -- the form of each class ------------------------------------------------------------------------
-
-
-def _known(tables: Tables, number: Any, where: str) -> Allocation:
-    place = tables.numbers.get(_WHOLE.read(tables, number, where))
-    if place is None:
-        refuse(where, number, "the id of an allocation")
-    one: Allocation = tables.entries["allocations"][place]
-    return one
-
-
-def _output(tables: Tables, value: Any, where: str) -> Output:
-    return Output() if value == {} else _SOME.read(tables, value, where)
-
-
-def _pair(*numbers: int) -> tuple[int, ...]:
-    return numbers
-
-
-_WHOLE, _NATURAL = whole(), whole(0)
-_SIZES, _INDEX, _NUMBERS = each(whole(1)), each(_NATURAL), each(_WHOLE)
-_LINE = entry("locations").or_else(None)
-_PLACE = row(_pair, whole(0), whole(0))
-_ALLOCATION = Form(lambda tables, one: one.id, _known)
-_TURNS = each(row(Iteration, entry("loops"), whole(0), whole()), numbered=True).or_else(())
-_SOME = record(Output, unwritten=whole(1), first=_INDEX)
-_OUTPUT = Form(lambda tables, one: one._asdict() if one.unwritten else {}, _output)
-_AXIS = Form(
-    None,
-    lambda tables, axis, where: None if axis is None else _NATURAL.read(tables, axis, where),
-)
-_BY_TYPE = {
-    str | None: TEXT,
-    bool: FLAG,
-    tuple[int, ...] | None: _INDEX,
+_CHECKS: dict[Any, Callable[[_Document, Any, dict[str, Any]], None]] = {
+    Allocation: _check_allocation,
+    Region: _check_region,
+    Event: _check_event,
 }
-_KNOWN = record(
-    Attributes,
-    **{
-        name: _BY_TYPE[kind].or_else(Attributes._field_defaults[name])
-        for name, kind in get_type_hints(Attributes).items()
-    },
-)
-
-
-def _attributes(tables: Tables, given: Any, where: str) -> Attributes:
-    """Those of a trace from before ``arguments`` have the value of a memset too."""
-    if isinstance(given, dict):
-        given = {name: one for name, one in given.items() if name != "value"}
-    read: Attributes = _KNOWN.read(tables, given, where)
-    return read
-
-
-def _event(arguments: dict[str, Any], **fields: Any) -> Event:
-    return Event(**fields, told=Told(arguments))
-
-
-_ATTRIBUTES = _KNOWN._replace(read=_attributes)
-_REGION = record(
-    Region,
-    _check_region,
-    allocation=_ALLOCATION,
-    offset=whole(0),
-    shape=_SIZES,
-    strides=_NUMBERS,
-    partition_axis=_AXIS.or_else(0),
-    role=TEXT.or_else(""),
-    whole=TRUTH.or_else(True),
-    view=DTYPE.or_else(None),
-)
-_ORIGIN = record(
-    Origin, allocation=_ALLOCATION, low=_INDEX, high=_SIZES, event=TEXT, location=_LINE
-)
-_SIGHT = record(
-    Sight,
-    what=member(Seen),
-    role=TEXT,
-    elements=whole(1),
-    of=whole(1),
-    first=_INDEX,
-    value=NUMBER.or_else(None),
-    origin=_ORIGIN.or_else(None),
-)
-_REGIONS = each(_REGION, numbered=True)
-
-_HEAD = {
-    "kernel": TEXT,
-    "machine": TEXT,
-    "grid": _SIZES,
-    "cores": _INDEX,
-    "dialect": TEXT,
-    "divided": TRUTH,
-}
-_TABLES = {
-    "files": TEXT,
-    "locations": row(Location, entry("files"), whole(0)),
-    "stacks": each(entry("locations")),
-    "loops": record(Loop, id=whole(0), kind=member(LoopKind), location=_LINE),
-    "allocations": record(
-        Allocation,
-        _check_allocation,
-        id=whole(),
-        name=TEXT.or_else(""),
-        space=member(Space),
-        shape=_SIZES,
-        dtype=DTYPE,
-        partition_axis=whole(0),
-        address=_PLACE.or_else(None),
-        places=each(_PLACE).or_else(()),
-        location=_LINE,
-        loops=_TURNS,
-        output=_OUTPUT.or_else(None),
-        first=whole(-1),
-        last=whole(-1),
-        reads=whole(-1),
-        writes=whole(-1),
-    ),
-    "events": record(
-        _event,
-        _check_event,
-        number=whole(0),
-        opcode=TEXT,
-        engine=member(Engine),
-        stack=entry("stacks"),
-        program=_INDEX.or_else(()),
-        loops=_TURNS,
-        writes=_REGIONS,
-        reads=_REGIONS,
-        attributes=_ATTRIBUTES.or_else(Attributes()),
-        arguments=ARGUMENTS.or_else({}),
-        seen=each(_SIGHT, numbered=True).or_else(()),
-    ),
-}
-"""Each of them names entries of those before it."""
-_FILLED = ("allocations", "events", "stacks", "loops", "locations", "files")
-"""The order in which they are written: each fills those after it."""
-
 
 # -- a whole trace ---------------------------------------------------------------------------------
+
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def trace_to_json(trace: Trace) -> str:
     """The trace as a JSON text, with a line for each entry of a table and each event."""
-    tables = Tables()
+    document = _Document()
+    document.places["allocations"] = {one: at for at, one in enumerate(trace.allocations)}
     rows = {}
-    for name in _FILLED:
-        values = getattr(trace, name) if hasattr(trace, name) else tables.places[name]
-        write = _TABLES[name].write
-        rows[name] = _lines(values if write is None else [write(tables, one) for one in values])
+    for name, kind in reversed(TABLES.items()):
+        write = _form(kind, is_entry=True).write
+        assert write is not None
+        values = trace.events if kind is Event else document.places[name]
+        rows[name] = _lines(write(document, one) for one in values)
     head = {"format": FORMAT, "version": VERSION}
-    head |= {name: getattr(trace, name) for name in _HEAD}
+    head |= {name: getattr(trace, name) for name in HEAD}
     parts = {name: _compact(value) for name, value in head.items()}
-    parts |= {name: rows[name] for name in _TABLES}
+    parts |= {name: rows[name] for name in TABLES}
     return "{" + ",\n".join(f'"{name}":{part}' for name, part in parts.items()) + "}\n"
 
 
@@ -261,42 +375,52 @@ def trace_from_json(text: str) -> Trace:
     TraceFormatError : the text is no JSON, of another version, or breaks the form somewhere.
     """
     try:
-        document = json.loads(text, parse_constant=_no_constant)
+        given = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise TraceFormatError(f"not a trace: not JSON ({error})") from None
-    _check_version(document)
-    check_members(document, "the document", ("format", "version", *_HEAD, *_TABLES))
-    tables, trace = Tables(), Trace()
-    for name, form in _HEAD.items():
-        setattr(trace, name, form.read(tables, document[name], name))
-    tables.grid = trace.grid
-    if len(trace.cores) not in (0, math.prod(trace.grid)):
-        refuse("cores", list(trace.cores), "none, or one for each instance of the grid")
-    for name, form in _TABLES.items():
-        tables.entries[name] = [*each(form, numbered=True).read(tables, document[name], name)]
-    trace.allocations, trace.events = tables.entries["allocations"], tables.entries["events"]
+    try:
+        return _trace(given)
+    except _Refused as error:
+        raise TraceFormatError(str(error)) from None
+
+
+def _trace(given: Any) -> Trace:
+    _check_version(given)
+    members = ("format", "version", *HEAD, *TABLES)
+    _check_members(given, members, members)
+    document, trace, hints, name = _Document(), Trace(), _hints(Trace), ""
+    try:
+        for name in HEAD:
+            setattr(trace, name, _form(hints[name]).read(document, given[name]))
+        document.grid = trace.grid
+        if len(trace.cores) not in (0, math.prod(trace.grid)):
+            name = "cores"
+            raise _Refused(given[name], "none, or one for each instance of the grid")
+        for name, kind in TABLES.items():
+            entries = _each(_form(kind, is_entry=True)).read(document, given[name])
+            document.entries[name] = [*entries]
+    except _Refused as error:
+        raise error.inside(name) from None
+    trace.allocations, trace.events = document.entries["allocations"], document.entries["events"]
     return trace
+
+
+def _check_version(given: Any) -> None:
+    """Before anything else: another version may have other members."""
+    if type(given) is not dict:
+        raise _Refused(given, "an object")
+    if given.get("format") != FORMAT:
+        raise _Refused(given.get("format"), json.dumps(FORMAT), "format")
+    version = given.get("version")
+    if version != VERSION or type(version) is not int:
+        again = "record the kernel again with this difftest"
+        raise _Refused(version, f"{VERSION}; {again}", "version")
 
 
 def _no_constant(name: str) -> NoReturn:
     raise TraceFormatError(f"{name} is no number of JSON's")
 
 
-def _check_version(document: object) -> None:
-    """Before anything else: another version may have other members."""
-    if not isinstance(document, dict):
-        refuse("the document", document, "an object")
-    if document.get("format") != FORMAT:
-        refuse("format", document.get("format"), json.dumps(FORMAT))
-    version = document.get("version")
-    if version != VERSION or not isinstance(version, int) or isinstance(version, bool):
-        refuse("version", version, f"{VERSION}; record the kernel again with this difftest")
-
-
-def _lines(documents: Iterable[Any]) -> str:
-    rows = [_compact(document) for document in documents]
+def _lines(entries: Iterable[Any]) -> str:
+    rows = [_compact(entry) for entry in entries]
     return "[\n" + ",\n".join(rows) + "]" if rows else "[]"
-
-
-def _compact(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"), allow_nan=False)

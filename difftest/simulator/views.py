@@ -8,29 +8,27 @@ from __future__ import annotations
 import math
 
 from difftest.simulator.dtypes import DType, name_of
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.errors import OutOfBoundsError, ShapeError
 from difftest.simulator.indexing import Patterned
 from difftest.simulator.pattern import Pattern, Shape
 
 
-def reshaped(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile's elements in another shape of as many; one size may be -1.
+def reshaped(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
+    """The elements in another shape of as many, the first ``head`` dimensions as they are.
 
-    Raises
-    ------
-    ShapeError : the sizes differ, or no pattern has that shape (the elements are not adjacent).
+    One size may be -1.
     """
-    size = tile.pattern.size
+    size = math.prod(view.shape)
     shape = completed(shape, size)
     if math.prod(shape) != size or min(shape, default=1) < 1:
         raise ShapeError(
             "reshape keeps the number of elements",
             happened=f"reshape was to make {size} elements {math.prod(shape)}",
-            received=f"{tile!r} to {list(shape)}: {size} to {math.prod(shape)} elements",
+            received=f"{view!r} to {list(shape)}: {size} to {math.prod(shape)} elements",
         )
-    if not tile.storage.in_hbm and tile.partition_axis is not None:
-        _check_partitions_stay(tile, tile.partition_axis, shape)
-    return adjacent(tile, shape)
+    if head or not (view.storage.in_hbm or view.partition_axis is None):
+        _check_partitions_stay(view, 0 if head else view.partition_axis or 0, shape)
+    return adjacent(view, shape, head)
 
 
 def completed(shape: Shape, total: int) -> Shape:
@@ -39,22 +37,18 @@ def completed(shape: Shape, total: int) -> Shape:
     return tuple([total // max(rest, 1) if size == -1 else size for size in shape])
 
 
-def adjacent(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile's elements in another shape of as many, wherever its partitions come to lie.
-
-    Raises
-    ------
-    ShapeError : the elements are not adjacent.
-    """
-    pattern = tile.pattern.reshape(shape)
-    if pattern is None:
+def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
+    """The elements in another shape of as many, wherever its partitions come to lie."""
+    _, sizes, strides = view.pattern
+    inner = Pattern(0, sizes[head:], strides[head:]).reshape(shape[head:])
+    if inner is None:
         raise ShapeError(
             "reshape of a slice is a view, so its elements must be adjacent in memory",
             happened="reshape met elements that are not adjacent in memory",
-            received=f"{tile!r} with strides {tile.pattern.strides} to {list(shape)}",
-            remedy="reshape the whole tensor before slicing it, or copy the slice first",
+            received=f"{view!r} with strides {strides} to {list(shape)}",
+            remedy="reshape before slicing or permuting, or copy the slice first",
         )
-    return pattern
+    return view.pattern.splice(head, len(sizes), inner.shape, inner.strides)
 
 
 def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
@@ -72,12 +66,7 @@ def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
 
 
 def broadcast(tile: Patterned, shape: Shape) -> Pattern:
-    """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does.
-
-    Raises
-    ------
-    ShapeError : a dimension of another size differs, or partitions would move.
-    """
+    """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does."""
     moved = len(shape) > len(tile.shape) and not tile.storage.in_hbm and tile.shape[0] != 1
     moved = moved or min(shape, default=1) < 1
     pattern = None if moved else tile.pattern.broadcast_to(shape)
@@ -91,13 +80,7 @@ def broadcast(tile: Patterned, shape: Shape) -> Pattern:
 
 
 def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
-    """The tile's bytes as elements of ``dtype``: the last dimension is scaled.
-
-    Raises
-    ------
-    ShapeError : elements of another size do not fill the last dimension, which must be a free one
-        with adjacent elements.
-    """
+    """The tile's bytes as elements of ``dtype``: the last dimension is scaled."""
     old, new = tile.itemsize, dtype.itemsize
     if old == new:
         return tile.pattern
@@ -129,12 +112,6 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
 
     Strides of 0 repeat. On chip the first axis walks the partitions, one after the other, and the
     others stay in the bytes that the tensor has of each.
-
-    Raises
-    ------
-    ShapeError : the tensor's partitions are no whole elements of that dtype, or it has blocks.
-    KernelError : on chip the first step is not from one partition to the next.
-    OutOfBoundsError : it leaves the tensor.
     """
     storage = tile.storage
     allocation = storage.allocation
@@ -152,15 +129,6 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
             f"whole {name_of(dtype)} elements",
             happened=f"an access pattern of {name_of(dtype)} does not fit its tensor's partitions",
             received=f"{allocation} as {name_of(dtype)}",
-        )
-    if strides[0] != row:
-        raise KernelError(
-            "the first step of an on-chip access pattern goes from one partition to the next",
-            happened=f"an access pattern's first step is {strides[0]}, not {row}",
-            received=f"a first step of {strides[0]} on {allocation}",
-            limit=f"{row}, the elements that the tensor has in each partition",
-            remedy="give the first pair of the pattern that step; slice the tensor to start at "
-            "another partition",
         )
     first, free = divmod(pattern.offset, row)
     if first < 0 or first + shape[0] > allocation.partitions:

@@ -93,7 +93,8 @@ class Costing:
 
 def _kind(event: Event) -> Hashable:
     """All that the cost of an instruction can depend on: not where its operands lie."""
-    kind = [event.opcode, event.engine, event.attributes, event.clears, len(event.writes)]
+    told = event.attributes, event.arguments.get("dge_mode"), event.clears
+    kind = [event.opcode, event.engine, *told, len(event.writes)]
     for allocation, _, shape, strides, axis, _, _, view, _ in event.writes + event.reads:
         kind += (
             shape,

@@ -200,7 +200,7 @@ def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range
         basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
         return Basis(basis.value, one.opcode), known
     within = range_of_evidence(one.modelled, machine)
-    if schedule.dge and one.event.attributes.dge_mode != "none":
+    if schedule.dge and one.event.arguments.get("dge_mode") != "none":
         within = Range(min(within.low, GENERATED.low), max(within.high, GENERATED.high))
         return Basis(one.modelled.value, "DMAs with generated descriptors"), within
     return Basis(one.modelled.value, "DMAs"), within

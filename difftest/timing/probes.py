@@ -13,7 +13,16 @@ from functools import cache
 import numpy as np
 
 from difftest.simulator.machine import TRN1
-from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Engine,
+    Event,
+    Kind,
+    Region,
+    Space,
+    Trace,
+)
 from difftest.timing.calibration import Judged, judge
 from difftest.timing.data_files import rows_of
 from difftest.timing.interval import Estimate, Interval
@@ -124,10 +133,8 @@ def _trace(probe: Probe, count: int) -> Trace:
 
     reads = tuple(map(made, probe.reads))
     ring = [tuple(map(made, probe.writes)) for _ in range(RING)]
-    attributes = Attributes(op=probe.op)
+    kind = Kind(probe.instruction, probe.engine, Attributes(op=probe.op))
     for number in range(count):
         writes = ring[number % RING]
-        trace.events.append(
-            Event(number, probe.instruction, probe.engine, writes, reads, attributes=attributes)
-        )
+        trace.events.append(Event(number, kind, writes, reads))
     return trace

@@ -30,6 +30,7 @@ from difftest.simulator.trace import (
     Engine,
     Event,
     Iteration,
+    Kind,
     LoopKind,
     Region,
     Space,
@@ -48,6 +49,7 @@ from difftest.timing.transfer import Transfer
 TODAYS = "nki"
 """The dialect whose compiler tracks dependences by tensor."""
 BARRIER = "core_barrier"
+_LOAD, _DRAIN = Kind("dma_copy", Engine.DMA), Kind(BARRIER, Engine.GPSIMD)
 """What stands around each turn of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
@@ -314,7 +316,7 @@ class _Builder:
             hbm = _identity(number, Space.PRIVATE_HBM, side, dtype, event)
             sbuf = _identity(number - 1, Space.SBUF, side, dtype, event)
             self.identities[core, dtype.name] = sbuf
-            load = Event(-1, "dma_copy", Engine.DMA, (_whole(sbuf),), (_whole(hbm),), event.stack)
+            load = Event(-1, _LOAD, (_whole(sbuf),), (_whole(hbm),), event.stack)
             self._add(load, core, implied=True)
 
     def _drain(self, core: int, turn: Turn) -> None:
@@ -329,7 +331,7 @@ class _Builder:
         if not before:
             return
         place = around[-1].loop.location
-        event = Event(-1, BARRIER, Engine.GPSIMD, (), (), (place,) if place else ())
+        event = Event(-1, _DRAIN, (), (), (place,) if place else ())
         self._add(event, core, implied=True)
         barrier = self.instructions[-1]
         barrier.order = (self.dependences.join(before),)

@@ -90,7 +90,7 @@ def source_of(event: Event) -> Region:
 
 def _in_software(event: Event, clockwork: Clockwork) -> bool:
     """Whether the GpSimd Engine makes the descriptors, in profiles and benchmarks alike."""
-    if event.opcode in INDIRECT or event.attributes.dge_mode == "swdge":
+    if event.opcode in INDIRECT or event.arguments.get("dge_mode") == "swdge":
         return True
     return not clockwork.generates and any(region.role == INDEX for region in event.reads)
 
@@ -101,7 +101,7 @@ def _generated(event: Event, source: Region) -> bool:
     The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
     (DMA); the others have their descriptors laid down.
     """
-    mode = event.attributes.dge_mode
+    mode = event.arguments.get("dge_mode")
     if event.opcode != "dma_transpose" or mode == "swdge":
         return mode != "none"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0

@@ -98,8 +98,10 @@ def check(program: Program, modes: tuple[str, ...] = tuple(MODES)) -> list[Outco
     Disagreement : they differ in a value, in what was written or in who refuses; or one of them
         died of an error of Python or NumPy.
     """
-    outcomes = [run(program, mode) for mode in modes]
-    for outcome in outcomes:
+    outcomes: list[Outcome] = []
+    for mode in modes:
+        outcome = run(program, mode)
+        outcomes.append(outcome)
         if isinstance(outcome.crash, OracleError):
             signature = f"value {str(outcome.crash).split(' wrote ')[0]}"
             raise Disagreement(program, signature, str(outcome))

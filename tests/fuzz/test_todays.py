@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from difftest.simulator.frontend.nki import accumulation, dynamic, patterns, views
+from difftest.simulator.frontend.nki import accumulation, dynamic, views
 from difftest.simulator.instructions import search
 from difftest.simulator.pattern import Pattern
 from tests.every import every
@@ -131,7 +131,7 @@ PLANTED = {
     ),
     "ap": (
         viewed(".ap([[18, 4], [3, 2], [1, 3]], 1)", (4, 2, 3)),
-        changed(patterns, "_wanted", shifted_pattern),
+        changed(dynamic, "_wanted", shifted_pattern),
     ),
     "accumulation": (ACCUMULATED, changed(accumulation, "resolve", bool)),
     "one offset": (

@@ -23,10 +23,13 @@ LARGE_IMAGE = layer(c_in=256, c_out=256, width=224, height=224, pool_size=2)
 LARGE_IMAGES = [{**LARGE_IMAGE, "pool_size": pool_size, "batch": 4} for pool_size in (1, 2)]
 LONG = [
     *(SMALL_IMAGES + LARGE_IMAGES if NIGHTLY else SMALL_IMAGES[:: len(SMALL_IMAGES) - 1]),
-    layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
     layer(filter_size=1, width=512, height=37),  # several blocks of rows, the last of them short
-    layer(width=200, height=52, pool_size=2),
 ]
+if NIGHTLY:
+    LONG += [
+        layer(c_in=1024, c_out=512, width=6, height=6, pool_size=2),  # most of SBUF is weights
+        layer(width=200, height=52, pool_size=2),
+    ]
 
 
 @large_cases

@@ -23,7 +23,7 @@ LAYERS = {
     "rejects": REJECTIONS,
     "edges": NIGHTLY,
     "examples": [
-        layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=6),
+        layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
         layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
         layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
         THREE_BLOCKS_OF_CHANNELS,

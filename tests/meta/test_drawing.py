@@ -6,6 +6,7 @@ import pytest
 from hypothesis import find, settings
 
 from difftest.harness.strategies import cases
+from tests.every import every
 from tests.meta.drawing import counted, drawn, kernel_tests, needs_of
 
 SPECS = dict(kernel_tests())
@@ -13,7 +14,12 @@ CONVOLUTIONS = [name for name, spec in SPECS.items() if "filter_size" in spec.do
 deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=2000)
 
 
-@pytest.mark.parametrize("name", SPECS)
+def is_another(name):
+    """Whether a test has a domain of its own: the ladder's rungs draw alike."""
+    return not name.startswith("test_conv2d_") or name == "test_conv2d_row_tiles"
+
+
+@every("name", filter(is_another, SPECS))
 def test_cases_differ_and_are_random_in_at_least_half(name):
     counts = counted(SPECS[name], drawn(SPECS[name], 50))  # as many as a person's run draws
     assert counts.distinct == counts.cases >= 48
@@ -29,7 +35,7 @@ def test_a_harness_that_repeats_itself_would_be_seen():
 
 def test_layers_need_several_of_everything():
     spec = SPECS["test_fused_conv2d_maxpool"]
-    needs = needs_of([layer for seed in range(5) for layer in drawn(spec, 120, seed)])
+    needs = needs_of([layer for seed in range(3) for layer in drawn(spec, 120, seed)])
     assert needs.blocks > 0.1 * needs.layers
     assert needs.halos > 0.03 * needs.layers
     assert needs.tiles > 0.3 * needs.layers

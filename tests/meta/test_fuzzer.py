@@ -29,7 +29,7 @@ ENOUGH = 3000
 
 def smallest_failure(pattern: str, seed: int = 0):
     """The first drawn failure whose signature matches, shrunk; others are passed over."""
-    campaign = Campaign(longest=4)
+    campaign = Campaign(modes=("fast", "plain"), longest=4)
     while campaign.statistics.programs < ENOUGH * 3:
         failure = campaign.search(seed, ENOUGH)
         assert failure is not None, f"{ENOUGH} programs and no failure like {pattern!r}"

@@ -81,11 +81,9 @@ def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
     )
 
 
-def test_in_the_plain_mode_the_run_beside_it_is_looked_at(hazard):
-    """The plain mode has no trace, but the embedded simulator runs each case exactly beside it."""
-    project = hazard(LOOP)
-    project.run("--simulate=plain").assert_outcomes(failed=1)
-    project.run("--simulate=plain", "--no-exact").assert_outcomes(passed=1)
+@pytest.mark.parametrize("without", [[], ["--no-exact"]], ids=["exact", "no exact run"])
+def test_the_plain_mode_looks_for_them_too(hazard, without):
+    hazard(LOOP).run("--simulate=plain", *without).assert_outcomes(failed=1)
 
 
 KEPT = """

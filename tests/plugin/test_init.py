@@ -37,7 +37,7 @@ def test_a_broken_first_kernel_is_red(pytester, monkeypatch):
     text = kernel.read_text()
     assert "x[first : first + count, :]" in text
     kernel.write_text(text.replace("x[first : first + count, :]", "x[0:count, :]"))
-    ran = pytester.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+    ran = pytester.runpytest_subprocess("--simulate", "--hypothesis-seed=1", "-x")
     assert ran.parseoutcomes()["failed"] >= 1
 
 

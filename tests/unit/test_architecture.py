@@ -69,8 +69,8 @@ ORACLE = Rule(
         "difftest.simulator.index.Index",
         "difftest.simulator.indirect.IndirectTile",
         "difftest.simulator.instructions.gate",
-        "difftest.simulator.instructions.issued.Issue",
-        "difftest.simulator.instructions.record.INSTRUCTIONS",
+        "difftest.simulator.instructions.record.Issue",
+        "difftest.simulator.instructions.require_rules",
         "difftest.simulator.pattern.Shape",
         "difftest.simulator.tile.Tile",
         *(
@@ -104,7 +104,7 @@ INSPECTION = Rule(
 LINT = Rule(
     "difftest/lint/**/*.py",
     (
-        *("difftest.lint", "difftest.analysis", "difftest.migration.rules"),
+        *("difftest.lint", "difftest.analysis", "difftest.migration"),
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
     ),
 )
@@ -137,9 +137,7 @@ LAYERS = (
     "pattern",
     "machine",
     "trace",
-    "fuse",
     "dtypes",
-    "trace_forms",
     "trace_json",
     "running",
     "descriptor",
@@ -148,24 +146,21 @@ LAYERS = (
     "memory",
     "addresses",
     "index",
-    "brackets",
     "baton",
     "recording",
     "core",
-    "descriptor",
-    "entering",
     "indexing",
     "views",
-    "unwritten",
+    "elements",
     "tile",
     "indirect",
     "instructions.record",
-    "instructions.issued",
     "instructions.observing",
     "instructions.operands",
     "instructions.carrying",
     "instructions.alu",
-    "instructions.recomputing",
+    "instructions.values",
+    "instructions.unboxed",
     "instructions.indices",
     "instructions.definedness",
     "instructions.writing",
@@ -176,13 +171,16 @@ LAYERS = (
     "exact",
     "frontend",
     "frontend.classic",
-    "frontend.install",  # which puts every dialect's modules in place
-    "inputs",
-    "outputs",
+    "arrays",
     "witness",
     "threads",
     "launch",
     "ranks",
+    "frontend.kernel",  # kernels as objects: a call launches them
+    "frontend.on_device",
+    "frontend.nki.kernel",
+    "frontend.nki.modules",
+    "frontend.install",  # which puts every dialect's modules in place
     "",  # the package itself, which gathers its public names
 )
 

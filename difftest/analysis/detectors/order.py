@@ -82,8 +82,8 @@ def _registers(trace: Trace) -> Iterator[Finding]:
     before: dict[tuple[object, ...], Event] = {}
     said: set[tuple[Location, ...]] = set()
     for event in trace.events:
-        command = event.attributes.reduce_cmd
-        if command is None:
+        command = event.arguments.get("reduce_cmd", "idle")
+        if command == "idle":
             continue
         key = event.program, event.engine
         if command not in ("reduce", "read"):

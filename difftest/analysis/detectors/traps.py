@@ -104,9 +104,10 @@ def _registers(trace: Trace) -> Iterator[Finding]:
     """Reductions that the turns of a loop, or of Python's range, take on from each other."""
     before: dict[tuple[object, ...], Event] = {}
     for event in trace.events:
-        command, key = event.attributes.reduce_cmd, (event.program, event.engine)
-        if command is None:
+        command = event.arguments.get("reduce_cmd", "idle")
+        if command == "idle":
             continue
+        key = event.program, event.engine
         last = before.get(key)
         again = last is not None and last.stack == event.stack and last.opcode == event.opcode
         if command == "reduce" and again and last is not None and not _in_affine(event):

@@ -83,9 +83,9 @@ def registers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     reset: set[tuple[object, ...]] = set()
     said: set[Location | None] = set()
     for event in trace.events:
-        command = event.attributes.reduce_cmd
+        command = event.arguments.get("reduce_cmd", "idle")
         key = event.program, event.engine
-        if command is None:
+        if command == "idle":
             continue
         if command not in ("reduce", "read"):
             reset.add(key)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from difftest.simulator.dtypes import FLOAT32, DType
+import numpy as np
+
+from difftest.simulator.dtypes import FLOAT32, DType, as_dtype
 from difftest.simulator.errors import Location, kernel_location
 from difftest.simulator.exact.bounded import ROUNDINGS, UNIT, Bounded, Rounding, into, representable
 from difftest.simulator.tile import Tile
@@ -69,16 +72,32 @@ class Narrowing(NamedTuple):
     dtype: DType
 
 
+@dataclass(frozen=True)
+class ExactSettings:
+    """How an exact run counts roundings.
+
+    Attributes
+    ----------
+    dtypes : dtypes that the kernel may round into, its sums too, besides those of its arguments
+        and outputs.
+    results : the dtypes of the outputs: what is added to again may be as coarse as they are. Empty
+        if they are not known; then it may be as coarse as any argument.
+    random : whether rounding errors may be taken as independent, so that those of long sums grow
+        with the root of their length.
+    losses : whether to note what each instruction lost; takes time.
+    """
+
+    dtypes: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    random: bool = False
+    losses: bool = False
+
+
 class Contract:
     """The dtypes that a kernel may round into, and what it has rounded into others.
 
     An operand may be rounded into the dtype of an argument, for a matmul wants it so. What is added
     to again may be as coarse as the outputs, and no coarser.
-
-    Parameters
-    ----------
-    dtypes : that it may round into besides those of its arguments and outputs, its sums too.
-    results : of the outputs; empty if they are not known.
 
     Attributes
     ----------
@@ -86,11 +105,12 @@ class Contract:
     narrowed : the roundings that it does not have.
     """
 
-    def __init__(self, dtypes: Sequence[DType], results: Sequence[DType]) -> None:
+    def __init__(self, settings: ExactSettings) -> None:
         self._coarsest = UNIT
-        for dtype in dtypes:
-            self.allow(dtype)
+        for name in settings.dtypes:
+            self.allow(as_dtype(name, "an exact run's dtypes"))
         self.sums = self._coarsest
+        results = map(np.dtype, settings.results)
         units = [ROUNDINGS[dtype].unit for dtype in results if dtype in ROUNDINGS]
         self._again = max((self.sums, *units)) if units else math.inf
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}

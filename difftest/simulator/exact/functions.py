@@ -1,104 +1,42 @@
-"""The Scalar Engine's functions in the exact run.
+"""The Scalar Engine's functions in the exact run: how an argument's error carries over.
 
-Its definitions are not those of :mod:`difftest.simulator.instructions.functions`, deliberately:
-those are what the machine computes, these what it is measured by, and they share constants alone.
-Each is written so that float64 keeps its relative precision (``1 + tanh`` and ``1 - erf`` lose it),
-and says how the argument's error carries over: by its values at both ends where it is monotone, by
-the steepest slope that it has anywhere else.
+What they are, is what the oracle has of them, and not the machine's: those definitions are what is
+measured. The error follows from the values at both ends where a function is monotone, and from the
+steepest slope that it has anywhere else.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
-from difftest.simulator.exact.bounded import (
-    Bounded,
-    Float64,
-    absolute,
-    ends,
-    rounded,
-)
-from difftest.simulator.instructions.functions import (
-    GELU_CUBIC,
-    GELU_SIGMOID,
-    INV_SQRT_2PI,
-    SQRT_2_OVER_PI,
-    SQRT_HALF,
-)
+from difftest.simulator.exact.bounded import Bounded, absolute, ends, rounded
+from difftest.simulator.oracle.operators import FUNCTIONS as DEFINITIONS
 
 FUNCTION_ROUNDINGS = 8.0
 """Of an elementary function: 4 units in the last place, the most that NumPy promises in float32
 (NumPy 1.20 release notes and SIMD accuracy tables: exp 2.5, log 3.8, others below 4)."""
 
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
-def _sigmoid(x: Float64) -> Float64:
-    small = np.exp(-np.abs(x))
-    upper: Float64 = 1.0 / (1.0 + small)
-    return np.where(x < 0, small * upper, upper)
-
-
-def _normal(x: Float64) -> Float64:
-    """The normal distribution's share below x."""
-    return 0.5 * np.asarray(_erfc(-SQRT_HALF * x), dtype=np.float64)
-
-
-def _gated(x: Float64, gate: Float64) -> Float64:
-    return np.where(gate == 0, 0.0 * np.clip(x, -1, 1), x * gate)
-
-
-def _gelu_dx(x: Float64) -> Float64:
-    return _normal(x) + _gated(x, INV_SQRT_2PI * np.exp(-0.5 * x * x))
-
-
-def _gelu_tanh(x: Float64) -> Float64:
-    return _gated(x, _sigmoid(2.0 * SQRT_2_OVER_PI * (x + GELU_CUBIC * x**3)))
-
-
-def _silu_dx(x: Float64) -> Float64:
-    gate = _sigmoid(x)
-    return gate + _gated(x, gate * _sigmoid(-x))
-
-
-def _gelu_sigmoid_dx(x: Float64) -> Float64:
-    return _silu_dx(GELU_SIGMOID * x)
-
-
-def _softplus(x: Float64) -> Float64:
-    result: Float64 = np.logaddexp(0.0, x)
-    return result
-
-
-SMOOTH: dict[str, tuple[Callable[[Float64], Float64], float]] = {
-    "sigmoid": (_sigmoid, 0.25),
-    "gelu": (lambda x: _gated(x, _normal(x)), 1.13),
-    "gelu_dx": (_gelu_dx, 0.8),
-    "gelu_apprx_tanh": (_gelu_tanh, 1.13),
-    "gelu_apprx_sigmoid": (lambda x: _gated(x, _sigmoid(GELU_SIGMOID * x)), 1.1),
-    "gelu_apprx_sigmoid_dx": (_gelu_sigmoid_dx, 0.86),
-    "silu": (lambda x: _gated(x, _sigmoid(x)), 1.1),
-    "silu_dx": (_silu_dx, 0.5),
-    "tanh": (np.tanh, 1.0),
-    "softplus": (_softplus, 1.0),
-    "mish": (lambda x: _gated(x, np.tanh(_softplus(x))), 1.09),
-    "erf": (lambda x: np.asarray(_erf(x), dtype=np.float64), 1.13),
-    "erf_dx": (lambda x: 2.0 / math.sqrt(math.pi) * np.exp(-np.square(x)), 0.97),
-    "sin": (np.sin, 1.0),
-    "arctan": (np.arctan, 1.0),
+SLOPES = {
+    "sigmoid": 0.25,
+    "gelu": 1.13,
+    "gelu_dx": 0.8,
+    "gelu_apprx_tanh": 1.13,
+    "gelu_apprx_sigmoid": 1.1,
+    "gelu_apprx_sigmoid_dx": 0.86,
+    "silu": 1.1,
+    "silu_dx": 0.5,
+    "tanh": 1.0,
+    "softplus": 1.0,
+    "mish": 1.09,
+    "erf": 1.13,
+    "erf_dx": 0.97,
+    "sin": 1.0,
+    "arctan": 1.0,
 }
-"""Function and steepest slope."""
-
-_MONOTONE: dict[str, Callable[[Float64], Float64]] = {
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "reciprocal": lambda x: 1.0 / x,
-}
+"""The steepest of each function that is steep nowhere."""
+_MONOTONE = ("log", "sqrt", "rsqrt", "reciprocal")
 """On positive arguments; the reciprocal also on negative ones."""
 
 
@@ -127,7 +65,7 @@ def relu(x: Bounded) -> Bounded:
 
 def monotone(name: str) -> Callable[[Bounded], Bounded]:
     """``log``, ``sqrt``, ``rsqrt`` or ``reciprocal``: no bound where the argument may reach 0."""
-    function = _MONOTONE[name]
+    function = DEFINITIONS[name]
     times = 1.0 if name in ("sqrt", "reciprocal") else FUNCTION_ROUNDINGS
 
     def computed(x: Bounded) -> Bounded:
@@ -150,7 +88,7 @@ def smooth(name: str) -> Callable[[Bounded], Bounded]:
 
     Near where it vanishes the error is one of its argument's size, not of its own.
     """
-    function, slope = SMOOTH[name]
+    function, slope = DEFINITIONS[name], SLOPES[name]
 
     def computed(x: Bounded) -> Bounded:
         value = function(x.value)
@@ -173,6 +111,6 @@ FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {
     "exp": exponential,
     "abs": absolute,
     **{name: monotone(name) for name in _MONOTONE},
-    **{name: smooth(name) for name in SMOOTH},
+    **{name: smooth(name) for name in SLOPES},
 }
-"""By the name of the activation; ``sign``, which decides, is :mod:`.decisions`' own."""
+"""By the name of the activation; ``sign``, which decides, is in :mod:`.elementwise`."""

@@ -1,4 +1,4 @@
-"""What an exact run gives back."""
+"""What an exact run gives back. A record without an error rule cannot be imported with it."""
 
 from __future__ import annotations
 
@@ -7,41 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, as_dtype
-from difftest.simulator.exact import table as table
+from difftest.simulator.dtypes import Array
+from difftest.simulator.exact import elementwise, moves, products, selections, sums  # noqa: F401
 from difftest.simulator.exact.bounded import Float64
+from difftest.simulator.exact.contract import ExactSettings as ExactSettings
 from difftest.simulator.exact.contract import Narrowing
 from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.losses import Loss
-from difftest.simulator.exact.shadow import Doubt, Shadow
+from difftest.simulator.exact.shadow import RULES, Doubt, Shadow
+from difftest.simulator.instructions import require_rules
 from difftest.simulator.tile import Tile
 
-
-@dataclass(frozen=True)
-class ExactSettings:
-    """How an exact run counts roundings.
-
-    Attributes
-    ----------
-    dtypes : dtypes that the kernel may round into, its sums too, besides those of its arguments
-        and outputs.
-    results : the dtypes of the outputs: what is added to again may be as coarse as they are. Empty
-        if they are not known; then it may be as coarse as any argument.
-    random : whether rounding errors may be taken as independent, so that those of long sums grow
-        with the root of their length.
-    losses : whether to note what each instruction lost; takes time.
-    """
-
-    dtypes: tuple[str, ...] = ()
-    results: tuple[str, ...] = ()
-    random: bool = False
-    losses: bool = False
-
-    def shadow(self) -> Shadow:
-        """The exact run of one launch."""
-        dtypes = [as_dtype(name, "an exact run's dtypes") for name in self.dtypes]
-        results = [np.dtype(name) for name in self.results]
-        return Shadow(dtypes=dtypes, results=results, random=self.random, losses=self.losses)
+require_rules(RULES, "the exact run has no error rule")
 
 
 @dataclass(frozen=True)

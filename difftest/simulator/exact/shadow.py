@@ -36,21 +36,15 @@ from difftest.simulator.exact.bounded import (
     into_integers,
     number,
 )
-from difftest.simulator.exact.contract import NO_CHAIN, Contract, chain_of
-from difftest.simulator.exact.held import holding, raw_values
+from difftest.simulator.exact.contract import NO_CHAIN, Contract, ExactSettings, chain_of
+from difftest.simulator.exact.held import Owners, holding, raw_values
 from difftest.simulator.exact.losses import Losses
-from difftest.simulator.exact.owners import Owners
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Masked, Reach, Unboxed
+from difftest.simulator.instructions.record import Call, Masked, Reach
 from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
-
-ORDERS = "core_barrier"
-"""The event that names a tensor as read and written, and leaves its values."""
-EXCHANGES = ("all_gather", "all_to_all", "permute")
-"""Events of no instruction that round nothing."""
 
 Rule = Callable[..., Any]
 
@@ -100,39 +94,47 @@ class Pending(NamedTuple):
     ``made`` is None where the machine's values are exact.
     """
 
-    tile: Tile
+    tile: Any
     made: Bounded | None
     where: Array | None = None
 
 
+class Plan:
+    """What is known of a call before its operands' numbers are: it is asked once for each call."""
+
+    def __init__(self, call: Call) -> None:
+        options = call.options
+        self.title = call.title
+        self.of_tiles = call.name in OF_TILES
+        self.by_dma = call.engine is Engine.DMA
+        self.skips = options.get("oob_mode") == "skip"
+        """Whether elements out of bounds are not moved."""
+        self.copies = call.name in COPIES and not call.reads_dst
+        self.in_place = call.instruction.in_place
+        written = call.destinations.get("dst") or call.result
+        self.computed = is_float(written.dtype) and not self.in_place
+        """Whether it makes floats, for which an engine rounds wide integers to float32."""
+        self.accumulates = "accumulate" in options
+        self.in_bits = any(type(op) is AluOp and op.bitvec for op in options.values())
+        """Whether it makes patterns of bits, which no machine rounds."""
+        op = options.get("op") if call.name == "tensor_tensor" else None
+        self.multiplies = getattr(op, "name", None) == "multiply"
+
+
 class Shadow:
-    """What the exact run of one launch knows.
+    """What the exact run of one launch knows."""
 
-    Parameters
-    ----------
-    dtypes : dtypes that the kernel may round into besides those of its arguments and outputs.
-    results : dtypes of the outputs, if they are known.
-    random : whether rounding errors may be taken as independent of each other.
-    losses : whether to note which instruction lost how much.
-    """
-
-    def __init__(
-        self,
-        *,
-        dtypes: Sequence[DType] = (),
-        results: Sequence[DType] = (),
-        random: bool = False,
-        losses: bool = False,
-    ) -> None:
-        self.random = random
-        self.contract = Contract(dtypes, results)
+    def __init__(self, settings: ExactSettings) -> None:
+        self.random = settings.random
+        self.contract = Contract(settings)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
         self._registers: dict[int, dict[str, Bounded]] = {}
-        self.losses = Losses() if losses else None
+        self.losses = Losses() if settings.losses else None
         self.owners = Owners()
         self._pending: list[Pending] | None = None
         self._chain = NO_CHAIN
         self._name = ""
+        self._plans: dict[Call, Plan] = {}
 
     @property
     def accumulators(self) -> dict[str, Bounded]:
@@ -148,113 +150,92 @@ class Shadow:
         operands: Sequence[Any],
         others: Sequence[Tile | None],
         where: Array | None,
-        unboxed: Unboxed | None = None,
+        inner: Array | None = None,
     ) -> None:
         """Compute what an instruction will write, before the machine overwrites its operands.
 
-        ``unboxed`` is there if a mask which is no box lets it read some elements only.
+        ``inner`` is a mask which is no box, and lets it read some elements only.
         """
-        self._begin(call.title)
-        record = call.instruction
-        for tile in (dst, *operands):
-            if isinstance(tile, Tile):
-                tile.check_bounds()
+        plan = self._plans.get(call)
+        if plan is None:
+            plan = self._plans[call] = Plan(call)
+        self._begin(plan.title)
         self._pending = []
-        if call.name in COPIES and not call.reads_dst and _is_plain(call, operands[0], dst):
+        if plan.copies and _is_plain(call, operands[0], dst):
             return
-        reach = Reach.ELEMENT if unboxed is None else record.reach(call)
-        if unboxed is not None and any(one is not None for one in others):
-            reach = Reach.ROW
-        if reach not in (Reach.ELEMENT, Reach.AXES):
-            self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
-            return
-        values, there = self._read(call, dst, operands, where)
-        if not record.in_place:
+        if inner is not None:
+            reach = call.instruction.reach(call)
+            if any(one is not None for one in others) or reach not in (Reach.ELEMENT, Reach.AXES):
+                self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
+                return
+        values = [self._read(plan, call, operand, where) for operand in operands]
+        if call.reads_dst and isinstance(dst, Tile):  # what accumulates knows whether it adds
+            values.append(dst if plan.accumulates else self._read(plan, call, dst, where))
+        if not plan.in_place:
             if self.losses is not None:
                 self.losses.take([one for one in values if isinstance(one, Bounded)])
-            op = call.options.get("op") if call.name == "tensor_tensor" else None
-            multiplies = getattr(op, "name", None) == "multiply"
-            self._chain = chain_of((*operands, dst) if call.reads_dst else operands, multiplies)
-        if reach is Reach.AXES:
-            assert unboxed is not None
-            values[0] = _left_by_mask(call, values[0], unboxed.inner)
-        compute = RULES[call.name]
-        if any(type(op) is AluOp and op.bitvec for op in call.options.values()):
+            read = (*operands, dst) if call.reads_dst else operands
+            self._chain = chain_of(read, plan.multiplies)
+        if inner is not None and reach is Reach.AXES:
+            values[0] = _left_by_mask(call, values[0], inner)
+        if plan.in_bits:
             self.sure(*[one for one in values if isinstance(one, Bounded)])
-            made = None  # patterns of bits, which no machine rounds
+            made = None
         else:
-            made = compute(self, call, *values)
+            made = RULES[call.name](self, call, *values)
         first, *rest = made if type(made) is tuple else (made,)
-        if isinstance(dst, IndirectTile):
-            self._pending.append(self._scattered(call, dst, first, where, there))
-            return
-        if there is not None:  # it lies in the result where its numbers do
-            chosen = compute(self, call, Bounded(there)).value.reshape(dst.shape)
-            where = chosen if where is None or record.walk is None else chosen & where
-        if call.engine is Engine.DMA:
+        if not call.is_simple:
+            first, where = self._through_indices(plan, call, (first, dst, operands), where)
+        if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
-        self._pending = [
-            _pending(tile, one, where if number == 0 else None)
-            for number, (tile, one) in enumerate(zip_longest((dst, *others), (first, *rest)))
-            if tile is not None
-        ]
+        self._pending.append(_pending(dst, first, where))
+        if others:
+            pairs = zip_longest(others, rest)
+            self._pending += [_pending(tile, one, None) for tile, one in pairs if tile is not None]
 
-    def _read(
-        self, call: Call, dst: Any, operands: Sequence[Any], where: Array | None
-    ) -> tuple[list[Any], Array | None]:
-        """The operands' numbers, and which elements of an indirect one are there, if not all."""
-        by_dma, of_tiles, there = call.engine is Engine.DMA, call.name in OF_TILES, None
-        computed = is_float(dst.dtype) and not call.instruction.in_place
-        values: list[Any] = []
-        for operand in operands:
-            if isinstance(operand, IndirectTile):
-                kept = where if call.instruction.walk is None else None
-                picked, inside = self._gathered(operand, _skips(call), kept)
-                there = None if inside.all() else inside
-                values.append(picked)
-            elif isinstance(operand, Tile) and not of_tiles:
-                read = self.stored(operand) if by_dma else self.take(operand, computed=computed)
-                values.append(read)
-            else:
-                values.append(operand)
-        if call.reads_dst and isinstance(dst, Tile):
-            if "accumulate" in call.options:
-                values.append(dst)  # the rule knows whether it adds
-            else:
-                values.append(self.stored(dst) if by_dma else self.take(dst))
-        return values, there
+    def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:
+        """An operand as its rule takes it: the numbers of a tile, or what else was given."""
+        if isinstance(operand, Tile):
+            if plan.of_tiles:
+                return operand
+            return (
+                self.stored(operand) if plan.by_dma else self.take(operand, computed=plan.computed)
+            )
+        if isinstance(operand, IndirectTile):
+            self.sure(*map(self.take, operand.index_tiles))
+            operand.resolve(skip=plan.skips, where=None if call.instruction.walk else where)
+            return self.stored(operand.base).shaped(operand.take)
+        return operand
 
-    def _gathered(
-        self, access: IndirectTile, skip: bool, where: Array | None
-    ) -> tuple[Bounded, Array]:
-        """The numbers that indices name, and which of them are there."""
-        self.sure(*map(self.take, access.index_tiles))
-        _, inside = access.resolve(skip=skip, where=where)
-        return self.stored(access.base).shaped(access.take), inside
-
-    def _scattered(
-        self, call: Call, dst: IndirectTile, made: Bounded, where: Any, there: Array | None
-    ) -> Pending:
-        """Put numbers where indices say, or add them to what is there."""
-        arrays, inside = dst.resolve(skip=_skips(call), where=where)
-        if there is not None:
-            inside = inside & there.reshape(dst.shape)
-        places = tuple(array[inside] for array in arrays)
-        made = made.shaped(lambda array: array.reshape(dst.shape)[inside])
-        if call.reads_dst:
-            made = added_at(self.stored(dst.base), made, places, self.gamma)
-        self.sure(*map(self.take, dst.index_tiles))
-        return _spread_out(dst.base, made, places)
+    def _through_indices(self, plan: Plan, call: Call, moved: Any, where: Any) -> Any:
+        """What reaches a destination, and where: indices may lead out, or name a place twice."""
+        made, dst, operands = moved
+        arrays: Any = ()
+        if isinstance(dst, IndirectTile):
+            self.sure(*map(self.take, dst.index_tiles))
+            arrays, where = dst.resolve(skip=plan.skips, where=where)
+        for source in operands:
+            if isinstance(source, IndirectTile) and not source.inside.all():
+                there = RULES[call.name](self, call, Bounded(source.inside))
+                chosen = there.value.reshape(dst.shape)  # it lies where the numbers do
+                where = chosen if where is None else chosen & where.reshape(dst.shape)
+        if isinstance(dst, IndirectTile):
+            made = made.shaped(lambda array: array.reshape(dst.shape))
+            if call.reads_dst:
+                places = tuple(array[where] for array in arrays)
+                made = added_at(self.stored(dst.base), made.part(where), places, self.gamma)
+                made = made.shaped(lambda array: _spread_over(where, array))
+        return made, where
 
     def sent(self, src: Tile) -> Bounded | None:
         """What a tile holds now, for another core; None where the machine's values are exact."""
         held = self.held(src)
         return None if held is None else held.shaped(np.copy)
 
-    def foresee_received(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
-        """As :meth:`foresee`, of what another core :meth:`sent`."""
+    def foresee_effect(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
+        """As :meth:`foresee`, of what another core :meth:`sent`, or nothing rounds."""
         self._begin(opcode)
-        self._pending = [Pending(dst, made)]
+        self._pending = [*(self._pending or ()), Pending(dst, made)]
 
     def _begin(self, name: str) -> None:
         self._name = name
@@ -264,17 +245,11 @@ class Shadow:
 
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
-        if opcode == ORDERS:
-            return
         pending, self._pending = self._pending, None
-        if pending is None:
+        if not writes and any(tile.storage.exact is not None for tile in reads):
             self._begin(opcode)
-            if any(is_float(tile.dtype) for tile in writes) and opcode not in EXCHANGES:
-                self.doubt(f"{opcode} has no error rule", lost=True)
-            elif any(tile.storage.exact is not None for tile in reads):
-                self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
-            pending = [Pending(tile, None) for tile in writes]
-        for one in pending:
+            self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
+        for one in pending or ():
             self.put(*one)
 
     def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
@@ -310,7 +285,7 @@ class Shadow:
         storage = tile.storage
         if tile.axes is not None:
             tile.check_bounds()
-        own = self.owners.own(tile)
+        own = self.owners.own(tile) if storage.shared else None
         if isinstance(own, str):
             self.doubt(own, lost=True)
             return None
@@ -336,7 +311,7 @@ class Shadow:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def put(self, tile: Tile, made: Bounded | None, where: Array | None) -> None:
+    def put(self, tile: Any, made: Bounded | None, where: Array | None) -> None:
         """Note what the machine has just written to a tile, as :class:`Pending` says it."""
         storage = tile.storage
         line = product = None
@@ -348,8 +323,9 @@ class Shadow:
             if made is not None and made.sums:
                 line = kernel_location() if adds else next(iter(self._chain.lines), None)
         clean = made is None or (made.error is None and not made.sums)
-        shared = self.owners.note(tile, where, rounded=not clean)
-        if clean and (shared or storage.exact is None):
+        if storage.shared:
+            self.owners.note(tile, where, rounded=not clean)
+        if clean and (storage.exact is None or (storage.shared and not storage.in_hbm)):
             return
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are written as another dtype", lost=True)
@@ -404,11 +380,6 @@ class Shadow:
         return gamma(n, elements, random=self.random, unit=self.contract.sums)
 
 
-def _skips(call: Call) -> bool:
-    """Whether elements out of bounds are not moved."""
-    return call.options.get("oob_mode") == "skip"
-
-
 def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
     """Whether a copy changes no value, and neither side has other exact values."""
     if is_float(dst.dtype):
@@ -420,26 +391,18 @@ def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) ->
     return not any(storage.exact is not None or storage.shared for storage in storages)
 
 
-def _pending(tile: Tile, made: Any, where: Array | None) -> Pending:
+def _spread_over(where: Array, chosen: Array) -> Array:
+    """Values of the elements that bools choose, among all of them."""
+    full = np.zeros(where.shape)
+    full[where] = chosen
+    return full
+
+
+def _pending(tile: Any, made: Any, where: Array | None) -> Pending:
     if type(made) is Masked:
         where = made.chosen if where is None else made.chosen & where
         made = made.values
     return Pending(tile, made, where)
-
-
-def _spread_out(base: Tile, made: Bounded | None, places: tuple[Any, ...]) -> Pending:
-    """The elements of a tile that indices name, among all of them."""
-    where = np.zeros(base.shape, BOOL)
-    where[places] = True
-    if made is None:
-        return Pending(base, None, where)
-
-    def among_all(array: Any) -> Any:
-        full = np.zeros(base.shape)
-        full[places] = array
-        return full
-
-    return Pending(base, made.shaped(among_all), where)
 
 
 def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:

@@ -1,4 +1,4 @@
-"""Error rules of reductions, scans, matrix products and the engines' reduction registers."""
+"""Error rules of reductions, scans and the engines' reduction registers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, spread
 from difftest.simulator.exact.elementwise import (
     alu,
     chosen_from,
@@ -26,7 +26,6 @@ from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
 from difftest.simulator.instructions.values import rows
-from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
 
@@ -42,14 +41,12 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
     n = math.prod(value.shape[axis] for axis in axes)
     summed = np.asarray(value.sum(axis=axes, keepdims=keepdims))
     sizes = np.asarray(np.abs(value).sum(axis=axes, keepdims=keepdims))
-    error = spread(x)
-    if error is None:
-        if n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
-            return Bounded(summed, None, FLOAT32, adds=True)
-        carried = run.gamma(n - 1, summed.size, terms=n) * sizes
-    else:
+    error, errors = spread(x), 0.0
+    if error is not None:
         errors = error.sum(axis=axes, keepdims=keepdims)
-        carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
+    elif n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
+        return Bounded(summed, None, FLOAT32, adds=True)
+    carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
@@ -178,11 +175,11 @@ def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
     sizes = np.abs(lines.value) if largest else -np.abs(lines.value)
     last = lines.value.shape[1] - 1
     places = last - np.argmax(sizes[:, ::-1], axis=1, keepdims=True)
+    error = None
     if lines.error is not None:
         run.doubt("a rounded value decides", lost=False)
         error = np.broadcast_to(2 * np.abs(lines.value).max(axis=1, keepdims=True), places.shape)
-        return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
-    return Bounded(np.take_along_axis(lines.value, places, axis=1), None, FLOAT32)
+    return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
 
 
 @rule("activation")
@@ -199,77 +196,12 @@ def tensor_scalar_reduce(
     """``data <op0> operand0``, and its reduction in the registers."""
     result = with_scalar(run, call["op0"], data, operand0, reverse=False)
     op = call["reduce_op"]
+    made: Any
     if op.name == "subtract":
-        axes = tuple(range(1, result.value.ndim))
-        made = _difference(run, result, axes, keepdims=False)
-        made = made.shaped(lambda array: array[:, None])
+        made = reduced(run, op, _lines(result), (1,), keepdims=True)
     else:
-        held = registers(run, "vector", result, op, call["reduce_cmd"], reduce_init)
-        assert held is not None
-        made = held
+        made = registers(run, "vector", result, op, call["reduce_cmd"], reduce_init)
     return result, bounded.negative(made) if call["reduce_res_negate"] else made
-
-
-# -- matrix products -------------------------------------------------------------------------------
-
-
-def matrix_product(run: Shadow, left: Bounded, right: Bounded) -> Bounded:
-    """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
-    value = left.value.T @ right.value
-    depth = left.value.shape[0]
-    sizes = [np.abs(left.value), np.abs(right.value)]
-    errors = [spread(left), spread(right)]
-    growth = run.gamma(depth, value.size)
-    if errors[0] is None and errors[1] is None:
-        most = _sizes_product(*sizes)
-        if most.max(initial=0.0) <= LARGEST_SUM and all(
-            bounded.is_integral(side.value) for side in (left, right)
-        ):
-            return Bounded(value, None, FLOAT32)
-        error = growth * most
-    else:
-        wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
-        error = growth * _sizes_product(*wide)
-        if errors[0] is not None:
-            error += errors[0].T @ wide[1]
-        if errors[1] is not None:
-            error += sizes[0].T @ errors[1]
-    error += bounded.TINY * depth
-    return Bounded(value, bounded.defined(value, error), FLOAT32)
-
-
-def _sizes_product(left: Float64, right: Float64) -> Any:
-    """``left.T @ right`` of sizes, at least: float32 is enough where it holds them."""
-    peak = float(left.max(initial=0.0)) * float(right.max(initial=0.0)) * left.shape[0]
-    if not peak < 1e30:
-        return left.T @ right
-    narrow = left.astype(np.float32).T @ right.astype(np.float32)
-    return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
-
-
-@rule("nc_matmul")
-def nc_matmul(run: Shadow, call: Call, *operands: Any) -> Bounded:
-    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
-    if "product" in call.operands:
-        product, *held = operands
-        return added_or_put(run.stored(held[0]), product, held[0]._fresh()) if held else product
-    depth = 2 if call["perf_mode"] == "double_row" else 1
-    left, right = (
-        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
-        for side in operands[:2]
-    )
-    return accumulated(run, call, matrix_product(run, left, right), *operands[2:])
-
-
-def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None = None) -> Bounded:
-    """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
-    missing = None
-    if dst is not None and call["accumulate"] is None:
-        products = dst.storage.products
-        missing = None if products is None else ~dst.gather(products)
-        if missing is None or missing.all():
-            return made
-    return made if dst is None else added_or_put(run.stored(dst), made, missing)
 
 
 # -- scans and moments -----------------------------------------------------------------------------

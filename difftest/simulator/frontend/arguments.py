@@ -4,24 +4,60 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
 
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.errors import DtypeError, KernelError, missing_name, not_modelled
-from difftest.simulator.frontend.unmodelled import Unmodelled, unmodelled
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    ShapeError,
+    missing_name,
+    not_modelled,
+)
+from difftest.simulator.index import as_integers
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-Kind = TypeVar("Kind", bound=IntEnum)
+Kind = TypeVar("Kind", bound=Enum)
 
 
 class AnyTensor:
     """``nki.tensor``: the class of what kernels handle, in whichever mode they run."""
 
     __slots__ = ()
+
+
+class Annotation:
+    """``nt.tensor`` and ``nt.tensor[128, 512]``: annotations, with or without a shape."""
+
+    def __init__(self, name: str, *, mutable: bool, shape: tuple[Any, ...] | None = None) -> None:
+        self.name = name
+        self.mutable = mutable
+        self.shape = shape
+
+    def __getitem__(self, shape: Any) -> Annotation:
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return Annotation(self.name, mutable=self.mutable, shape=sizes)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, AnyTensor)
+
+    def __repr__(self) -> str:
+        return f"nt.{self.name}" + (f"{list(self.shape)}" if self.shape else "")
+
+
+def as_argument(value: Any) -> Any:
+    """An argument; for ``nt.tensor[shape, dtype]``, which stands for one, zeros."""
+    if not isinstance(value, Annotation) or value.shape is None or len(value.shape) != 2:
+        return value
+    shape, dtype = value.shape
+    return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
 
 
 engine = IntEnum(
@@ -31,6 +67,41 @@ reduce_cmd = IntEnum("reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_r
 oob_mode = IntEnum("oob_mode", {"error": 0, "skip": 1})
 dge_mode = IntEnum("dge_mode", {"none": 0, "swdge": 1, "hwdge": 2, "unknown": 3})
 nc_version = IntEnum("nc_version", {"gen2": 2, "gen3": 3})
+
+
+class Unmodelled:
+    """A documented name that is not modelled, and why if there is more: it refuses to be used.
+
+    Modules of kernels import such names, or hold dtypes in tables, beside kernels that never use
+    them; so naming one is no error.
+    """
+
+    __slots__ = ("name", "nki_name", "why")
+
+    def __init__(self, name: str, why: str | None = None) -> None:
+        self.name, self.why = name, why
+        self.nki_name = name.rpartition(".")[2]
+        """As instructions know operators; they refuse this one."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+        raise not_modelled(self.name, ", ".join(f"{one:.60}" for one in given) or "()", self.why)
+
+    def __getattr__(self, name: str) -> Unmodelled:
+        if name.startswith("__") or name in self.__slots__:
+            raise AttributeError(name)  # Python's own protocols, such as copying
+        return Unmodelled(f"{self.name}.{name}", self.why)
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:
+        raise not_modelled(self.name, "a class that is based on it", self.why)
+
+    def __repr__(self) -> str:
+        return f"{self.name} (not modelled)"
+
+
+def unmodelled(module: str, names: Iterable[str]) -> dict[str, Unmodelled]:
+    """One object for each name, so that a name equals itself and can be a key."""
+    return {name: Unmodelled(f"{module}.{name}") for name in names}
 
 
 def absent(
@@ -101,7 +172,7 @@ def as_engine(value: object, where: str) -> Engine:
     if isinstance(value, engine):
         return _ENGINES[int(value)]
     names = (f"{member.name}_engine" for member in engine if member.value)
-    raise _no_member("engine", value, where, names)
+    raise no_member(engine, value, where, names)
 
 
 def as_flag(value: object, name: str) -> bool:
@@ -144,10 +215,9 @@ def as_member(kind: type[Kind], value: object, where: str) -> Kind:
     if type(value) is kind:
         return value
     try:
-        return kind(value)  # type: ignore[arg-type]
+        return kind(value)
     except (TypeError, ValueError):
-        names = (f"{kind.__name__}.{member.name}" for member in kind)
-        raise _no_member(kind.__name__, value, where, names) from None
+        raise no_member(kind, value, where) from None
 
 
 def as_accumulate(value: object, where: str) -> Accumulate:
@@ -155,10 +225,60 @@ def as_accumulate(value: object, where: str) -> Accumulate:
     return _COMMANDS[as_member(reduce_cmd, value, where)]
 
 
-def _no_member(kind: str, value: object, where: str, names: Iterable[str]) -> KernelError:
-    return KernelError(
-        f"{where} takes {kind} as a member of nki.isa.{kind}",
-        happened=f"{where} got {value!r:.40} as {kind}",
-        received=f"{kind}={value!r}",
-        limit=", ".join(f"nisa.{name}" for name in names),
+def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """``axis``, one or several, as ascending axes counted from the front."""
+    ndim = len(data.tile_shape())
+    given = as_integers(axis, f"{where}'s axis")
+    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
+
+
+def not_last(axes: tuple[int, ...], data: Tile, where: str) -> ShapeError | None:
+    """The error of a call that reduces the last consecutive axes alone; None if these are.
+
+    The instruction reduces any free axes, since its access pattern takes them in any order, and the
+    classic ``nl.sum`` uses that. So this is a rule of calls; that the axes are free ones is the
+    instruction's.
+    """
+    ndim = len(data.tile_shape())
+    free = all(0 < one < ndim for one in axes)
+    if not free or axes == tuple(range(ndim - len(axes), ndim)):
+        return None
+    return ShapeError(
+        f"{where} reduces the last consecutive axes of the tile",
+        happened=f"{where} got the axes {list(axes)} of {ndim} dimensions",
+        received=f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}",
+        limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
+        remedy="index the tile so that the axes to reduce come last",
     )
+
+
+def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
+    """:func:`ascending`, of a call that reduces the last consecutive axes alone."""
+    axes = ascending(axis, data, where)
+    if (error := not_last(axes, data, where)) is not None:
+        raise error
+    return axes
+
+
+def need_two(tile: Tile, where: str) -> None:
+    """Raise :class:`ShapeError` unless a tile, or a tensor in HBM, has two dimensions."""
+    ndim = tile.ndim if tile.in_hbm else len(tile.tile_shape())
+    if ndim != 2:
+        got = f"a tensor of {ndim} dimensions"
+        raise not_taken(where, "two dimensions", got, f"{tile!r}", error=ShapeError)
+
+
+def not_taken(
+    where: str, takes: str, got: str, received: str, *, error: Any = KernelError, **more: Any
+) -> Any:
+    """The error of a call for an argument: what it takes, what it got, and that with its value."""
+    return error(f"{where} takes {takes}", happened=f"{where} got {got}", received=received, **more)
+
+
+def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> KernelError:
+    """The error for a value that is none of an enumeration's members, or not one of ``names``."""
+    name = kind.__name__
+    limit = ", ".join(f"nisa.{one}" for one in names or (f"{name}.{one.name}" for one in kind))
+    takes, got = f"{name} as a member of nki.isa.{name}", f"{value!r:.40} as {name}"
+    made: KernelError = not_taken(where, takes, got, f"{name}={value!r}", limit=limit)
+    return made

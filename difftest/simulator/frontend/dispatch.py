@@ -1,45 +1,74 @@
-"""The classic dialect's functions as kernels call them: the launch knows who called what.
+"""The API's functions as kernels call them: the launch knows who called what.
 
-Arguments that do not fit get an error of ours, or are given under their documented names.
+Arguments of the classic dialect that do not fit get an error of ours, or their documented names.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from difftest.simulator.entering import entering
+from difftest.simulator.core import RUNNING
 from difftest.simulator.errors import KernelError, SignatureError
 from difftest.simulator.frontend.arguments import HINTS, fits, no_extras, undocumented_argument
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
+_running, _frame = RUNNING.get, sys._getframe
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: names under which kernels give an argument, and those that AWS documents."""
 CLOSED = frozenset(
     (
         *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
-        *("nl.arange", "nl.ds", "nl.expand_dims", "nl.num_programs", "nl.program_id"),
-        *("nl.program_ndim", "nl.static_cast", "nl.static_range"),
+        *("nl.arange", "nl.ds", "nl.expand_dims", "nl.nc", "nl.num_programs", "nl.program_id"),
+        *("nl.program_ndim", "nl.spmd_dim", "nl.static_cast", "nl.static_range"),
     )
 )
 """Functions that AWS documents without ``**kwargs``; others get arguments that are not modelled."""
 
 
-def dispatching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` under its public ``name``."""
-    return functools.update_wrapper(
-        entering(function, _refitting(name, inspect.signature(function), name in CLOSED)),
-        function,
-        updated=() if isinstance(function, type) else ("__dict__",),
-    )
+def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callable[..., Any]:
+    """``function`` as kernels call it: the launch knows meanwhile which frame called it.
+
+    Looking for the kernel's line from within would make an object of each frame on the way, for
+    each instruction. ``refit`` gives other arguments for those that do not fit, or raises.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        core = _running(None)
+        if core is not None:
+            outer, core.caller = core.caller, _frame(1)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if refit is None or type(error) is not TypeError:
+                raise
+            args, kwargs = refit(error, args, kwargs)
+            return call(*args, **kwargs)
+        finally:
+            if core is not None:
+                core.caller = outer
+
+    return call
 
 
-def _refitting(
-    name: str, signature: inspect.Signature, closed: bool = True
-) -> Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]:
+def dispatching(
+    name: str, function: Callable[..., Any], closed: bool = False
+) -> Callable[..., Any]:
+    """``function`` under its public ``name``; a ``closed`` one takes no other arguments."""
+    refit = _refitting(name, inspect.signature(function), closed or name in CLOSED)
+    updated = () if isinstance(function, type) else ("__dict__",)
+    return functools.update_wrapper(entering(function, refit), function, updated=updated)
+
+
+fitting = functools.partial(dispatching, closed=True)
+
+
+def _refitting(name: str, signature: inspect.Signature, closed: bool) -> Refit:
     """What a call is made with that the function's signature does not fit; or the error of it."""
 
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -60,24 +89,6 @@ def _refitting(
         return given
 
     return refit
-
-
-def fitting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with an error of ours for arguments that do not fit it."""
-    signature = inspect.signature(function)
-    refit = _refitting(name, signature)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            if type(error) is not TypeError:
-                raise
-            args, kwargs = refit(error, args, kwargs)
-            return function(*args, **kwargs)
-
-    return call
 
 
 def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -126,18 +137,12 @@ class _Grid:
         return self._get(key)
 
 
-UNMODED = frozenset({"nc", "spmd_dim"})
-"""Functions about the launch grid, which is made before a launch."""
-
-
 def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
     """A module's functions as kernels call them; ``short`` is nl or nisa. Other names stay."""
     called = dict(functions)
     for name, value in functions.items():
         if name == "mgrid":
             called[name] = _Grid(value)
-        elif name in UNMODED:
-            called[name] = fitting(f"{short}.{name}", value)
         elif name == "ds" or inspect.isfunction(value):
             called[name] = dispatching(f"{short}.{name}", value)
             if short == "nl":  # which instructions also take as operators

@@ -15,11 +15,15 @@ from types import ModuleType, TracebackType
 
 from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor, absent
-from difftest.simulator.frontend.benchmark import Predictor, benchmark_with
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
 from difftest.simulator.frontend.nki import modules as newer
-from difftest.simulator.frontend.on_device import baremetal_with, profile_with
+from difftest.simulator.frontend.on_device import (
+    Predictor,
+    baremetal_with,
+    benchmark_with,
+    profile_with,
+)
 
 ROOT = "neuronxcc"
 ROOTS = (ROOT, newer.ROOT)

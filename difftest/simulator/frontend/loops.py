@@ -11,7 +11,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
-from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.index import Shape, as_integer, is_integer
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 
@@ -25,7 +25,7 @@ class LoopRange:
         self.numbers = _numbers(kind, args)
 
     def __iter__(self) -> Iterator[int]:
-        return iterate(self.kind, (self.numbers.start, self.numbers.stop, self.numbers.step))
+        return iterate(self.kind, self.numbers)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -37,15 +37,14 @@ class LoopRange:
         return f"{self.kind.value}_{self.numbers}"
 
 
-def iterate(kind: LoopKind, args: tuple[Any, ...]) -> Iterator[int]:
-    """The integers of ``range(*args)``; while they last the launch knows of the loop."""
+def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
+    """The values of a loop's variable; while they last the launch knows of the loop."""
     core = current()
-    numbers = _numbers(kind, args)
     loop = Loop(core.loop_count, kind, kernel_location())
     core.loop_count += 1
     outer = core.loops
     try:
-        turns: Iterable[tuple[int, int]] = enumerate(numbers)
+        turns: Iterable[tuple[int, int]] = enumerate(values)
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
         if claims_none and core.order.loop == loop.location:  # in today's it is an alias of range
             turns = core.order.arranged(list(turns))
@@ -71,37 +70,45 @@ def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
 
 def affine_range(*args: int) -> Iterator[int]:
     """A loop whose iterations do not depend on each other; run in order here."""
-    return iterate(LoopKind.AFFINE, args)
+    return iter(LoopRange(LoopKind.AFFINE, args))
 
 
 def sequential_range(*args: int) -> Iterator[int]:
     """A loop whose iterations run in order."""
-    return iterate(LoopKind.SEQUENTIAL, args)
+    return iter(LoopRange(LoopKind.SEQUENTIAL, args))
 
 
 def static_range(*args: int) -> Iterator[int]:
     """A loop that is unrolled when the kernel is traced."""
-    return iterate(LoopKind.STATIC, args)
+    return iter(LoopRange(LoopKind.STATIC, args))
+
+
+def program_along(axis: Any, grid: Shape) -> int:
+    """The number of this program along an axis of a launch grid; 0 of a launch without one."""
+    core = current()
+    _check_axis(axis, grid, "nl.program_id")
+    core.trace.divided = True
+    return core.program[axis] if core.grid else 0
+
+
+def programs_along(axes: Any, grid: Shape) -> int:
+    """How many programs run along axes of a launch grid, one or several; None for all."""
+    given: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
+    total = 1
+    for axis in range(len(grid)) if axes is None else given:
+        _check_axis(axis, grid, "nl.num_programs")
+        total *= grid[axis]
+    return total
 
 
 def program_id(axis: int) -> int:
     """The index of this kernel instance along an axis of the launch grid."""
-    core = current()
-    _check_axis(axis, len(core.grid), "nl.program_id")
-    core.trace.divided = True
-    return core.program[axis]
+    return program_along(axis, current().grid)
 
 
 def num_programs(axes: Any = None) -> int:
     """The number of kernel instances along the given axes, or in all."""
-    grid = current().grid
-    given: Iterable[int] = axes if isinstance(axes, (tuple, list)) else (axes,)
-    chosen = range(len(grid)) if axes is None else given
-    total = 1
-    for axis in chosen:
-        _check_axis(axis, len(grid), "nl.num_programs")
-        total *= grid[axis]
-    return total
+    return programs_along(axes, current().grid)
 
 
 def program_ndim() -> int:
@@ -109,11 +116,14 @@ def program_ndim() -> int:
     return len(current().grid)
 
 
-def _check_axis(axis: object, ndim: int, where: str) -> None:
+def _check_axis(axis: object, grid: Shape, where: str) -> None:
+    ndim = len(grid)
     if not 0 <= as_integer(axis, f"{where} of") < ndim:
         raise KernelError(
             f"{where} names an axis of the launch grid",
             happened=f"{where} was asked of axis {axis!r} of a grid of {ndim} dimensions",
             received=f"axis {axis!r} of a grid of {ndim} dimensions",
-            remedy="launch with kernel[n, m](...) for two dimensions, and so on",
+            remedy="launch with kernel[n, m](...) for two dimensions, and so on"
+            if current().trace.dialect == "classic"
+            else "kernel[n] has one axis, 0",
         )

@@ -41,7 +41,12 @@ from difftest.simulator.instructions.registers import (
     read_if_used,
     registers,
 )
-from difftest.simulator.instructions.rules import need_vector_ops, needs_generation
+from difftest.simulator.instructions.rules import (
+    arithmetic,
+    needs_generation,
+    operators,
+    vector_ops,
+)
 from difftest.simulator.instructions.values import as_float, column, rows
 from difftest.simulator.trace import Engine
 
@@ -136,24 +141,6 @@ def exponential(
 # -- tensor_scalar_cumulative ----------------------------------------------------------------------
 
 
-def _cumulative_operators(call: Call) -> None:
-    op0, op1 = call["op0"], call["op1"]
-    if op0.bitvec:
-        raise KernelError(
-            "tensor_scalar_cumulative takes an arithmetic operator",
-            happened=f"tensor_scalar_cumulative got the bitvec operator {op0.name}",
-            received=f"op0={op0.name}",
-        )
-    if op1.name not in CUMULATIVE_OPS:
-        raise KernelError(
-            "tensor_scalar_cumulative accumulates with few operators",
-            happened=f"tensor_scalar_cumulative was to accumulate with {op1.name}",
-            received=f"op1={op1.name}",
-            limit=", ".join(CUMULATIVE_OPS),
-        )
-    need_vector_ops(call, op0)
-
-
 def _loads_imm1(call: Call) -> None:
     if call["imm1"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
         raise KernelError(
@@ -173,7 +160,9 @@ def _loads_imm1(call: Call) -> None:
     options=("op0", "op1", "reduce_cmd"),
     destinations=(Role(name="dst", dtypes=CUMULATED),),
     rules=(
-        _cumulative_operators,
+        arithmetic("op0"),
+        operators("op1", CUMULATIVE_OPS, "accumulates with few operators", "accumulate with"),
+        vector_ops("op0"),
         commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
         _loads_imm1,
     ),

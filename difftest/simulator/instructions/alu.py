@@ -148,6 +148,15 @@ def kept_bits(op: AluOp, values: Array, dtype: np.dtype[Any]) -> Array:
     return values.astype(dtype) if op.bitvec and dtype != BOOL else values
 
 
+def name_of_operator(op: object, names: Mapping[Any, str]) -> str | None:
+    """The name of an ``nl`` function, or of one of NumPy's; None for anything else."""
+    try:
+        name: str | None = getattr(op, "nki_name", None) or names.get(op)
+    except TypeError:  # it has no hash
+        name = None
+    return name
+
+
 def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     """The operator among ``ops`` that ``op`` (an ``nl`` or NumPy function) stands for.
 
@@ -155,12 +164,7 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     ------
     KernelError : ``op`` is not an operator of the instruction ``where``.
     """
-    name = getattr(op, "nki_name", None)
-    if name is None:
-        try:
-            name = _NUMPY_NAMES.get(op)
-        except TypeError:
-            name = None
+    name = name_of_operator(op, _NUMPY_NAMES)
     found = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
     if found is None:
         raise KernelError(

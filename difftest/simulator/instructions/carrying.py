@@ -1,4 +1,4 @@
-"""What the result of an instruction follows from: the rules that records name as ``carries``.
+"""Rules that records name as ``carries``: which elements of a result follow from an operand's.
 
 Each tells which elements of the first destination follow from some of an operand's, which are not
 defined (:mod:`difftest.simulator.instructions.definedness`).
@@ -67,7 +67,7 @@ def from_there_on(call: Call, missing: Array, name: str, values: list[Any]) -> A
 
 
 def by_reach(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """What the record's reach says, where it has no other rule."""
+    """By the record's reach, where it has no other rule."""
     reach, shape = call.instruction.reach(call), call.result.shape
     if reach is Reach.AXES:
         return by_axes(call, missing, name, values)

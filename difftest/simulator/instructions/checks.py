@@ -20,18 +20,18 @@ from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.operands import is_number, wrong_buffer
+from difftest.simulator.instructions.operands import is_number, wrong_buffer, wrong_kind
 from difftest.simulator.instructions.record import (
     Call,
     Fit,
     Instruction,
+    Issue,
     Role,
     Takes,
 )
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Attributes, Kind, Told
+from difftest.simulator.trace import Attributes, Kind
 
 _NUMBERS = (Takes.NUMBER, Takes.VECTOR_OR_NUMBER, Takes.TILE_OR_NUMBER)
 _KINDS: dict[Takes, Any] = {
@@ -56,10 +56,10 @@ def check(core: Core, issued: Issue) -> Call:
     for role, tile in zip(instruction.destinations, (dst, *issued.others), strict=False):
         if tile is not None:
             destinations[role.name] = _describe(instruction, role, tile)
-    options = dict(zip(instruction.options, issued.options, strict=True))
+    given = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
+    options = {name: given[name] for name in instruction.options}
     call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
-    call.into_existing = dst is not None and issued.named
-    call.dialect = core.trace.dialect
+    call.dialect, call.into_existing = core.trace.dialect, dst is not None and issued.named
     _check_vectors(call)
     call.engine = instruction.engine(call, issued.engine)
     for option in call.options.values():
@@ -67,19 +67,16 @@ def check(core: Core, issued: Issue) -> Call:
             check_generation(option, instruction.name, core.machine)
     for rule in (*instruction.only.get(call.dialect, ()), *instruction.rules):
         rule(call)
+    for role in instruction.operands:
+        if role.shape is not None:
+            _check_shape(call, role, call.operands[role.name], "takes")
     call.result = instruction.result(call)
     _check_result(call)
     for role in instruction.destinations:
-        _check_destination(call, role)
+        _check_shape(call, role, call.destinations.get(role.name), "writes")
     call.reads_dst = instruction.reads_dst(call)
     _foresee_event(call, issued)
     return call
-
-
-def _reduce_cmd(call: Call) -> str | None:
-    """What the instruction does with its engine's reduction registers; None for nothing."""
-    command: Any = call.options.get("reduce_cmd")
-    return None if command is None or command.name == "IDLE" else str(command.name).lower()
 
 
 def _foresee_event(call: Call, issued: Issue) -> None:
@@ -94,9 +91,9 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
     places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
     call.numbers = _chooser(places, operands)
-    attributes = Attributes(**call.instruction.facts(call), reduce_cmd=_reduce_cmd(call))
-    told = Told(plain(call.options), tuple(roles[place] for place in places))
-    call.kind = Kind(call.instruction.opcode(call), call.engine, attributes, told)
+    numbers = tuple(roles[place] for place in places)
+    attributes, opcode = Attributes(**call.instruction.facts(call)), call.instruction.opcode(call)
+    call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers)
 
 
 def _chooser(
@@ -116,7 +113,12 @@ def plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """A number, a text, a pattern, or a tuple of such: what an argument says, and no object."""
+    """A number, a text, a pattern, or a tuple of such: what an argument says, and no object.
+
+    Raises
+    ------
+    KernelError : it is anything else.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str, Pattern)):
@@ -127,7 +129,7 @@ def plain_value(value: Any) -> Any:
         return tuple(map(plain_value, value))
     if isinstance(value, (AluOp, Enum)):
         return value.name.lower()
-    raise TypeError(f"the trace has no form for {value!r}")
+    raise wrong_kind(value, "options that are numbers, names or tuples of them", "an instruction")
 
 
 def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
@@ -181,7 +183,8 @@ def _check_vectors(call: Call) -> None:
 
 def _check_result(call: Call) -> None:
     """A new tile has one of the dtypes that the first destination may have."""
-    allowed, dtype = call.instruction.destinations[0].dtypes, call.result.dtype
+    dtype = call.result.dtype
+    allowed = next((role.dtypes for role in call.instruction.destinations), None)
     if allowed is not None and dtype not in allowed:
         raise DtypeError(
             f"{call.name} takes the result of certain dtypes",
@@ -192,16 +195,15 @@ def _check_result(call: Call) -> None:
         )
 
 
-def _check_destination(call: Call, role: Role) -> None:
-    """A destination that exists has the shape that the record says."""
-    tile = call.destinations.get(role.name)
+def _check_shape(call: Call, role: Role, tile: Descriptor | None, verb: str) -> None:
+    """What stands at a role has the shape that the record says, if there is something."""
     if tile is None:
         return
     wanted = call.result.shape if role.shape is None else role.shape(call)
     if not _fits(tile.shape, wanted, call.instruction.fit if role.shape is None else Fit.EXACT):
         raise ShapeError(
-            f"{call.name} writes {role.name} of shape {list(wanted)}",
-            happened=f"{call.name}'s {role.name} has another shape than the result",
+            f"{call.name} {verb} {role.name} of shape {list(wanted)}",
+            happened=f"{call.name}'s {role.name} has the shape {list(tile.shape)}",
             received=f"{role.name} = {tile!r}",
             remedy=f"give {role.name} that shape, or index the part of it that has it",
         )

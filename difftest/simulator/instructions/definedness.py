@@ -1,4 +1,4 @@
-"""What is not defined, on its way through instructions: what nothing wrote, what a mask left out.
+"""Undefined elements on their way through instructions: never written, or left out by a mask.
 
 Kernels compute on whole tiles of which they fill and use a part, so reading such elements is no
 harm as long as nobody uses what follows from them. What does, the record says
@@ -39,16 +39,14 @@ from difftest.simulator.instructions.indices import (
     resolve,
     undefined_places,
 )
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.observing import see
-from difftest.simulator.instructions.recomputing import changed, first_of
-from difftest.simulator.instructions.record import Call, Unboxed
-from difftest.simulator.memory import NEVER, UNSURE, poison
+from difftest.simulator.instructions.observing import changed, first_of, see
+from difftest.simulator.instructions.record import DST, Call, Issue
+from difftest.simulator.instructions.unboxed import kept_of
+from difftest.simulator.memory import LOST, NEVER, UNSURE, poison, unwritten_error
 from difftest.simulator.pattern import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
-from difftest.simulator.unwritten import unwritten_error
 
 INDICES = {"local_gather": "index", "gather_flattened": "indices", "nc_n_gather": "indices"}
 """Instructions that read an operand of indices, and its name."""
@@ -58,7 +56,7 @@ UNWRITTEN, UNDEFINED = "unwritten", "undefined"
 
 
 class Follows(NamedTuple):
-    """What of an instruction's results is not defined."""
+    """The undefined part of an instruction's results."""
 
     elements: Array
     """Of the first destination, in the result's shape."""
@@ -72,6 +70,7 @@ class Gapped:
 
     def __init__(self, core: Core, call: Call, issued: Issue) -> None:
         self.core, self.call = core, call
+        self.issued = issued
         self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
         dst, operands, where = self.dst, self.operands, self.where
         self.never: dict[int, Array] = {}
@@ -79,11 +78,11 @@ class Gapped:
         self.left: dict[int, Array] = {}
         """The same of what masks left out; ``dst`` is the last."""
         self.origin: Origin | None = None
-        """Whence the latter came."""
+        """Of those that masks left out."""
         self.lost: Follows | None = None
-        """What of the results counts as never written."""
+        """The results that count as never written."""
         self.unsure: Follows | None = None
-        """What depends on what masks left out."""
+        """The results that depend on elements that masks left out."""
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
                 resolve(access, call, where)
@@ -93,7 +92,7 @@ class Gapped:
                 self._leave_out(place, places, operand.base, *operand.index_tiles)
             if isinstance(operand, (Tile, IndirectTile)) and operand.storage.gaps is not None:
                 operand.check_bounds()
-                never = operand.unwritten(NEVER)
+                never = self._kept(place, operand.unwritten(NEVER))
                 if never is not None:
                     self.never[place] = never
                 self._leave_out(place, left_out(operand), operand)
@@ -108,7 +107,17 @@ class Gapped:
             if self._name(place) == INDICES.get(call.name):
                 see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
 
+    def _kept(self, place: int, missing: Array | None) -> Array | None:
+        """The elements of an operand that a mask which is no box leaves; None for none."""
+        inner, operand = self.issued.inner, (*self.operands, self.dst)[place]
+        if missing is None or inner is None or not isinstance(operand, Tile):
+            return missing
+        role = (*self.call.instruction.operands, DST)[place]
+        kept = missing & kept_of(role, operand.tile_shape(), inner).reshape(missing.shape)
+        return kept if kept.any() else None
+
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
+        left = self._kept(place, left)
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
             self.origin = self.origin or origin_of(self.call, *tiles)
@@ -132,22 +141,26 @@ class Gapped:
         for place, operand in enumerate(self.operands):
             if not isinstance(operand, Tile):
                 values.append(operand)
-            elif carries is not None and place in self.never:
-                held = operand.engine_values(unwritten=True)
+                continue
+            held = operand.engine_values(unwritten=place not in self.never or carries is not None)
+            if place in self.never:
                 self.never[place] = missing = self.never[place].reshape(held.shape)
                 some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
-                values.append(np.where(missing, some, held))
-            else:
-                values.append(operand.engine_values())
+                held = np.where(missing, some, held)
+            values.append(held)
         if carries is None or not self.never:
             return values
         self.lost = self._carried(values)
         if self.lost is not None and carries is by_row:
+            inner = self.issued.inner
+            if inner is not None:
+                self.issued.inner = inner & ~over_rows(inner.shape, self.lost.partitions)
+                return values
             values = [_without_rows(value, self.lost.partitions) for value in values]
         return values
 
     def foresee(self) -> None:
-        """What follows, of an instruction that reads its operands by itself.
+        """Foresee the undefined results of an instruction that reads its operands by itself.
 
         Raises
         ------
@@ -164,7 +177,7 @@ class Gapped:
                 self.never[place] = missing.reshape(operand.tile_shape())
         if self.never:
             self.lost = self._carried(list(self.operands))
-        old = dst.lost() if call.reads_dst else None
+        old = dst.unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             products = dst.storage.products  # it adds where a matmul wrote alone
             old = old & (False if products is None else dst.gather(products))
@@ -176,7 +189,7 @@ class Gapped:
                 self.lost = self.lost._replace(elements=self.lost.elements | old)
 
     def _carried(self, values: list[Any]) -> Follows | None:
-        """What is carried of what was never written; None for nothing, or if that was let pass."""
+        """The results that follow from elements never written; None for none, or if let pass."""
         call, dst, where = self.call, self.dst, self.where
         carries = call.instruction.carries
         assert carries is not None
@@ -187,6 +200,7 @@ class Gapped:
         given = is_argument or dst.storage.masked
         for place, missing in self.never.items():
             name = call.instruction.operands[place].name
+            whole = (missing == self._kept(place, np.ones_like(missing))).all()
             kept = None
             if name != INDICES.get(call.name):
                 kept = carries(call, missing, name, values)
@@ -194,10 +208,10 @@ class Gapped:
             if kept is not None and where is not None:
                 chosen = _spread(where, kept.shape)
                 kept = kept & chosen
-                if not kept.any():
+                if not kept.any() and not (whole and self.issued.inner is not None):
                     continue
             nothing_left = kept is None or (kept if chosen is None else kept[chosen]).all()
-            if kept is None or nothing_left or missing.all() or (given and kept.any()):
+            if kept is None or nothing_left or whole or (given and kept.any()):
                 doubt(unwritten_error(self.operands[place], missing))
                 self._go_on(values)
                 return None
@@ -217,19 +231,15 @@ class Gapped:
 
     # -- when its results are there ----------------------------------------------------------------
 
-    def look(self, results: Any, unboxed: Unboxed | None) -> None:
-        """What follows of what was computed from what masks left out."""
+    def look(self, results: Any) -> None:
+        """Note the results that were computed from elements that masks left out."""
         if first_of(results) is None or not self.left:
             return
         call, left = self.call, self.left
         carries, options = call.instruction.carries, call.options.values()
         decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
-        if unboxed is not None:
-            left = {
-                place: _inside(mask.reshape(self.operands[place].tile_shape()), unboxed.inner)
-                for place, mask in left.items()
-                if place < len(self.operands)
-            }
+        if self.issued.inner is not None:
+            left = {place: mask for place, mask in left.items() if place < len(self.operands)}
         elif call.name not in INDICES and (
             decides or carries in (None, by_row) or len(self.operands) in left
         ):
@@ -256,7 +266,7 @@ class Gapped:
         return roles[place].name if place < len(roles) else "dst"
 
     def _by_rule(self, left: dict[int, Array]) -> Array | None:
-        """What follows from the places of elements alone, by the record's rule or its reach.
+        """The results that follow from elements by their places, by the record's rule or reach.
 
         None where the rule says that it depends on the values.
         """
@@ -317,7 +327,7 @@ class Gapped:
             return
         origin = self.origin or origin_of(self.call, *dst.index_tiles)
         if origin is not None:
-            dst.base.doubt(dst.there(unsure), origin)
+            dst.doubt(unsure, origin)
 
 
 def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
@@ -360,7 +370,7 @@ def check_returned(tile: Tile) -> None:
     ------
     UnwrittenError : it does; the line is that of the last instruction that stored such elements.
     """
-    lost = tile.lost()
+    lost = tile.unwritten(LOST)
     if lost is not None:
         doubt(unwritten_error(tile, lost, returned=True))
 
@@ -376,16 +386,6 @@ def _without_rows(value: Any, lost: Array) -> Any:
 
 def _spread(where: Array, shape: Shape) -> Array:
     return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
-
-
-def _inside(mask: Array, inner: Array) -> Array:
-    """An operand's elements that a mask leaves, in the mask's shape; of a vector its partitions."""
-    if mask.size == inner.size:
-        return mask.reshape(inner.shape) & inner
-    spread = (mask.shape[0], *(1,) * (inner.ndim - mask.ndim), *mask.shape[1:])
-    if all(have in (1, want) for have, want in zip(spread, inner.shape, strict=False)):
-        return np.broadcast_to(mask.reshape(spread), inner.shape) & inner
-    return mask & inner.reshape(len(inner), -1).any(axis=1).reshape(-1, *(1,) * (mask.ndim - 1))
 
 
 def _of_cores(call: Call, index: Array) -> Array:

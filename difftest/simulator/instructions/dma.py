@@ -32,6 +32,7 @@ from difftest.simulator.errors import (
     LimitError,
     NotModelledError,
     ShapeError,
+    not_modelled,
 )
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
@@ -48,11 +49,10 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
-from difftest.simulator.memory import Shape
+from difftest.simulator.memory import Shape, unwritten_error
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Seen, Space
-from difftest.simulator.unwritten import unwritten_error
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -145,10 +145,6 @@ def _in_order(call: Call, missing: Array, name: str, values: list[Any]) -> Array
     return missing.reshape(call.result.shape)
 
 
-def _dge(call: Call) -> dict[str, Any]:
-    return {"dge_mode": call["dge_mode"]}
-
-
 def _skips(call: Call) -> bool:
     """Whether elements out of bounds are not moved; else they are an error."""
     return bool(call["oob_mode"] == "skip")
@@ -166,6 +162,21 @@ def _software_descriptors(call: Call) -> None:
         )
 
 
+def _one_thing(call: Call) -> None:
+    """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
+    gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
+    if adds and _skips(call):
+        raise KernelError(
+            "dma_copy with dst_rmw_op takes oob_mode.error only",
+            happened="dma_copy with dst_rmw_op got oob_mode.skip",
+            received="oob_mode.skip",
+        )
+    dst = call.destinations.get("dst")
+    if gathers and (adds or (dst is not None and dst.indirect)):
+        sides = f"{call['src']!r}, {dst!r}"
+        raise not_modelled("a dma_copy that gathers and scatters or adds", sides)
+
+
 def _gathers_or_scatters(call: Call) -> str:
     """The event's name: by which side has indices."""
     if call.destinations and call.destinations["dst"].indirect:
@@ -177,12 +188,12 @@ def _gathers_or_scatters(call: Call) -> str:
     Engine.DMA,
     operands=(EITHER,),
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
+    defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
     destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _hardware_descriptors),
-    only={"nki": (_software_descriptors, _hardware_casts_nothing)},
+    only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
-    facts=_dge,
     opcode=_gathers_or_scatters,
     carries=_in_order,
     in_place=True,
@@ -350,11 +361,11 @@ def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> A
     Engine.DMA,
     operands=(EITHER,),
     options=("axes", "dge_mode", "oob_mode"),
+    defaults={"axes": None, "dge_mode": "unknown", "oob_mode": "error"},
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
     only={"nki": (_into_sbuf_as_it_is, _hardware_transposes)},
     result=_turned,
-    facts=_dge,
     in_place=True,
     walk=_of_the_source,
     carries=_turned_along,

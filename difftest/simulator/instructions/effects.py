@@ -1,23 +1,44 @@
-"""What instructions do whose results are no function of their operands.
+"""Effects: records of what an instruction does beside making a result of its operands.
 
-Other cores and ranks sent them, or they lie in registers and random states. As at the gate, what
-nothing wrote is carried on, and one event is recorded.
+Other cores and ranks send and receive, registers hold scalars, random states begin anew. Their
+rules are checked at the gate like all others, and what nothing wrote is carried on. A meaning does
+its work on a :class:`Act`, which knows what each member of an exchange gave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.simulator.baton import Baton
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.dtypes import INT32, INTEGERS, Array
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.instructions.record import (
+    DMA_SPACES,
+    EFFECTS,
+    Call,
+    Fit,
+    Instruction,
+    Issue,
+    Result,
+    Role,
+    Rule,
+    Takes,
+    instruction,
+)
+from difftest.simulator.instructions.rules import named
+from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.recording import Part
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Kind, Origin, Told
+from difftest.simulator.trace import Engine, Origin
 
 
 class Sent(NamedTuple):
@@ -34,51 +55,265 @@ class Sent(NamedTuple):
     src: Tile | None = None
 
 
-def sent(src: Tile, sender: str) -> Sent:
-    """What a tile holds now.
+class Meeting(NamedTuple):
+    """An exchange as one of its members, numbered as its baton has them, comes to it."""
 
-    Raises
-    ------
-    UnwrittenError : nothing of it was written.
+    baton: Baton
+    me: int
+    members: tuple[int, ...]
+    point: Hashable
+    """What the members have to agree on."""
+    call: str
+    """For the error if they never meet."""
+    member: str
+    """What each of them is: "rank"."""
+    steps: int = 0
+    alike: bool = False
+    """Whether all send the same shapes and dtypes."""
+
+
+class Act:
+    """One act of an effect, with what stands at each role.
+
+    Attributes
+    ----------
+    numbers : the operands that are numbers.
+    reads, writes : the tensors by role, as its event names them; a meaning may name others.
+    parts : those of them that are touched in part, and what of them.
+    meeting : where the members of its exchange meet.
+    given : what each of them gave of this act, in their order.
     """
-    missing = src.unwritten(NEVER)
-    some = missing is not None and not missing.all()
-    values = src.values(unwritten=some).copy()
-    shadow = current().shadow
-    origin = None if missing is None else src.origin(f"sent by {sender}")
-    return Sent(values, missing, origin, None if shadow is None else shadow.sent(src), src)
+
+    meeting: Meeting
+    given: list[Any]
+
+    def __init__(self, call: Call, operands: Sequence[Any], dsts: Sequence[Any]) -> None:
+        record = call.instruction
+        roles = zip(record.operands, operands, strict=True)
+        self.call = call
+        self.numbers = () if call.numbers is None else call.numbers(tuple(operands))
+        self.reads: dict[str, Any] = {r.name: one for r, one in roles if isinstance(one, Tile)}
+        self.writes: dict[str, Any] = {
+            role.name: one for role, one in zip(record.destinations, dsts, strict=True)
+        }
+        self.parts: list[Part] = []
+
+    def send(self, tile: Tile) -> Sent:
+        """What a tile holds now.
+
+        Raises
+        ------
+        UnwrittenError : nothing of it was written.
+        """
+        missing = tile.unwritten(NEVER)
+        some = missing is not None and not missing.all()
+        values = tile.values(unwritten=some).copy()
+        shadow = current().shadow
+        event = f"sent by {self.meeting.member} {self.meeting.me}"
+        origin = None if missing is None else tile.origin(event)
+        return Sent(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
+
+    def send_all(self) -> list[Sent]:
+        """What its operands hold now."""
+        return [self.send(tile) for tile in self.reads.values()]
+
+    def take(self, result: Sent, dst: Any = None) -> None:
+        """Write what came, or was made, to a tile: ``dst`` if no other one is named."""
+        dst = self.writes["dst"] if dst is None else dst
+        shadow = current().shadow
+        if shadow is not None:
+            shadow.foresee_effect(self.call.name, dst, result.exact)
+        write(dst, result.values)
+        if result.missing is not None and result.origin is not None:
+            dst.forget_written(result.missing, result.origin)
 
 
 def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:
-    """What ``make`` makes of several; where one of them misses an element, the result does."""
-    values = make([one.values for one in given], op)
-    origin = next((one.origin for one in given if one.missing is not None), None)
-    if origin is None:
-        return Sent(values)
+    """What ``make`` makes of several; what of it follows from elements that one misses, it misses.
+
+    Parameters
+    ----------
+    make : moves and repeats elements, and joins them by an operator that it is given: ``op``.
+    """
     none = np.zeros(given[0].values.shape, np.bool_)
-    planes = [none if one.missing is None else one.missing for one in given]
-    return Sent(values, make(planes, np.logical_or), origin)
+    missing, origin = None, None
+    for at, one in enumerate(given):
+        if one.missing is not None:
+            planes = [one.missing if n == at else none for n in range(len(given))]
+            follows = make(planes, np.logical_or)
+            if follows.any():
+                missing = follows if missing is None else follows | missing
+                origin = origin or one.origin
+    return Sent(make([one.values for one in given], op), missing, origin)
 
 
-def take(dst: Tile, result: Sent) -> None:
-    """Write what was sent."""
-    write(dst, result.values)
-    if result.missing is not None and result.origin is not None:
-        dst.forget_written(result.missing, result.origin)
+class Exchange(NamedTuple):
+    """How an effect meets others: where, and what a member gives there of each act."""
+
+    meet: Callable[[Sequence[Act]], Meeting]
+    give: Callable[[Act], Any] = Act.send_all
 
 
-def note(
-    name: str,
+def of_dst(call: Call) -> Result:
+    """What fills ``dst``; of an effect without one nothing is made."""
+    dst = call.destinations.get("dst")
+    return Result((), INT32) if dst is None else Result(dst.shape, dst.dtype)
+
+
+def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
+    """Make a function the meaning of an effect: ``meaning(act)``, which writes by itself."""
+    known = {"operands": (), "destinations": (), "result": of_dst, "fit": Fit.EXACT, **record}
+    return partial(instruction, table=EFFECTS, classic=False, **known)(*engines)
+
+
+# -- the one way to do one -------------------------------------------------------------------------
+
+
+def issue(
+    record: Instruction,
+    acts: Sequence[tuple[Sequence[Any], Sequence[Any]]],
+    options: tuple[Any, ...] = (),
+    engine: Engine = Engine.UNKNOWN,
+) -> Any:
+    """Do what an effect does to the tensors of its acts, and record one event of all of them.
+
+    Returns what the meaning gives for the last act: what a register is to hold.
+
+    Parameters
+    ----------
+    acts : of each the operands and the destinations.
+
+    Raises
+    ------
+    NkiError : a rule of the record is broken; nothing is written then. DeadlockError : another
+        member of its exchange never comes.
+    """
+    checked = [_act(record, *one, options, engine) for one in acts]
+    if record.exchange is not None and not _meet(record.exchange, checked):
+        return None
+    results = [record.meaning(act) for act in checked]
+    writes = _by_role([act.writes for act in checked])
+    reads = _by_role([act.reads for act in checked])
+    if writes or reads:  # who only sends what others name has no event
+        roles = [role for role, _ in (*writes, *reads)]
+        tiles, sources = [tile for _, tile in writes], [tile for _, tile in reads]
+        parts = [part for act in checked for part in act.parts]
+        first = checked[0]
+        current().emit(first.call.kind, tiles, sources, roles, first.numbers, parts)
+    return results[-1]
+
+
+def _act(
+    record: Instruction,
+    operands: Sequence[Any],
+    dsts: Sequence[Any],
+    options: tuple[Any, ...],
     engine: Engine,
-    *,
-    writes: Iterable[tuple[str, Tile]] = (),
-    reads: Iterable[tuple[str, Tile]] = (),
-    partial: Sequence[Part] = (),
-    **options: Any,
-) -> None:
-    """Tell the launch which tiles were written and read, each with its role, and the options."""
-    written, read = list(writes), list(reads)
-    roles = [role for role, _ in (*written, *read)]
-    tiles, sources = [tile for _, tile in written], [tile for _, tile in read]
-    kind = Kind(name, engine, told=Told(options))
-    current().emit(kind, tiles, sources, roles, partial=partial)
+) -> Act:
+    """An act that keeps the rules, into destinations that can be written."""
+    for role, dst in zip(record.destinations, dsts, strict=True):
+        if dst is None:
+            raise wrong_kind(dst, "a tile", record.name, role.name)
+    dst, *others = dsts or (None,)
+    how = {"dst": dst, "others": tuple(others), "engine": engine}
+    call = gate.prepare(current(), Issue(record, tuple(operands), options, how))
+    for tile in dsts:
+        check_destination(tile)
+    return Act(call, operands, dsts)
+
+
+def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
+    """Tell each act what the members have given, when all have come; if this is one of them."""
+    meeting = exchange.meet(acts)
+    if meeting.me not in meeting.members:
+        return False
+    for act in acts:
+        act.meeting = meeting
+    given = [exchange.give(act) for act in acts]
+    baton, me, members, point, call, _, steps, alike = meeting
+    met = baton.meet(me, point, members, given, call, steps)
+    if alike:
+        _check_alike(acts[0].call.name, {n: [*chain(*met[n])] for n in members})
+    for at, act in enumerate(acts):
+        act.given = [met[n][at] for n in members]
+    return True
+
+
+def _check_alike(name: str, given: Mapping[int, list[Sent]]) -> None:
+    seen = {n: [(one.values.shape, one.values.dtype) for one in sent] for n, sent in given.items()}
+    if len(set(map(tuple, seen.values()))) > 1:
+        raise ShapeError(
+            f"{name} takes srcs of the same shapes and dtypes on all ranks",
+            happened=f"{name} got srcs that differ between ranks",
+            received="; ".join(
+                f"rank {n}: {', '.join(f'{list(s)} {d}' for s, d in sent)}"
+                for n, sent in seen.items()
+            ),
+        )
+
+
+def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
+    """The tensors of several acts with their roles, role by role."""
+    roles = dict.fromkeys(role for side in sides for role in side)
+    return [(role, side[role]) for role in roles for side in sides]
+
+
+# -- registers of the engines' sequencers ----------------------------------------------------------
+
+
+def one_element(role: str) -> Rule:
+    """The tensor at a role has one element."""
+
+    def rule(call: Call) -> None:
+        tile = {**call.operands, **call.destinations}[role]
+        if tile.size != 1:
+            raise ShapeError(
+                f"{call.name} takes {role} of one element",
+                happened=f"{call.name} got {role} of {tile.size} elements",
+                received=repr(tile),
+                limit="[1] or [1, 1]",
+            )
+
+    return named(rule, "one_element", (role,))
+
+
+def _integer(role: str) -> tuple[Role, ...]:
+    return (Role(name=role, buffers=DMA_SPACES, dtypes=INTEGERS),)
+
+
+_LOADS = effect(
+    Engine.UNKNOWN, operands=_integer("src"), options=("dst",), rules=(one_element("src"),)
+)
+_STORES = effect(
+    Engine.UNKNOWN,
+    operands=(Role(name="value", takes=Takes.NUMBER),),
+    destinations=_integer("dst"),
+    options=("src",),
+    rules=(one_element("dst"),),
+)
+
+
+@_LOADS
+def register_load(act: Act) -> int:
+    """What a register is to hold."""
+    return int(act.reads["src"].values().reshape(-1)[0])
+
+
+@_LOADS
+def scalar_load(act: Act) -> Any:
+    """What a scalar is to be."""
+    return register_load.meaning(act)
+
+
+@_STORES
+def register_store(act: Act) -> None:
+    """``dst`` becomes what a register holds."""
+    dst = act.writes["dst"]
+    bits = np.array(act.numbers[0], np.int64).astype(dst.dtype)
+    act.take(Sent(np.full(dst.shape, bits)))
+
+
+@_STORES
+def scalar_store(act: Act) -> None:
+    """``dst`` becomes what a scalar is."""
+    register_store.meaning(act)

@@ -29,6 +29,7 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.rules import (
+    arithmetic,
     arithmetic_in_float32,
     need_integers,
     need_vector_ops,
@@ -51,7 +52,7 @@ _EXACT_OF_TODAY = (
 )
 """Operators with one meaning for integers: power, divide, mod and fmod have no documented one."""
 _SCALAR_ENGINE_PAIRS = (("multiply", "add"), ("multiply", None), ("add", None))
-"""What the Scalar Engine's tensor_scalar can do (AWS: nki.isa.tensor_scalar)."""
+"""Operators of the Scalar Engine's tensor_scalar (AWS: nki.isa.tensor_scalar)."""
 
 
 def like(role: str) -> Any:
@@ -293,17 +294,6 @@ def _one_shape(call: Call) -> None:
         same_shape("data", "operand1")(call)
 
 
-def _arithmetic(call: Call) -> None:
-    """Bitvec operators are not today's; operand0 may have any dtype, as in its stub."""
-    for op in _steps(call):
-        if op.bitvec:
-            raise KernelError(
-                "scalar_tensor_tensor takes arithmetic operators",
-                happened=f"scalar_tensor_tensor got the bitvec operator {op.name}",
-                received=f"op={op.name}",
-            )
-
-
 def _both_vector_ops(call: Call) -> None:
     same_kind(call, call["op0"], call["op1"])
     need_vector_ops(call, call["op0"], call["op1"])
@@ -321,7 +311,7 @@ def _both_vector_ops(call: Call) -> None:
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
     rules=(_one_shape, not_both_in_psum("data", "operand1"), _both_vector_ops),
-    only={"nki": (one_size("data", "operand1"), _arithmetic)},
+    only={"nki": (one_size("data", "operand1"), arithmetic("op0", "op1"))},
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
     carries=carrying.in_place,

@@ -16,6 +16,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
+from difftest.simulator.instructions.alu import name_of_operator
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Seen
@@ -132,12 +133,7 @@ it."""
 
 def activation_name(op: object) -> str:
     """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
-    name = getattr(op, "nki_name", None)
-    if name is None:
-        try:
-            name = _NUMPY_NAMES.get(op)
-        except TypeError:
-            name = None
+    name = name_of_operator(op, _NUMPY_NAMES)
     if name not in ACTIVATIONS:
         raise KernelError(
             "activation takes an activation function of nki.language",

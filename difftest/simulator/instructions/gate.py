@@ -8,11 +8,15 @@ What depends on the data (bounds, what was written, values) is checked each time
 
 from __future__ import annotations
 
+from operator import is_not
 from typing import Any
+
+import numpy as np
 
 from difftest.simulator.core import Core, current
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import unboxed
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
     Gapped,
@@ -20,17 +24,16 @@ from difftest.simulator.instructions.definedness import (
     settle_further,
 )
 from difftest.simulator.instructions.indices import see_indices
-from difftest.simulator.instructions.issued import Issue
 from difftest.simulator.instructions.observing import (
     counts,
     is_rounded,
     look,
     look_at_product,
+    look_for_rounding,
     stored,
     watches_of,
 )
-from difftest.simulator.instructions.recomputing import look_for_rounding
-from difftest.simulator.instructions.record import Call, Instruction, Masked, Reach
+from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.recording import Part
 from difftest.simulator.strictness import note
@@ -39,6 +42,8 @@ from difftest.simulator.trace import Space
 
 _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
+_PLAIN = frozenset((float, int, type(None)))
+"""Most operands that are no tiles."""
 
 
 def issue(
@@ -62,9 +67,9 @@ def issue(
     call = prepare(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
-    dst, where, unboxed = issued.dst, issued.where, issued.unboxed
+    dst, where, inner = issued.dst, issued.where, issued.inner
     if core.shadow is not None:
-        core.shadow.foresee(call, dst, operands, issued.others, where, unboxed)
+        core.shadow.foresee(call, dst, operands, issued.others, where, inner)
     in_part: list[Part] = [] if where is None else _read_in_part(call, issued)
     if call.watches or not call.is_simple:
         _look_at_operands(core, call, issued)
@@ -73,11 +78,11 @@ def issue(
     if instruction.in_place:
         _let_move(core, call, issued, gapped)
     else:
-        results = _results(call, issued, gapped) if unboxed is None else unboxed.results
-        if core.alarm:
+        results = _results(call, issued, gapped)
+        if core.alarm and inner is None:
             look(core, call, operands, results)
         if gapped is not None:
-            gapped.look(results, unboxed)
+            gapped.look(results)
         elif call.counts and is_rounded(results):
             look_for_rounding(core, call, dst, operands, results)
         _put(issued, results, in_part)
@@ -118,7 +123,7 @@ def _check_turn(core: Core, issued: Issue) -> None:
 def _read_in_part(call: Call, issued: Issue) -> list[Part]:
     """The operands of which a mask leaves what it leaves of the instruction."""
     assert issued.where is not None
-    chosen = issued.where if issued.unboxed is None else issued.unboxed.inner
+    chosen = issued.where if issued.inner is None else issued.inner
     reach = call.instruction.reach(call)
     if call.instruction.walk is not None or reach not in (Reach.ELEMENT, Reach.AXES):
         return []
@@ -149,13 +154,15 @@ def _let_move(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> N
 
 
 def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
-    """What the instruction means for what its operands hold."""
+    """Compute the instruction's meaning from its operands' values."""
     if gapped is not None:
         values = gapped.values()
     else:
         values = [op.engine_values() if isinstance(op, Tile) else op for op in issued.operands]
     if call.reads_dst:
         values.append(issued.dst.engine_values())
+    if issued.inner is not None:
+        return unboxed.by_reach(call, values, issued.inner)
     return call.instruction.meaning(call, *values)
 
 
@@ -164,6 +171,9 @@ def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
 
     Further destinations of which only some elements are written are appended to ``in_part``.
     """
+    if type(results) is np.ndarray:
+        write(issued.dst, results, issued.where)
+        return
     further: list[tuple[Tile, Any]] = []
     if type(results) is tuple:
         results, *rest = results
@@ -188,7 +198,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
     kind = call.kind
-    numbers = () if call.numbers is None else call.numbers(operands)
+    numbers = call.numbers(operands) if core.record and call.numbers is not None else ()
     if call.is_simple and not issued.indices:
         if issued.sources is None:
             reads = [operands[place] for place in call.read_places]
@@ -256,7 +266,9 @@ def prepare(core: Core, issued: Issue) -> Call:
         key = (False, *key)
     calls = core.calls
     call: Call | None = calls.get(key)
-    if call is None:
+    if call is None or (
+        any(map(is_not, call.options.values(), issued.options)) and _is_other(call, issued)
+    ):
         call = check(core, issued)
         call.watches = watches_of(call)
         call.counts = counts(call)
@@ -268,11 +280,20 @@ def prepare(core: Core, issued: Issue) -> Call:
     return call
 
 
+def _is_other(call: Call, issued: Issue) -> bool:
+    """Whether options that are equal are not the same: 1 and True, 0.0 and -0.0."""
+    pairs = zip(call.options.values(), issued.options, strict=False)
+    return any(one is not other and repr(one) != repr(other) for one, other in pairs)
+
+
 def _signature(operand: Any) -> Any:
-    """What rules may know of an operand: of a number its type, of an index its shape."""
+    """Tell apart what rules may know of an operand: a number's type, an index's shape."""
+    kind = type(operand)
+    if kind in _PLAIN:
+        return kind
     if isinstance(operand, (Tile, IndirectTile)):
         return operand.signature()
-    return operand.shape if isinstance(operand, Index) else type(operand)
+    return operand.shape if isinstance(operand, Index) else kind
 
 
 def new_tile(core: Core, call: Call) -> Any:

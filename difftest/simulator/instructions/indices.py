@@ -26,7 +26,7 @@ def left_out(tile: Tile | IndirectTile) -> Array | None:
 
 
 def origin_of(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
-    """Whence what is undefined in one of them came; of what a mask left out, who reads it first."""
+    """The origin of undefined elements in one of them; of those left out, who reads it first."""
     for tile in tiles:
         gaps = tile.storage.gaps
         if gaps is not None and gaps.origin is None and gaps.masked:

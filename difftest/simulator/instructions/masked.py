@@ -22,9 +22,8 @@ from difftest.simulator.index import Index
 from difftest.simulator.indexing import Axis, leaves
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Call, Instruction, Reach, Unboxed, Walk
-from difftest.simulator.instructions.unboxed import by_axes, by_element, by_row, registers_of
+from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
+from difftest.simulator.instructions.unboxed import registers_of
 from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile, padded
@@ -38,7 +37,7 @@ Mask = Callable[[Shape], "Array | bool"]
 
 
 class Part(NamedTuple):
-    """What a mask leaves of an instruction: a box of what it walks, and the mask in it."""
+    """The box of an instruction's walk that a mask leaves, and the mask in it."""
 
     walk: Walk
     box: Box
@@ -111,19 +110,9 @@ def _issue_part(core: Core, call: Call, part: Part, cut: Issue) -> None:
     """The instruction on operands and destinations that were cut to the mask's box."""
     instruction, inner = call.instruction, part.inner
     if not inner.all():
-        small = gate.prepare(core, cut)
         _need_box(call, part)
         cut.where = _where(call, part)
-        reach = instruction.reach(call)
-        computed = None
-        if reach is Reach.AXES:
-            computed = by_axes(small, cut.operands, inner)
-        elif reach is Reach.ROW:
-            computed = by_row(small, cut.operands, inner)
-        elif not instruction.in_place:
-            computed = by_element(small, cut, part.walk.axes, inner)
-        if computed is not None:
-            cut.unboxed = Unboxed(computed, inner)
+        cut.inner = None if instruction.in_place else inner
     gate.issue(**cut.__dict__)
 
 
@@ -256,7 +245,7 @@ def _projected(part: Part, role: str) -> tuple[Box, Shape]:
 
 
 def _result_box(call: Call, box: Box) -> Box:
-    """What a box of the data leaves of a result that lacks some of their axes."""
+    """The box of a result that lacks some of the data's axes."""
     assert call.instruction.reduced is not None
     axes, shape = call.instruction.reduced(call), call.result.shape
     if len(shape) == len(box):

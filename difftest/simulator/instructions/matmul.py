@@ -46,13 +46,13 @@ MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
 # -- nc_matmul -------------------------------------------------------------------------------------
 
 
-def _one_contraction(call: Call) -> None:
+def one_contraction(call: Call) -> None:
     """Both operands have the contraction dimension as their partitions."""
     stationary, moving = call["stationary"], call["moving"]
     if stationary.partitions != moving.partitions:
         raise ShapeError(
-            "nc_matmul contracts over the partitions of both operands",
-            happened=f"nc_matmul got {stationary.partitions} and {moving.partitions} partitions",
+            f"{call.name} contracts over the partitions of both operands",
+            happened=f"{call.name} got {stationary.partitions} and {moving.partitions} partitions",
             received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}: "
             f"{stationary.partitions} and {moving.partitions} partitions",
             remedy="give both operands the contraction dimension as their first",
@@ -86,7 +86,7 @@ def _float8(call: Call) -> None:
 
 
 def _double_row(call: Call) -> None:
-    """What the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
+    """Operands that the mode double_row takes (AWS ``nki.isa.nc_matmul`` at tag v2.32.0)."""
     if call["perf_mode"] != "double_row":
         return
     size, machine = call["tile_size"], call.machine
@@ -245,7 +245,7 @@ def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),
-    rules=(_one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
+    rules=(one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
@@ -268,6 +268,11 @@ def nc_matmul(
         left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)
     np.matmul(left.T, right, out=rows(product))
+    put_product(call, dst, product, where)
+
+
+def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> None:
+    """Add a product to its destination, or write it, as ``accumulate`` says."""
     adds = call["accumulate"]
     put = accumulate_partly if adds is None else accumulate if adds else write
     put(dst, product, where)
@@ -290,7 +295,7 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     held = dst.values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and dst.strided and not dst.pattern.repeats():
+    if where is None and dst.dtype == FLOAT32 and dst._strided and not dst.pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)
@@ -346,7 +351,7 @@ def _transpose_engine(call: Call, wanted: Engine) -> Engine:
 
 
 def _transposable(call: Call) -> None:
-    """What each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
+    """Sizes that each engine's transpose takes (AWS: nki.isa.nc_transpose)."""
     machine, engine, data = call.machine, call.engine, call["data"]
     if engine is Engine.TENSOR and data.space is not Space.SBUF:
         raise wrong_buffer(data, "data", "nc_transpose on the Tensor Engine", SBUF_ONLY)

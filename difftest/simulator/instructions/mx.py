@@ -24,7 +24,7 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.matmul import accumulate, accumulate_partly, by_columns
+from difftest.simulator.instructions.matmul import by_columns, one_contraction, put_product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -39,7 +39,6 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.rules import named, needs_generation
 from difftest.simulator.instructions.values import rows
-from difftest.simulator.instructions.writing import write
 from difftest.simulator.machine import TRN3
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
@@ -101,7 +100,7 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
 
 
 def spread_over_groups(of_groups: Array) -> Array:
-    """What groups have [P / 8, F], for each of their partitions [P, F]."""
+    """Values of groups [P / 8, F], for each of their partitions [P, F]."""
     return np.repeat(of_groups, GROUP_PARTITIONS, axis=0)
 
 
@@ -229,12 +228,6 @@ def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
 
 def _sizes(call: Call) -> None:
     stationary, moving, machine = call["stationary"], call["moving"], call.machine
-    if stationary.partitions != moving.partitions:
-        raise ShapeError(
-            "nc_matmul_mx contracts over the partitions of both operands",
-            happened=f"nc_matmul_mx got {stationary.partitions} and {moving.partitions} partitions",
-            received=f"stationary {list(stationary.shape)}, moving {list(moving.shape)}",
-        )
     if stationary.free_size % 2 or stationary.free_size > machine.gemm_stationary_fmax:
         raise LimitError(
             "the free size of nc_matmul_mx's stationary operand is even",
@@ -304,6 +297,7 @@ def _carries(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
     rules=(
         needs_generation(4),
         _whole_quadrants("stationary", "moving"),
+        one_contraction,
         _sizes,
         _both_scales,
         _row_tile,
@@ -336,10 +330,7 @@ def nc_matmul_mx(
     """
     left = _scaled(stationary, stationary_scale, "stationary_scale")
     right = _scaled(moving, moving_scale, "moving_scale")
-    product = np.matmul(left.T, right).reshape(call.result.shape)
-    adds = call["accumulate"]
-    put = accumulate_partly if adds is None else accumulate if adds else write
-    put(dst, product, where)
+    put_product(call, dst, np.matmul(left.T, right).reshape(call.result.shape), where)
 
 
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:

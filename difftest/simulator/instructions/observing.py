@@ -1,4 +1,4 @@
-"""What stands out in an instruction's values, for whoever reads the trace afterwards.
+"""Values that stand out in an instruction, for whoever reads the trace afterwards.
 
 NaN and infinities are found at no cost: the processor raises a flag where an operation makes one,
 NumPy looks at the flags anyway, and only then are the values looked at
@@ -9,16 +9,18 @@ is looked at costs nothing where the dtypes say that there is nothing to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
+from difftest.simulator.dtypes import BOOL, FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.memory import POISON_INTEGER
+from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen, Sight
 
@@ -35,7 +37,7 @@ Watch = Callable[[Core, Call, tuple[Any, ...]], None]
 
 
 def watches_of(call: Call) -> tuple[Watch, ...]:
-    """What is worth a look at each use of a call, by its name and dtypes."""
+    """The looks that each use of a call is worth, by its name and dtypes."""
     watches: list[Watch] = []
     if call.name in _SEARCHES:
         watches.append(_search)
@@ -127,32 +129,35 @@ def stored(core: Core, dst: Tile) -> None:
 
 
 def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    """A search orders numbers, and NaN is none."""
-    for role, operand in zip(call.instruction.operands, operands, strict=True):
-        if isinstance(operand, Tile) and is_float(operand.dtype):
-            values = operand.engine_values(unwritten=True)
-            see(core, Seen.NAN_SEARCHED, role.name, np.isnan(values))
+    """Note NaN among what a search orders: it is no number."""
+    for name, tile in _tiles(call, operands):
+        if is_float(tile.dtype):
+            see(core, Seen.NAN_SEARCHED, name, np.isnan(tile.engine_values(unwritten=True)))
 
 
 def _compare(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    """What a comparison makes of a NaN is a number, in which nobody sees it."""
-    if Seen.NAN_MADE not in core.made:
-        return
+    """Note NaN that is compared: the result is a number, in which nobody sees it."""
+    for name, tile in _tiles(call, operands) if Seen.NAN_MADE in core.made else ():
+        if is_float(tile.dtype):
+            see(core, Seen.NAN_COMPARED, name, np.isnan(tile.engine_values(unwritten=True)))
+
+
+def _tiles(call: Call, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
+    """The tiles among operands, by role; of an indirect one its base."""
     for role, operand in zip(call.instruction.operands, operands, strict=True):
-        if isinstance(operand, Tile) and is_float(operand.dtype):
-            values = operand.engine_values(unwritten=True)
-            see(core, Seen.NAN_COMPARED, role.name, np.isnan(values))
+        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        if isinstance(tile, Tile):
+            yield role.name, tile
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
 
 
 def _float8(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    for role, operand in zip(call.instruction.operands, operands, strict=True):
-        tile = operand.base if isinstance(operand, IndirectTile) else operand
-        if isinstance(tile, Tile) and tile.dtype == FLOAT8_E4M3FN:
+    for name, tile in _tiles(call, operands):
+        if tile.dtype == FLOAT8_E4M3FN:
             values = tile.values(unwritten=True)
-            see(core, Seen.FLOAT8_CODE, role.name, np.abs(values) > LARGEST_E4M3, values)
+            see(core, Seen.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values)
 
 
 def rounded_integers(values: Array) -> None:
@@ -193,22 +198,6 @@ def is_rounded(results: Any) -> bool:
     )
 
 
-def see_rounded(core: Core, call: Call, results: Any, exactly: Any) -> None:
-    """Note the integers among results that are not what they are in float64.
-
-    Parameters
-    ----------
-    results, exactly : what the meaning made of the operands in float32, and in float64.
-    """
-    several = type(results) is tuple
-    pairs = zip(results, exactly, strict=True) if several else [(results, exactly)]
-    for role, pair in zip(call.instruction.destinations, pairs, strict=False):
-        made, exact = (one.values if type(one) is Masked else one for one in pair)
-        if isinstance(made, np.ndarray) and made.dtype == np.float32:
-            whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
-            see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)
-
-
 # -- indices ---------------------------------------------------------------------------------------
 
 
@@ -228,3 +217,102 @@ def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
         place = tuple(int(index) for index in first)
         count = int(np.count_nonzero(lost))
         core.sights.append(Sight(Seen.PLACE_TWICE, "dst", count, lost.size, place))
+
+
+# -- computed again for other numbers, which leaves no trace ---------------------------------------
+
+_STAND_INS = (3e38, -3e38)
+"""For floats; the largest and the smallest integer of others."""
+
+
+def changed(
+    core: Core,
+    call: Call,
+    operands: tuple[Any, ...],
+    left: dict[int, Array],
+    registers: dict[str, Array],
+    results: Any,
+) -> Array | None:
+    """Where the first result differs if what masks left out is something else.
+
+    Parameters
+    ----------
+    operands : ``dst`` last, if the call reads it.
+    left : by their place, which elements that is.
+    registers : the reduction registers as they were before.
+    """
+    first = first_of(results)
+    assert first is not None
+    differs = np.zeros(first.shape, BOOL)
+    with _as_before(core):
+        for number in range(len(_STAND_INS)):
+            core.accumulators = {name: held.copy() for name, held in registers.items()}
+            values = [
+                _with_stand_in(operand, left.get(place), number)
+                for place, operand in enumerate(operands)
+            ]
+            other = first_of(call.instruction.meaning(call, *values))
+            if other is None or other.shape != first.shape:
+                return None
+            differs |= (first != other) & ~((first != first) & (other != other))
+    return differs
+
+
+def look_for_rounding(
+    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], results: Any
+) -> None:
+    """Note the integers that an instruction computed in float32, which does not have them.
+
+    Its meaning for the same numbers in float64 says what they are.
+    """
+    if call.kind.options.get("reduce_cmd") == "reduce":
+        return  # the registers have gone on
+    values = [
+        one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
+        for one in (*operands, *([dst] if call.reads_dst else []))
+    ]
+    with _as_before(core):
+        core.accumulators = {name: held.copy() for name, held in core.accumulators.items()}
+        exactly = call.instruction.meaning(call, *values)
+    several = type(results) is tuple
+    pairs = zip(results, exactly, strict=True) if several else [(results, exactly)]
+    for role, pair in zip(call.instruction.destinations, pairs, strict=False):
+        made, exact = (one.values if type(one) is Masked else one for one in pair)
+        if isinstance(made, np.ndarray) and made.dtype == np.float32:
+            whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
+            see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)
+
+
+def first_of(made: Any) -> Array | None:
+    """The first destination's values."""
+    first = made[0] if type(made) is tuple else made
+    first = first.values if type(first) is Masked else first
+    return first if isinstance(first, np.ndarray) else None
+
+
+def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
+    if not isinstance(operand, Tile):
+        return operand
+    values = operand.engine_values(unwritten=True)
+    if mask is None:
+        return values
+    stand_in: Any = _STAND_INS[number]
+    if values.dtype == BOOL:
+        stand_in = number == 0
+    elif values.dtype.kind in "iu":
+        info = np.iinfo(values.dtype)
+        stand_in = info.max if number == 0 else info.min
+    return np.where(mask.reshape(values.shape), np.asarray(stand_in, values.dtype), values)
+
+
+@contextlib.contextmanager
+def _as_before(core: Core) -> Iterator[None]:
+    """Leave no trace of what is computed meanwhile."""
+    registers = core.accumulators
+    sights, alarm, made = list(core.sights), core.alarm, set(core.made)
+    try:
+        with unheard():  # a stand-in may break a rule of values
+            yield
+    finally:
+        core.accumulators = registers
+        core.sights[:], core.alarm, core.made = sights, alarm, made

@@ -1,4 +1,4 @@
-"""What stands at an operand's place: numbers, tiles in a memory, and the errors for others."""
+"""Operands: numbers, tiles in a memory, and the errors for others."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def scalar_dtype(value: object) -> np.dtype[Any]:
-    """What a scalar counts as: a NumPy scalar its own; bool uint8, int int32, float float32.
+    """The dtype of a scalar: a NumPy scalar its own; bool uint8, int int32, float float32.
 
     NumPy's 64-bit scalars (what ``np.sqrt(128)`` gives) have no dtype on the hardware; they count
     as Python's numbers.

@@ -1,7 +1,10 @@
-"""Random numbers: rng and rand2 (AWS ``nki.isa`` at tag v2.32.0).
+"""Random numbers, and the states of the engines that make them (AWS ``nki.isa`` at tag v2.32.0).
 
 They come from NumPy's generator of the launch, and not from the machine's: the same in every run,
-and never the bits that a device would make.
+and never the bits that a device would make. Engines have states of 6 words a lane (GpSimd) or 24
+(Vector), which kernels set and read. Here all engines draw from the one generator. A state that is
+set begins it anew, and one that is read is made up of fresh words from which it then goes on: to
+set that state later repeats the numbers that followed the reading.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import FLOAT32, FLOATS, INTEGERS, Array
+from difftest.simulator.dtypes import FLOAT32, FLOATS, INTEGERS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions.effects import Act, Sent, effect, of_dst, one_element
 from difftest.simulator.instructions.record import (
+    SBUF_ONLY,
     Call,
-    Result,
     Role,
     Takes,
     choose_engine,
@@ -24,13 +28,8 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.rules import needs_generation, no_gpsimd_in_psum
 from difftest.simulator.instructions.values import column
+from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine
-
-
-def _of_dst(call: Call) -> Result:
-    dst = call.destinations["dst"]
-    return Result(dst.shape, dst.dtype)
-
 
 # -- rng -------------------------------------------------------------------------------------------
 
@@ -49,7 +48,7 @@ def _rng_engine(call: Call, wanted: Engine) -> Engine:
     destinations=(Role(name="dst", dtypes=INTEGERS),),
     rules=(no_gpsimd_in_psum,),
     engine=_rng_engine,
-    result=_of_dst,
+    result=of_dst,
     classic=False,
 )
 def rng(call: Call) -> Array:
@@ -86,7 +85,7 @@ def _bounds_fit(call: Call) -> None:
     ),
     destinations=(Role(name="dst", dtypes=(*FLOATS, *INTEGERS)),),
     rules=(needs_generation(4), _bounds_fit),
-    result=_of_dst,
+    result=of_dst,
     classic=False,
 )
 def rand2(call: Call, low: Any, high: Any) -> Array:
@@ -104,3 +103,59 @@ def rand2(call: Call, low: Any, high: Any) -> Array:
         )
     share = current().numbers().random(shape, dtype=np.float32)
     return np.clip(bottom + share * (top - bottom), bottom, top)
+
+
+# -- seeds and states ------------------------------------------------------------------------------
+
+
+def _begin(words: Array) -> None:
+    """Let the launch's generator begin anew from words of 32 bits."""
+    bits = np.ascontiguousarray(words).view(np.uint32)
+    current().random = np.random.default_rng(bits.reshape(-1).tolist())
+
+
+_SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
+
+
+@effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
+def set_rng_seed(act: Act) -> None:
+    """Let the numbers begin anew from a seed of 32 bits."""
+    _begin(act.reads["src_seeds"].values())
+
+
+def _lanes_engine(call: Call, wanted: Engine) -> Engine:
+    """The Vector Engine has states since NeuronCore-v4."""
+    vector = (Engine.VECTOR,) if call.machine.nc_version >= 4 else ()
+    return choose_engine(call, wanted, (Engine.GPSIMD, *vector))
+
+
+def _lanes(call: Call) -> Shape:
+    """A state for each partition."""
+    (tile,) = (*call.tiles.values(), *call.destinations.values())
+    return (tile.partitions, 6 if call.engine is Engine.GPSIMD else 24)
+
+
+@effect(
+    Engine.GPSIMD,
+    Engine.VECTOR,
+    operands=(Role(name="src_seeds", buffers=SBUF_ONLY, dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
+    rules=(needs_generation(3),),
+    engine=_lanes_engine,
+)
+def rand_set_state(act: Act) -> None:
+    """Let the numbers begin anew from the states of an engine's lanes."""
+    _begin(act.reads["src_seeds"].values())
+
+
+@effect(
+    Engine.GPSIMD,
+    Engine.VECTOR,
+    destinations=(Role(name="dst", dtypes=(WIDE_INTEGERS[1],), shape=_lanes),),
+    rules=(needs_generation(3), no_gpsimd_in_psum),
+    engine=_lanes_engine,
+)
+def rand_get_state(act: Act) -> None:
+    """States for the lanes of an engine, from which its numbers go on."""
+    words = current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
+    act.take(Sent(words))
+    _begin(words)

@@ -1,4 +1,4 @@
-"""What an instruction is: one record, on which everything that is known of it hangs.
+"""Instructions as records, on which everything that is known of one hangs.
 
 An :class:`Instruction` has a name, its operands and destinations by role, the rules that hold for
 them, what its result is, its meaning in NumPy, the key of its cost and the pages it rests on. A
@@ -9,8 +9,8 @@ need not be checked again (see :mod:`difftest.simulator.instructions.gate`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from difftest.simulator.dtypes import DType as DType
 from difftest.simulator.errors import KernelError, NkiError
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Kind, Space
 
 ON_CHIP = (Space.SBUF, Space.PSUM)
@@ -38,7 +39,7 @@ Number = int | float | bool | np.generic
 
 
 class Takes(Enum):
-    """What an operand may be besides None for an optional one."""
+    """Kinds of operands, besides None for an optional one."""
 
     TILE = "a tile"
     NUMBER = "a number"
@@ -65,19 +66,23 @@ class Role:
     whole_rows: bool = False
     """A mask leaves out whole partitions of it, and no single elements."""
     shape: Callable[[Call], Shape] | None = None
-    """The exact shape it has; of the first destination it is the result's."""
+    """The exact shape it has; that of a first destination without one is the result's."""
 
 
 class Result(NamedTuple):
-    """What an instruction makes: the tile that a classic call allocates, or ``dst`` must be."""
+    """The result of an instruction: the tile that a classic call allocates, or ``dst`` must be."""
 
     shape: Shape
     dtype: DType
     space: Space = Space.SBUF
 
 
+_NOTHING = Result((), np.dtype(np.float32))
+_NO_KIND = Kind("", Engine.UNKNOWN)
+
+
 class Reach(Enum):
-    """What one element of the first destination follows from: how a mask divides the work."""
+    """The elements that one of the first destination follows from: how a mask divides the work."""
 
     ELEMENT = "the operands' elements at its place"
     AXES = "their elements along the reduced axes"
@@ -86,7 +91,7 @@ class Reach(Enum):
 
 
 class Walk(NamedTuple):
-    """What a mask ranges over, where that is not what the instruction makes."""
+    """The axes that a mask ranges over, where they are not the result's."""
 
     shape: Shape
     """The mask's."""
@@ -103,94 +108,48 @@ class Masked(NamedTuple):
     chosen: Array
 
 
-class Unboxed(NamedTuple):
-    """What an instruction computes under a mask that is no box.
-
-    Attributes
-    ----------
-    results : as its meaning gives them.
-    inner : the mask, over what the instruction walks.
-    """
-
-    results: Any
-    inner: Array
-
-
+@dataclass(eq=False)
 class Call:
     """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
-    Attributes
-    ----------
-    operands : by role, a :class:`Descriptor` for a tile, the type of a number, None if left out.
-    options : by name.
-    destinations : the descriptors of those that exist, by role; a classic call has no ``dst`` yet.
-    dtype : what the kernel asked the result to be, None if it did not say.
-    engine, result : what the record makes of all that, once its rules have passed.
+    What follows ``remarks`` is what the gate keeps of a signature, beside it.
     """
 
-    __slots__ = (
-        "counts",
-        "destinations",
-        "dialect",
-        "dtype",
-        "engine",
-        "instruction",
-        "into_existing",
-        "is_simple",
-        "kind",
-        "machine",
-        "numbers",
-        "operands",
-        "options",
-        "places",
-        "read_places",
-        "reads_dst",
-        "remarks",
-        "result",
-        "roles",
-        "watches",
-    )
-
-    def __init__(
-        self,
-        instruction: Instruction,
-        machine: Machine,
-        operands: Mapping[str, Any],
-        options: Mapping[str, Any],
-        destinations: Mapping[str, Descriptor],
-        dtype: DType | None,
-    ) -> None:
-        self.instruction = instruction
-        self.machine = machine
-        self.operands = operands
-        self.options = options
-        self.destinations = destinations
-        self.dtype = dtype
-        self.engine: Engine = Engine.UNKNOWN
-        self.result: Result = Result((), np.dtype(np.float32))
-        self.kind = Kind(instruction.name, Engine.UNKNOWN)
-        """What the trace records of it besides its operands."""
-        self.numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
-        """The numbers and index patterns among its operands; None where it has none."""
-        self.dialect = ""
-        """The dialect that the kernel is written in: "classic" or "nki"."""
-        self.into_existing = False
-        """Whether the kernel names a ``dst``, as calls of today's dialect do."""
-        self.reads_dst = False
-        self.is_simple = False
-        """Whether it reads tiles and writes one: what its event says is known beforehand."""
-        self.read_places: tuple[int, ...] = ()
-        """Which of a simple call's operands are tiles."""
-        self.roles: tuple[str, ...] = ()
-        """Of a simple call's destination, then of what it reads."""
-        self.remarks: list[Callable[[], NkiError]] = []
-        """What the documentation does not promise of it: the errors that it would be."""
-        self.watches: tuple[Callable[..., None], ...] = ()
-        """What looks at its operands before it runs."""
-        self.counts = False
-        """Whether it makes integers of integers, which float32 may not have."""
-        self.places: Array | None = None
-        """Which elements of a row a mask leaves, for the few that count them; None for all."""
+    instruction: Instruction
+    machine: Machine
+    operands: Mapping[str, Any]
+    """By role, a :class:`Descriptor` for a tile, the type of a number, None if left out."""
+    options: Mapping[str, Any]
+    destinations: Mapping[str, Descriptor]
+    """Of those that exist, by role; a classic call has no ``dst`` yet."""
+    dtype: DType | None = None
+    """Of the result, if the kernel says it."""
+    dialect: str = ""
+    """The dialect that the kernel is written in: "classic" or "nki"."""
+    into_existing: bool = False
+    """Whether the kernel names a ``dst``, as calls of today's dialect do."""
+    places: Array | None = None
+    """Which elements of a row a mask leaves, for the few that count them; None for all."""
+    engine: Engine = Engine.UNKNOWN
+    result: Result = _NOTHING
+    """As ``engine``, what the record makes of all that, once its rules have passed."""
+    remarks: list[Callable[[], NkiError]] = field(default_factory=list)
+    """Errors that it would be, for what the documentation does not promise."""
+    kind: Kind = _NO_KIND
+    """Recorded in the trace, besides its operands."""
+    numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
+    """The numbers and index patterns among its operands; None where it has none."""
+    reads_dst: bool = False
+    is_simple: bool = False
+    """Whether it reads tiles and writes one: what its event says is known beforehand."""
+    read_places: tuple[int, ...] = ()
+    """Which of a simple call's operands are tiles."""
+    roles: tuple[str, ...] = ()
+    """Of a simple call's destination, then of what it reads."""
+    watches: tuple[Callable[..., None], ...] = ()
+    """They look at its operands before it runs."""
+    counts: bool = False
+    """Whether it makes integers of integers, which float32 may not have."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""
@@ -244,80 +203,6 @@ Carries = Callable[[Call, Array, str, list[Any]], "Array | None"]
 """See :attr:`Instruction.carries`."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Instruction:
-    """One instruction of the machine.
-
-    Attributes
-    ----------
-    engines : where it can run; the first is where it runs if the kernel does not say.
-    operands, options : what it takes, in order.
-    destinations : where it writes, ``dst`` first.
-    rules : what must hold of a call, in the order in which it is checked.
-    only : rules of one dialect alone, by its name ("classic", "nki"); checked before the others.
-    engine : chooses among the engines by the operands, where that is a rule of its own.
-    result : what it makes of a call that keeps the rules.
-    meaning : the values, from the operands' values: ``meaning(call, *values)``. Arrays have the
-        partition axis first; floats come as float32 and are rounded when they are written.
-    facts : what the trace records of a call besides operands and engine.
-    opcode : the name of a call's event, where that is not the record's.
-    reads_dst : whether a call reads what ``dst`` holds; the values are the meaning's last argument.
-    in_place : the meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``.
-        For what moves bits instead of computing values, and for accumulation. It returns where it
-        wrote, if that is not all that ``where`` leaves.
-    reduced : the axes of the first operand that the result lacks, where there are such; the mask
-        of a classic call ranges over that operand then, otherwise over the result.
-    walk : what a mask ranges over, if over neither.
-    reach : how a mask that is no box divides the work.
-    counts_places : whether the meaning depends on where in its row an element stands.
-    carries : which elements of the result follow from those of an operand, given by name, that were
-        never written: ``carries(call, missing, name, values)``, with the operands' values. None of
-        a call for which reading them is an error: see
-        :mod:`difftest.simulator.instructions.carrying`. None where it is an error for all calls.
-    carries_further : of a further destination what is lost with these elements of the first one,
-        in its own shape; None where that is whole partitions, or the registers'.
-    fit : how a ``dst`` that exists must fit the result.
-    cost : the key of its cost in the timing model.
-    pages : the public pages that it rests on.
-    classic : whether the classic dialect can issue it; today's dialect alone names the others.
-    """
-
-    name: str
-    engines: tuple[Engine, ...]
-    operands: tuple[Role, ...]
-    options: tuple[str, ...]
-    destinations: tuple[Role, ...]
-    rules: tuple[Rule, ...]
-    only: Mapping[str, tuple[Rule, ...]]
-    engine: Callable[[Call, Engine], Engine]
-    result: Callable[[Call], Result]
-    meaning: Callable[..., Any]
-    facts: Callable[[Call], dict[str, Any]]
-    opcode: Callable[[Call], str]
-    reads_dst: Callable[[Call], bool]
-    in_place: bool
-    reduced: Callable[[Call], tuple[int, ...]] | None
-    walk: Callable[[Call], Walk] | None
-    reach: Callable[[Call], Reach]
-    counts_places: bool
-    carries: Carries | None
-    carries_further: Callable[[Call, Array], Array] | None
-    fit: Fit
-    cost: str
-    summary: str
-    pages: tuple[str, ...]
-    classic: bool
-
-
-INSTRUCTIONS: dict[str, Instruction] = {}
-"""All instructions, by name."""
-
-
-def classic_instructions() -> dict[str, Instruction]:
-    """Those that the classic dialect can issue, by name."""
-    return {name: record for name, record in INSTRUCTIONS.items() if record.classic}
-
-
 DST = Role(name="dst")
 
 
@@ -341,64 +226,156 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     return wanted
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instruction:
+    """One instruction of the machine."""
+
+    name: str
+    engines: tuple[Engine, ...]
+    """Where it can run; the first is where it runs if the kernel does not say."""
+    operands: tuple[Role, ...]
+    options: tuple[str, ...] = ()
+    """Of each call, in order."""
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    """What the last of the options are in a call that does not say: one dialect may have more."""
+    destinations: tuple[Role, ...] = (DST,)
+    """Where it writes, ``dst`` first."""
+    rules: tuple[Rule, ...] = ()
+    """They hold of each call, and are checked in this order."""
+    only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({})
+    """Rules of one dialect alone, by its name ("classic", "nki"); checked before the others."""
+    engine: Callable[[Call, Engine], Engine] = choose_engine
+    """Chooses among the engines by the operands, where that is a rule of its own."""
+    result: Callable[[Call], Result]
+    """The result of a call that keeps the rules."""
+    meaning: Callable[..., Any]
+    """The values, from the operands' values: ``meaning(call, *values)``. Arrays have the partition
+    axis first; floats come as float32 and are rounded when they are written."""
+    facts: Callable[[Call], dict[str, Any]] = lambda call: {}
+    """Attributes of its event."""
+    opcode: Callable[[Call], str] = lambda call: call.name
+    """The name of a call's event, where that is not the record's."""
+    reads_dst: Callable[[Call], bool] = lambda call: False
+    """Whether a call reads what ``dst`` holds; the values are the meaning's last argument."""
+    in_place: bool = False
+    """The meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``. For what
+    moves bits instead of computing values, and for accumulation. It returns where it wrote, if that
+    is not all that ``where`` leaves."""
+    reduced: Callable[[Call], tuple[int, ...]] | None = None
+    """The axes of the first operand that the result lacks, where there are such; the mask of a
+    classic call ranges over that operand then, otherwise over the result."""
+    walk: Callable[[Call], Walk] | None = None
+    """Axes for a mask, if it ranges over neither."""
+    reach: Callable[[Call], Reach] = lambda call: Reach.ELEMENT
+    """How a mask that is no box divides the work."""
+    counts_places: bool = False
+    """Whether the meaning depends on where in its row an element stands."""
+    carries: Carries | None = None
+    """Which elements of the result follow from those of an operand, given by name, that were never
+    written: ``carries(call, missing, name, values)``, with the operands' values. None of a call for
+    which reading them is an error: see :mod:`difftest.simulator.instructions.carrying`. None where
+    it is an error for all calls."""
+    carries_further: Callable[[Call, Array], Array] | None = None
+    """Of a further destination what is lost with these elements of the first one, in its own shape;
+    None where that is whole partitions, or the registers'."""
+    fit: Fit = Fit.ELEMENTS
+    """How a ``dst`` that exists must fit the result."""
+    cost: str = ""
+    """The key of its cost in the timing model."""
+    pages: tuple[str, ...] = ()
+    """The public pages that it rests on."""
+    classic: bool = True
+    """Whether the classic dialect can issue it; today's dialect alone names the others."""
+    exchange: Any = None
+    """How an effect meets others: see :mod:`difftest.simulator.instructions.effects`."""
+
+    @property
+    def summary(self) -> str:
+        """The first line of what it means."""
+        return (self.meaning.__doc__ or "").strip().splitlines()[0]
+
+
+class Issue:
+    """One use of an instruction, as a kernel asks for it.
+
+    Attributes
+    ----------
+    operands, options : in the order of the record; an operand is a tile, a number or None, an
+        option hashable.
+    dst : where the result goes; None for a new tile, as the record says.
+    others : the further destinations (``reduce_res``, ``dst_idx``), None for one left out.
+    dtype : of a new tile, if the kernel names it.
+    engine : the one that the kernel names.
+    where : bools over the result's shape; only where they are true is ``dst`` written.
+    moved : the operand that is only taken to its destination (see
+        :mod:`difftest.simulator.recording`).
+    indices : what holds where operands or ``dst`` lie: tiles, which the instruction reads too, and
+        of a register the role that follows it and its name.
+    sources : by role, what the event names as read instead of the operands.
+    inner : a mask that is no box, over what the instruction walks: it changes how it is computed.
+    named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
+        not, and AWS documents a few instructions otherwise where ``dst`` is named.
+    """
+
+    dst: Any = None
+    others: tuple[Tile | None, ...] = ()
+    dtype: DType | None = None
+    engine: Engine = Engine.UNKNOWN
+    where: Array | None = None
+    moved: Tile | None = None
+    indices: tuple[Tile | tuple[str, str], ...] = ()
+    sources: dict[str, Tile] | None = None
+    inner: Array | None = None
+    named: bool = True
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        operands: tuple[Any, ...],
+        options: tuple[Any, ...],
+        how: dict[str, Any],
+    ) -> None:
+        self.__dict__ = how  # it is made for each instruction, and few things are said of most
+        self.instruction = instruction
+        self.operands = operands
+        self.options = options
+
+    def but(self, **how: Any) -> Issue:
+        """The issued with something else instead."""
+        return Issue(self.instruction, self.operands, self.options, {**self.__dict__, **how})
+
+    def roles(self) -> Iterator[tuple[str, Any]]:
+        """Each role's name, and the operand or destination at it."""
+        record = self.instruction
+        sides = (record.operands, self.operands), (record.destinations, (self.dst, *self.others))
+        for roles, given in sides:
+            yield from zip((role.name for role in roles), given, strict=False)
+
+
+INSTRUCTIONS: dict[str, Instruction] = {}
+"""All instructions that make something of their operands, by name."""
+EFFECTS: dict[str, Instruction] = {}
+"""All others, by name: see :mod:`difftest.simulator.instructions.effects`."""
+
+
 def instruction(
     *engines: Engine,
-    operands: tuple[Role, ...],
-    result: Callable[[Call], Result],
-    options: tuple[str, ...] = (),
-    destinations: tuple[Role, ...] = (DST,),
-    rules: tuple[Rule, ...] = (),
-    only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({}),
-    engine: Callable[[Call, Engine], Engine] = choose_engine,
-    facts: Callable[[Call], dict[str, Any]] = lambda call: {},
-    opcode: Callable[[Call], str] = lambda call: call.name,
-    reads_dst: Callable[[Call], bool] = lambda call: False,
-    in_place: bool = False,
-    reduced: Callable[[Call], tuple[int, ...]] | None = None,
-    walk: Callable[[Call], Walk] | None = None,
     reach: Reach | Callable[[Call], Reach] = Reach.ELEMENT,
-    counts_places: bool = False,
-    carries: Carries | None = None,
-    carries_further: Callable[[Call, Array], Array] | None = None,
-    fit: Fit = Fit.ELEMENTS,
-    cost: str = "",
-    pages: tuple[str, ...] = (),
-    classic: bool = True,
+    table: dict[str, Instruction] = INSTRUCTIONS,
+    **fields: Any,
 ) -> Callable[[Callable[..., Any]], Instruction]:
-    """Make a function the meaning of an instruction of its name, and register the record."""
+    """Make a function the meaning of an instruction of its name, and register the record.
+
+    ``fields`` are those of :class:`Instruction`.
+    """
 
     def register(meaning: Callable[..., Any]) -> Instruction:
         name = meaning.__name__
-        if name in INSTRUCTIONS:
+        if name in table:
             raise ValueError(f"instruction {name} is registered twice")
-        record = Instruction(
-            name=name,
-            engines=engines,
-            operands=operands,
-            options=options,
-            destinations=destinations,
-            rules=rules,
-            only=only,
-            engine=engine,
-            result=result,
-            meaning=meaning,
-            facts=facts,
-            opcode=opcode,
-            reads_dst=reads_dst,
-            in_place=in_place,
-            reduced=reduced,
-            walk=walk,
-            reach=(lambda call: reach) if isinstance(reach, Reach) else reach,
-            counts_places=counts_places,
-            carries=carries,
-            carries_further=carries_further,
-            fit=fit,
-            cost=cost or name,
-            summary=(meaning.__doc__ or "").strip().splitlines()[0],
-            pages=pages or (f"{ISA}{name}",),
-            classic=classic,
-        )
-        INSTRUCTIONS[name] = record
-        return record
+        given = {"cost": name, "pages": (f"{ISA}{name}",), **fields}
+        given["reach"] = (lambda call: reach) if isinstance(reach, Reach) else reach
+        table[name] = Instruction(name=name, engines=engines, meaning=meaning, **given)
+        return table[name]
 
     return register

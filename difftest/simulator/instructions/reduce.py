@@ -25,6 +25,7 @@ from difftest.simulator.instructions.record import (
     Reach,
     Result,
     Role,
+    Rule,
     Takes,
     instruction,
 )
@@ -37,10 +38,12 @@ from difftest.simulator.instructions.registers import (
     loads,
 )
 from difftest.simulator.instructions.rules import (
+    arithmetic,
     arithmetic_in_float32,
     need_integers,
-    need_vector_ops,
+    operators,
     reducing,
+    vector_ops,
 )
 from difftest.simulator.instructions.values import as_float, sum_in_order
 from difftest.simulator.memory import Shape
@@ -52,21 +55,7 @@ AVERAGE = AluOp(name="average", compute=np.add)
 """``nl.average``, an operator of tensor_partition_reduce alone (v2.32.0)."""
 _WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (AWS: nisa.tensor_scalar_reduce)."""
-
-_UFUNCS: dict[str, Any] = {
-    "add": np.add,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "multiply": np.multiply,
-    "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or,
-    "bitwise_xor": np.bitwise_xor,
-}
-_LOGICAL_UFUNCS: dict[str, Any] = {
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
-}
+_OF_TODAY = tuple(name for name in _WITH_TENSOR_SCALAR if name != "subtract")
 
 _ORDERLESS = ("maximum", "minimum")
 """Their results do not depend on the elements' order, so that they may be reduced by slices."""
@@ -74,55 +63,36 @@ _FEW = 16
 """Elements up to which slices are faster than NumPy's own reduction."""
 
 
-def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
-    """NumPy's reduction of ``values``, in float32 (or on bit patterns)."""
-    ufunc = _UFUNCS.get(op.name)
-    if op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW:
-        return _reduce_by_slices(ufunc, as_float(values), axes, keepdims=keepdims)
-    if op.name == "add" and 0 not in axes:
-        return _sum_along(as_float(values), axes, keepdims=keepdims)
-    if ufunc is not None:
-        source = values if op.bitvec else as_float(values)
-        return np.asarray(ufunc.reduce(source, axis=axes, keepdims=keepdims))
+def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
+    """NumPy's reduction of ``values``, in float32 (or on bit patterns), without ``axes``."""
+    ufunc: Any = op.compute
+    if op.bitvec:
+        return np.asarray(ufunc.reduce(values, axis=axes))
     floats = as_float(values)
-    if op.name == "subtract":
-        return _subtract_along(floats, axes, keepdims=keepdims)
-    logical: Any = _LOGICAL_UFUNCS[op.name]
-    return np.asarray(logical.reduce(floats != 0, axis=axes, keepdims=keepdims))
+    if op.comparison:
+        return np.asarray(getattr(np, op.name).reduce(floats != 0, axis=axes))
+    if op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW:
+        return _reduce_by_slices(ufunc, floats, axes)
+    if op.name == "subtract" or (op.name == "add" and 0 not in axes):
+        lead = tuple(k for k in range(values.ndim) if k not in axes)
+        shape = tuple(values.shape[k] for k in lead)
+        lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), -1)
+        ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
+        return np.asarray(ordered).reshape(shape)
+    return np.asarray(ufunc.reduce(floats, axis=axes))
 
 
-def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
+def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
     """A reduction of few elements as operations on whole slices: several times faster.
 
     NumPy reduces short axes element by element; a pooling window is such a case.
     """
     front = np.moveaxis(values, axes, range(len(axes)))
     places = list(np.ndindex(front.shape[: len(axes)]))
-    result = front[places[0]].copy()
+    result: Array = front[places[0]].copy()
     for place in places[1:]:
         ufunc(result, front[place], out=result)
-    return np.expand_dims(result, axes) if keepdims else result
-
-
-def _lines(values: Array, axes: tuple[int, ...]) -> tuple[Array, Shape]:
-    """The reduced axes as the last one, all others as the first; and the others' shape."""
-    lead = tuple(k for k in range(values.ndim) if k not in axes)
-    shape = tuple(values.shape[k] for k in lead)
-    return values.transpose(*lead, *axes).reshape(math.prod(shape), -1), shape
-
-
-def _sum_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
-    """The elements added one after the other along the reduced axes."""
-    lines, shape = _lines(values, axes)
-    result = sum_in_order(lines).reshape(shape)
-    return np.expand_dims(result, axes) if keepdims else result
-
-
-def _subtract_along(values: Array, axes: tuple[int, ...], *, keepdims: bool) -> Array:
-    """The first element minus the others, in order along the reduced axes."""
-    lines, shape = _lines(values, axes)
-    result = np.asarray(np.subtract.reduce(lines, axis=1)).reshape(shape)
-    return np.expand_dims(result, axes) if keepdims else result
+    return result
 
 
 # -- tensor_reduce ---------------------------------------------------------------------------------
@@ -177,7 +147,7 @@ def _reduced(call: Call) -> Result:
     reduced=lambda call: tuple(call["axis"]),
     carries=carrying.by_axes,
     reach=Reach.AXES,
-    facts=lambda call: {"op": call["op"].name, "axis": call["axis"]},
+    facts=lambda call: {"op": call["op"].name},
 )
 def tensor_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` over free axes, times -1 if ``negate``.
@@ -185,7 +155,7 @@ def tensor_reduce(call: Call, data: Array) -> Array:
     An access pattern takes axes in any order, so the instruction does. That nisa.tensor_reduce
     takes the last ones alone, and ``nl.sum`` not, is a matter of the calls (frontend/axes.py).
     """
-    result = reduce_array(call["op"], data, call["axis"], keepdims=False).reshape(call.result.shape)
+    result = reduce_array(call["op"], data, call["axis"]).reshape(call.result.shape)
     result = kept_bits(call["op"], result, call.result.dtype)
     return -as_float(result) if call["negate"] else result
 
@@ -221,50 +191,28 @@ def _across_partitions(call: Call) -> None:
 def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
     if call["op"] is AVERAGE:
-        total = reduce_array(ALU_OPS["add"], data, (0,), keepdims=True)
-        return np.asarray(total / np.float32(len(data)))
-    result = reduce_array(call["op"], data, (0,), keepdims=True)
+        total = reduce_array(ALU_OPS["add"], data, (0,))
+        return np.asarray(total / np.float32(len(data))).reshape(call.result.shape)
+    result = reduce_array(call["op"], data, (0,)).reshape(call.result.shape)
     return kept_bits(call["op"], result, call.result.dtype)
 
 
 # -- tensor_scalar_reduce --------------------------------------------------------------------------
 
 
-def _todays_reductions(call: Call) -> None:
-    """Today's registers do not subtract."""
-    name = call["reduce_op"].name
-    if name == "subtract" or name not in _WITH_TENSOR_SCALAR:
-        raise KernelError(
-            "tensor_scalar_reduce takes few reductions",
-            happened=f"tensor_scalar_reduce was to reduce by {name}",
-            received=f"reduce_op={name}",
-            limit=", ".join(one for one in _WITH_TENSOR_SCALAR if one != "subtract"),
-        )
-
-
-def _with_tensor_scalar(call: Call) -> None:
-    op0, reduce_op = call["op0"], call["reduce_op"]
-    if op0.bitvec:
-        raise KernelError(
-            "tensor_scalar_reduce takes an arithmetic operator",
-            happened=f"tensor_scalar_reduce got the bitvec operator {op0.name}",
-            received=f"op0={op0.name}",
-        )
-    if reduce_op.name not in _WITH_TENSOR_SCALAR:
-        raise KernelError(
-            "tensor_scalar_reduce takes few reductions",
-            happened=f"tensor_scalar_reduce was to reduce with {reduce_op.name}",
-            received=f"reduce_op={reduce_op.name}",
-            limit=", ".join(_WITH_TENSOR_SCALAR),
-        )
-    if reduce_op.name == "subtract" and call["reduce_cmd"] is not Accumulate.RESET_REDUCE:
+def _registers_do_not_subtract(call: Call) -> None:
+    op, command = call["reduce_op"], call["reduce_cmd"]
+    if op.name == "subtract" and command is not Accumulate.RESET_REDUCE:
         raise KernelError(
             "the Vector Engine's registers do not subtract",
             happened="tensor_scalar_reduce was to subtract in the registers",
-            received=f"reduce_op=subtract, {call['reduce_cmd'].name.lower()}",
+            received=f"reduce_op=subtract, {command.name.lower()}",
             limit="reset_reduce, or one of add, multiply, maximum, minimum",
         )
-    need_vector_ops(call, op0)
+
+
+def _reductions(*names: str) -> Rule:
+    return operators("reduce_op", names, "takes few reductions", "reduce with")
 
 
 @instruction(
@@ -277,11 +225,14 @@ def _with_tensor_scalar(call: Call) -> None:
     options=("op0", "reduce_op", "reduce_cmd", "reduce_res_negate"),
     destinations=(DST, REDUCE_RES),
     rules=(
-        _with_tensor_scalar,
+        arithmetic("op0"),
+        _reductions(*_WITH_TENSOR_SCALAR),
+        _registers_do_not_subtract,
+        vector_ops("op0"),
         commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
         loads("reduce_init"),
     ),
-    only={"nki": (_todays_reductions, arithmetic_in_float32(op0="operand0"))},
+    only={"nki": (_reductions(*_OF_TODAY), arithmetic_in_float32(op0="operand0"))},
     result=like("data"),
     carries=carrying.in_place,
     reach=Reach.ROW,
@@ -293,9 +244,7 @@ def tensor_scalar_reduce(
     """``dst = data <op0> operand0``, and its reduction along the free axes into the registers."""
     result = apply_scalar(call["op0"], as_float(data), operand0, reverse=False)
     if call["reduce_op"].name == "subtract":
-        reduced = reduce_array(
-            call["reduce_op"], result, tuple(range(1, result.ndim)), keepdims=False
-        )[:, None]
+        reduced = reduce_array(call["reduce_op"], result, tuple(range(1, result.ndim)))[:, None]
     else:
         reduced = accumulated("vector", result, call["reduce_op"], call["reduce_cmd"], reduce_init)
     return result, -reduced if call["reduce_res_negate"] else reduced

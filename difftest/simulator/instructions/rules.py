@@ -12,7 +12,14 @@ from typing import Any
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, is_integer, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, NkiError, ShapeError
+from difftest.simulator.errors import (
+    BufferError,
+    DtypeError,
+    KernelError,
+    LimitError,
+    NkiError,
+    ShapeError,
+)
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.trace import Engine, Space
@@ -194,6 +201,34 @@ def one_dtype(*roles: str) -> Rule:
     )
 
 
+def one_memory(*roles: str) -> Rule:
+    """The tensors lie all in HBM, or all on chip."""
+    return _alike(
+        "one_memory",
+        roles,
+        "all its tensors in hbm, or all of them on chip",
+        lambda tile: "hbm" if tile.space.is_hbm else tile.space.value,
+        "the memories {}",
+        error=BufferError,
+    )
+
+
+def one_of(option: str, *allowed: Any, says: str = "") -> Rule:
+    """An option, by its name if it has one, is one of those; ``says`` is the rule in words."""
+
+    def rule(call: Call) -> None:
+        value = getattr(call[option], "name", call[option])
+        if value not in allowed:
+            raise KernelError(
+                f"{call.name} {says or f'takes few values as {option}'}",
+                happened=f"{call.name} got {option}={value}",
+                received=f"{option}={value}",
+                limit=" or ".join(map(str, allowed)),
+            )
+
+    return named(rule, "one_of", (option, *map(str, allowed)))
+
+
 def not_both_in_psum(*roles: str) -> Rule:
     """At most one of two inputs lies in PSUM, which has one read port for them."""
 
@@ -254,6 +289,54 @@ def reducing(option: str) -> Rule:
             )
 
     return named(rule, "reducing", (option,))
+
+
+def limits(call: Call, *cases: tuple[object, str, str]) -> None:
+    """Raise LimitError for the first case that is true: its rule, and what was received."""
+    for wrong, text, received in cases:
+        if wrong:
+            happened = f"{call.name} got {received}"
+            raise LimitError(f"{call.name}: {text}", happened=happened, received=received)
+
+
+def operators(option: str, names: tuple[str, ...], takes: str, do: str) -> Rule:
+    """The operator is one of these; what the instruction ``takes``, and was to ``do``."""
+
+    def rule(call: Call) -> None:
+        name = call[option].name
+        if name not in names:
+            raise KernelError(
+                f"{call.name} {takes}",
+                happened=f"{call.name} was to {do} {name}",
+                received=f"{option}={name}",
+                limit=", ".join(names),
+            )
+
+    return named(rule, "operators", (option,))
+
+
+def arithmetic(*options: str) -> Rule:
+    """No operator is a bitvec one."""
+    takes = "arithmetic operators" if len(options) > 1 else "an arithmetic operator"
+
+    def rule(call: Call) -> None:
+        for name in options:
+            op: AluOp | None = call[name]
+            if op is not None and op.bitvec:
+                raise KernelError(
+                    f"{call.name} takes {takes}",
+                    happened=f"{call.name} got the bitvec operator {op.name}",
+                    received=f"{name}={op.name}",
+                )
+
+    return named(rule, "arithmetic", options)
+
+
+def vector_ops(*options: str) -> Rule:
+    """The operators are the Vector Engine's."""
+    return named(
+        lambda call: need_vector_ops(call, *(call[name] for name in options)), "vector_ops", options
+    )
 
 
 def same_kind(call: Call, *ops: AluOp) -> None:

@@ -29,7 +29,7 @@ from difftest.simulator.instructions.record import (
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.rules import named, one_dtype, same_partitions
+from difftest.simulator.instructions.rules import limits, named, one_dtype, same_partitions
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.trace import Engine
 
@@ -235,7 +235,8 @@ def _gatherable(call: Call) -> None:
     cores, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     partitions, available = call["src_buffer"].partitions, _available(call)
     most = call.machine.gather_indices_max
-    for wrong, rule, received in (
+    limits(
+        call,
         (partitions % cores, f"partitions are a multiple of {cores}", f"{partitions} partitions"),
         (
             width not in GATHER_WIDTHS,
@@ -245,13 +246,7 @@ def _gatherable(call: Call) -> None:
         (used > most, f"at most {most} indices a core", f"{used} indices"),
         (used < 1, "at least one index", f"{used} indices"),
         (used > available, f"at most the {available} indices of a core's slice", f"{used} indices"),
-    ):
-        if wrong:
-            raise LimitError(
-                f"local_gather: {rule}",
-                happened=f"local_gather got {received}",
-                received=received,
-            )
+    )
 
 
 def _gathered_from(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:

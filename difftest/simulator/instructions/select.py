@@ -47,7 +47,7 @@ from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 AFFINE_DTYPES = (*FLOATS, *(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16")))
-"""What affine_select takes and makes (AWS: nki.isa.affine_select)."""
+"""Dtypes that affine_select takes and makes (AWS: nki.isa.affine_select)."""
 PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "bool"))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
@@ -160,7 +160,7 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
 
 
 def _lost_in_range(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """What of the data is in range; a whole partition whose bounds nobody knows."""
+    """The data in range; a whole partition whose bounds nobody knows."""
     if name != "on_true_tile":
         return carrying.by_row(call, missing, name, values)
     return missing & _in_range(call, *values)
@@ -204,7 +204,7 @@ def _predicated(call: Call, predicate: Array) -> Array:
 
 
 def _lost_by_predicate(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """What is chosen of either side; all for which nobody knows which side is."""
+    """The chosen elements of either side; all for which nobody knows which side is."""
     shape = call.result.shape
     lost = carrying.over(shape, missing)
     chosen = _predicated(call, values[1]).reshape(shape)

@@ -14,7 +14,6 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, Array
-from difftest.simulator.errors import LimitError
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
@@ -23,7 +22,7 @@ from difftest.simulator.instructions.record import (
     Role,
     instruction,
 )
-from difftest.simulator.instructions.rules import same_partitions
+from difftest.simulator.instructions.rules import limits, same_partitions
 from difftest.simulator.instructions.search import UINT32
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.trace import Engine
@@ -35,7 +34,8 @@ K_MAX = 32767
 def _snakes(call: Call) -> None:
     src: Descriptor = call["src"]
     lanes, n, k = call.machine.gpsimd_core_partitions, call["n"], call.destinations["dst"].free_size
-    for wrong, rule, received in (
+    limits(
+        call,
         (src.partitions % lanes, f"partitions are a multiple of {lanes}", f"{src.partitions}"),
         (
             not N_RANGE[0] <= n <= N_RANGE[1],
@@ -52,9 +52,7 @@ def _snakes(call: Call) -> None:
             f"val_dst has at most n and {K_MAX} elements a partition",
             f"{k} results of n={n}",
         ),
-    ):
-        if wrong:
-            raise LimitError(f"topk: {rule}", happened=f"topk got {received}", received=received)
+    )
 
 
 def _active(call: Call) -> Array:
@@ -78,7 +76,7 @@ def _numbers(call: Call, partitions: int, columns: int) -> Array:
 
 
 def _ignored(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
-    """What lies beyond n may be unwritten, and makes nothing of the result so."""
+    """Elements beyond n may be unwritten, and make nothing of the result so."""
     if (rows(missing) & _active(call)).any():
         return None
     return np.zeros(call.result.shape, dtype=np.bool_)

@@ -1,13 +1,15 @@
-"""What an instruction computes under a mask that is not a box, by what its results follow from.
+"""Instructions under a mask that is no box, by the reach of their results.
 
 The elements that such a mask leaves out lie beside those that count, and may hold anything: values
-outside a function's range, or nothing that was ever written. Nothing is read of them.
+outside a function's range, or nothing that was ever written. Nothing follows from them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,10 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Call, Masked, Takes
+from difftest.simulator.instructions.carrying import over
+from difftest.simulator.instructions.record import DST, Call, Masked, Reach, Role, Takes
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.pattern import Shape
-from difftest.simulator.tile import Tile
 
 NEUTRAL: dict[str, Any] = {
     "add": -0.0,
@@ -34,43 +35,52 @@ NEUTRAL: dict[str, Any] = {
     "bitwise_or": 0,
     "bitwise_xor": 0,
 }
-"""What a reduction with an operator does not notice, the sign of a zero included."""
+"""Elements that a reduction with an operator does not notice, even by a zero's sign."""
+
+
+def by_reach(call: Call, values: list[Any], inner: Array) -> Any:
+    """The meaning where a mask over what the instruction walks leaves elements out."""
+    reach = call.instruction.reach(call)
+    compute = {Reach.AXES: by_axes, Reach.ROW: by_row}.get(reach, by_element)
+    return compute(call, values, inner)
+
+
+def kept_of(role: Role, shape: Shape, inner: Array) -> Array:
+    """Which elements of an operand a mask leaves, in the operand's shape."""
+    if not _per_row(role) and math.prod(shape) == inner.size:
+        return inner.reshape(shape)
+    spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
+    repeats = len(spread) == inner.ndim and not _per_row(role)
+    axes = [k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]]
+    kept: Array = np.any(inner, axis=tuple(axes), keepdims=True)
+    return np.broadcast_to(kept, spread).reshape(shape) if repeats else _rows_of(kept, shape)
+
+
+def _rows_of(kept: Array, shape: Shape) -> Array:
+    return np.broadcast_to(kept.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+
+
+def _per_row(role: Role) -> bool:
+    """Whether a mask leaves out whole partitions of an operand, and no single elements."""
+    return role.whole_rows or role.takes in (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
 
 
 # -- element by element ----------------------------------------------------------------------------
 
 
-def by_element(call: Call, cut: Issue, axes: Mapping[str, tuple[int, ...]], inner: Array) -> Any:
+def by_element(call: Call, values: list[Any], inner: Array) -> Any:
     """The meaning where each element that is left out computes what a chosen one does."""
     rows, columns = _stand_ins(inner)
-    values = []
-    for role, operand in zip(call.instruction.operands, cut.operands, strict=True):
-        if not isinstance(operand, Tile):
-            values.append(operand)
-        elif role.name in axes:
-            there = inner.transpose(axes[role.name])
-            values.append(_filled(operand.engine_values(there).reshape(there.shape), there))
-        elif role.takes in (Takes.VECTOR, Takes.VECTOR_OR_NUMBER) or role.whole_rows:
-            left = np.any(inner.reshape(len(inner), -1), axis=1)
-            kept = np.broadcast_to(left[:, None], _flat(operand))
-            values.append(operand.engine_values(kept)[rows[:, 0]])
-        else:
-            values.append(_stood_in(operand, inner, rows, columns))
-    if call.reads_dst:
-        values.append(_stood_in(cut.dst, inner, rows, columns))
-    return call.instruction.meaning(call, *values)
-
-
-def _flat(tile: Tile) -> Shape:
-    shape = tile.tile_shape()
-    return (shape[0], tile.size // shape[0])
-
-
-def _filled(values: Array, kept: Array) -> Array:
-    """Values of which the others are the first that counts."""
-    result = values.copy()
-    result[~kept] = values[tuple(place[0] for place in np.nonzero(kept))]
-    return result
+    given = []
+    for role, held in zip((*call.instruction.operands, DST), values, strict=False):
+        if isinstance(held, np.ndarray):
+            if _per_row(role):
+                held = held[rows[:, 0]]
+            else:
+                spread = over(inner.shape, held).reshape(rows.shape)
+                held = spread[rows, columns].reshape(inner.shape)
+        given.append(held)
+    return call.instruction.meaning(call, *given)
 
 
 def _stand_ins(inner: Array) -> tuple[Array, Array]:
@@ -86,35 +96,21 @@ def _stand_ins(inner: Array) -> tuple[Array, Array]:
     return np.broadcast_to(rows[:, None], flat.shape), columns
 
 
-def _stood_in(tile: Tile, inner: Array, rows: Array, columns: Array) -> Array:
-    """A tile's values in the instruction's shape, with stand-ins for what is left out."""
-    shape = tile.tile_shape() if not tile.in_hbm else tile.shape
-    if tile.size == inner.size:
-        values = tile.engine_values(inner).reshape(inner.shape)
-    else:  # it repeats: partitions align first, free axes from the last
-        spread = (shape[0], *(1,) * (inner.ndim - len(shape)), *shape[1:])
-        repeated = tuple(k for k, size in enumerate(spread) if size != inner.shape[k])
-        kept = np.any(inner, axis=repeated, keepdims=True)
-        values = np.broadcast_to(tile.engine_values(kept).reshape(spread), inner.shape)
-    return values.reshape(rows.shape)[rows, columns].reshape(inner.shape)
-
-
 # -- along axes ------------------------------------------------------------------------------------
 
 
-def by_axes(call: Call, operands: tuple[Any, ...], inner: Array) -> Any:
+def by_axes(call: Call, values: list[Any], inner: Array) -> Any:
     """A reduction to which each element that is left out is the operator's identity."""
     assert call.instruction.reduced is not None
     op: AluOp = call["op"]
-    data: Tile = operands[0]
-    values = data.engine_values(inner)
-    values = values.astype(np.uint8) if values.dtype == np.bool_ and op.bitvec else values
-    values = np.array(values if op.bitvec else as_float(values))
+    data: Array = values[0]
+    data = data.astype(np.uint8) if data.dtype == np.bool_ and op.bitvec else data
+    data = np.array(data if op.bitvec else as_float(data))
     if op.name == "subtract":
-        values = first_to_front(values, inner, call.instruction.reduced(call))
+        data = first_to_front(data, inner, call.instruction.reduced(call))
     else:
-        values[~inner] = np.array(NEUTRAL[op.name]).astype(values.dtype)
-    return call.instruction.meaning(call, values)
+        data[~inner] = np.array(NEUTRAL[op.name]).astype(data.dtype)
+    return call.instruction.meaning(call, data)
 
 
 def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
@@ -139,7 +135,7 @@ def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
 # -- row by row ------------------------------------------------------------------------------------
 
 
-def by_row(call: Call, operands: tuple[Any, ...], inner: Array) -> Any:
+def by_row(call: Call, values: list[Any], inner: Array) -> Any:
     """The meaning for each set of partitions in which the same elements count.
 
     What is left out of a row is not there: the instruction sees a shorter one.
@@ -149,7 +145,6 @@ def by_row(call: Call, operands: tuple[Any, ...], inner: Array) -> Any:
     NkiError : a rule of the record does not hold for the shorter row.
     """
     flat = inner.reshape(len(inner), -1)
-    values = [_rows_of(call, k, operand, flat) for k, operand in enumerate(operands)]
     reduced = call.instruction.reduced
     wide = flat.shape[1] if reduced is None or not reduced(call) else None
     patterns, number = np.unique(flat, axis=0, return_inverse=True)
@@ -158,11 +153,14 @@ def by_row(call: Call, operands: tuple[Any, ...], inner: Array) -> Any:
         if not kept.any():
             continue
         rows, places = np.flatnonzero(number.reshape(-1) == k), np.flatnonzero(kept)
+        given = []
+        for role, held in zip(call.instruction.operands, values, strict=True):
+            if isinstance(held, np.ndarray):
+                held = held.reshape(len(flat), -1)[rows]
+                if not _per_row(role) and held.shape[1] == flat.shape[1]:
+                    held = held[:, places]
+            given.append(held)
         short = _shortened(call, len(rows), places, flat.shape[1])
-        given = [
-            value[rows][:, places] if is_data else value[rows] if is_rows else value
-            for value, is_data, is_rows in values
-        ]
         with registers_of(current(), rows if len(call.instruction.destinations) > 1 else None):
             made = call.instruction.meaning(short, *given)
         _gather(results, made if type(made) is tuple else (made,), rows, places, wide)
@@ -170,42 +168,23 @@ def by_row(call: Call, operands: tuple[Any, ...], inner: Array) -> Any:
     return tuple(finished) if len(finished) > 1 else finished[0]
 
 
-def _rows_of(call: Call, number: int, operand: Any, flat: Array) -> tuple[Any, bool, bool]:
-    """An operand's values as rows, whether they are data that the mask names, or one row each."""
-    role = call.instruction.operands[number]
-    if not isinstance(operand, Tile):
-        return operand, False, False
-    whole = role.whole_rows or role.takes in (Takes.VECTOR, Takes.VECTOR_OR_NUMBER)
-    is_data = not whole and operand.size == flat.size
-    kept = flat if is_data else np.broadcast_to(np.any(flat, 1)[:, None], _flat(operand))
-    values = operand.engine_values(kept)
-    return values.reshape(len(flat), -1), is_data, not is_data
-
-
 def _shortened(call: Call, partitions: int, places: Array, columns: int) -> Call:
     """The call on rows of which only these places are left."""
 
-    def short(described: Any) -> Any:
+    def short(described: Any, *, whole: bool = False) -> Any:
         if not isinstance(described, Descriptor):
             return described
-        shape: Shape = (partitions, *described.shape[1:])
-        if described.free_size == columns and described.free_size != 1:
-            shape = (partitions, len(places))
-        return described._replace(shape=shape)
+        free = described.shape[1:]
+        if not whole and 1 != described.free_size == columns:
+            free = (len(places),)
+        return described._replace(shape=(partitions, *free))
 
     operands = {
-        role.name: (
-            call.operands[role.name]._replace(
-                shape=(partitions, *call.operands[role.name].shape[1:])
-            )
-            if role.whole_rows and isinstance(call.operands[role.name], Descriptor)
-            else short(call.operands[role.name])
-        )
+        role.name: short(call.operands[role.name], whole=role.whole_rows)
         for role in call.instruction.operands
     }
     destinations = {name: short(value) for name, value in call.destinations.items()}
-    made = Call(call.instruction, call.machine, operands, call.options, destinations, call.dtype)
-    made.engine, made.places, made.into_existing = call.engine, places, call.into_existing
+    made = replace(call, operands=operands, destinations=destinations, places=places)
     for rule in call.instruction.rules:
         rule(made)
     made.result = call.instruction.result(made)

@@ -67,7 +67,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         return
     if where is not None:
         where = _spread(where, dst.shape)
-    repeated = dst.strided and pattern.repeats()
+    repeated = dst._strided and pattern.repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
     dst.give(view, values, where)
@@ -97,7 +97,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
         lost &= where
     if not lost.any():
         return
-    if not dst.may_collide:
+    if not dst._may_collide:
         raise ShapeError(
             "a destination that names an element more than once gives it one value",
             happened="an element was given two values at once",
@@ -128,7 +128,7 @@ def fit(values: Array, dst: Tile) -> Array:
 
 def immutable(tile: Tile) -> KernelError:
     """The error for writing to a kernel's parameter, or to what else is constant."""
-    if tile.in_place:
+    if tile._in_place:
         return KernelError(
             "a kernel writes to arrays that are writeable, and to no constants",
             happened="an instruction was to write to a read-only array or a constant",

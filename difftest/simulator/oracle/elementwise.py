@@ -98,12 +98,15 @@ def activation(use: Use) -> tuple[Any, Any]:
     if use["bias"] is not None:
         shifted = shifted + to_float32(use.vector("bias", x.ndim))
     made = activate(use["op"], shifted.astype(np.float32))
-    return _with_registers(use, use["op"], made)
+    return _with_registers(use, use["op"], made, "scalar", use.op("reduce_op"))
 
 
-def _with_registers(use: Use, name: str, made: Array) -> tuple[Any, Any]:
+def _with_registers(
+    use: Use, name: str, made: Array, engine: str, op: str | None, start: Any = None
+) -> tuple[Any, Any]:
+    """A function's values, and what an engine's registers hold of them."""
     slack = curve(made) if name in CURVES else None
-    held = accumulated(use, "scalar", made, use.op("reduce_op"))
+    held = accumulated(use, engine, made, op, start)
     if held is not None and slack is not None:
         total = slack.reshape(len(made), -1).sum(axis=1)[:, None]
         held = held._replace(slack=total * 2 + np.abs(held.values) * 2.0**-12)
@@ -117,10 +120,12 @@ def activate2(use: Use) -> tuple[Any, Any]:
     for number in (0, 1):
         if use[f"op{number}"] is not None:
             x = stepped(use, number, x, f"imm{number}", reverse=use[f"reverse{number}"])
-    name = use["op"]
+    name, op = use["op"], use.op("reduce_op")
     if name == "prelu":
-        return _with_registers(use, name, np.where(x > 0, x, x * use.vector("relu_param", x.ndim)))
-    return _with_registers(use, name, activate(name, to_float32(x)))
+        made = np.where(x > 0, x, x * use.vector("relu_param", x.ndim))
+    else:
+        made = activate(name, to_float32(x))
+    return _with_registers(use, name, made, "scalar", op)
 
 
 @means("exponential")
@@ -128,9 +133,4 @@ def exponential(use: Use) -> tuple[Any, Any]:
     """``exp(src - max_value)``, and its sum into the Vector Engine's registers."""
     x = to_float32(use["src"])
     made = activate("exp", to_float32(x - use.vector("max_value", x.ndim)))
-    slack = curve(made)
-    held = accumulated(use, "vector", made, "add", use["reduce_init"])
-    if held is not None:
-        total = slack.reshape(len(made), -1).sum(axis=1)[:, None]
-        held = held._replace(slack=total * 2 + np.abs(held.values) * 2.0**-12)
-    return Made(made, slack=slack), held
+    return _with_registers(use, "exp", made, "vector", "add", use["reduce_init"])

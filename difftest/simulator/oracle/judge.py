@@ -14,51 +14,36 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from difftest.simulator.core import Core, current
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.errors import OracleError, not_modelled
+from difftest.simulator.errors import OracleError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import INSTRUCTIONS
+from difftest.simulator.instructions import gate, require_rules
+from difftest.simulator.instructions.record import Issue
 from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
     elementwise,
     moves,
     products,
     reductions,
     searches,
-    selections,
 )
-from difftest.simulator.oracle.numbers import Array, host_dtype, poison, rounded
+from difftest.simulator.oracle.numbers import Array, epsilon, host_dtype, poison, rounded
 from difftest.simulator.oracle.places import Literal, LiteralMemory, LiteralTensor
 from difftest.simulator.oracle.use import MEANINGS, Made, Use
 from difftest.simulator.oracle.views import followed, indices, literal_of
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
-TAKEN = {
-    "rand": "the numbers are the launch's own",
-    "rand2": "the numbers are the launch's own",
-    "rng": "the numbers are the launch's own",
-}
-"""Records without a literal meaning: the oracle goes on with what they wrote."""
-_EPSILON = {
-    "float32": 2.0**-23,
-    "float16": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    "float8_e4m3": 2.0**-3,
-    "float8_e5m2": 2.0**-2,
-}
-
-
-def unknown_records() -> set[str]:
-    """The records that have neither a literal meaning nor a reason to have none."""
-    return set(INSTRUCTIONS) - set(MEANINGS) - set(TAKEN)
+TAKEN = dict.fromkeys(("rand", "rand2", "rng"), "the numbers are the launch's own")
+"""Records without a literal meaning, and why: the oracle goes on with what they wrote."""
+require_rules({**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a reason to have none")
 
 
 class Oracle:
     """What follows one launch."""
+
+    followed = staticmethod(followed)
 
     def __init__(self) -> None:
         self._tensors: WeakValueDictionary[int, LiteralTensor] = WeakValueDictionary()
@@ -82,30 +67,24 @@ class Oracle:
             if storage.in_hbm:
                 self._kept.append(held)
             if storage.allocation.location is None:  # no line of the kernel made it
-                self._copy(held, storage.data)
+                data = np.ascontiguousarray(storage.data).view(host_dtype(held.dtype))
+                held.whole.store(data.reshape(held.shape))
         return held.whole
 
     def _held(self, storage: Any) -> LiteralTensor:
-        allocation, on_chip = storage.allocation, not storage.in_hbm
-        size = storage.size * storage.dtype.itemsize
-        core = current()
-        if allocation.address is None or core.trace.dialect != "nki":
-            return LiteralTensor(LiteralMemory(size), 0, size, size, allocation, on_chip=on_chip)
-        shared = allocation.space is Space.SHARED_HBM
-        where = allocation.space, None if shared else core.program
-        memory = self._placed.setdefault(where, LiteralMemory(0))
-        first, low = allocation.address
-        if not on_chip:
-            return LiteralTensor(memory, low, size, size, allocation, on_chip=False)
-        machine = core.machine
-        psum = allocation.space is Space.PSUM
-        pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
-        row = size // allocation.shape[0]
-        return LiteralTensor(memory, first * pitch + low, row, pitch, allocation, on_chip=True)
-
-    def _copy(self, held: LiteralTensor, data: Array) -> None:
-        host = host_dtype(held.dtype)
-        held.whole.store(np.ascontiguousarray(data).view(host).reshape(held.shape))
+        allocation, on_chip, core = storage.allocation, not storage.in_hbm, current()
+        space, machine = allocation.space, core.machine
+        row = pitch = storage.size * storage.dtype.itemsize
+        memory, base = LiteralMemory(row), 0
+        if allocation.address is not None and core.trace.dialect == "nki":
+            where = space, None if space is Space.SHARED_HBM else core.program
+            memory = self._placed.setdefault(where, LiteralMemory(0))
+            first, base = allocation.address
+            if on_chip:
+                psum = space is Space.PSUM
+                pitch = machine.psum_partition_bytes if psum else machine.sbuf_usable_bytes
+                row, base = row // allocation.shape[0], first * pitch + base
+        return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
 
     def take(self, tile: Any) -> None:
         """Go on with what something else than an instruction with a meaning wrote."""
@@ -137,11 +116,6 @@ class Oracle:
             gaps = gaps if missing is None else np.logical_or(gaps, missing)
             made.append((self.array(tensor), gaps if gaps.any() else None))
         return tuple(made)
-
-    @staticmethod
-    def followed(kind: type[Any]) -> type[Any]:
-        """A class of tensors of which the oracle knows what each one names."""
-        return followed(kind)
 
     # -- instructions ------------------------------------------------------------------------
 
@@ -179,28 +153,21 @@ class Oracle:
         issued = Issue(instruction, operands, options, dict(how))
         call = gate.prepare(core, issued)
         with np.errstate(all="ignore"):
-            self._judge(core, call, operands, (made, *issued.others), kept)
+            self._judge(call, operands, (made, *issued.others), kept)
         return made
 
     def _judge(
-        self,
-        core: Core,
-        call: Any,
-        operands: tuple[Any, ...],
-        targets: tuple[Any, ...],
-        kept: Array | None,
+        self, call: Any, operands: tuple[Any, ...], targets: tuple[Any, ...], kept: Array | None
     ) -> None:
         record = call.instruction
         if record.name in TAKEN:
             for tile in targets:
                 self.take(tile)
             return
-        if record.name not in MEANINGS:
-            raise not_modelled(f"{record.name} in plain mode", "its use")
         given = {
             role.name: _operand(one) for role, one in zip(record.operands, operands, strict=False)
         }
-        registers = self._registers.setdefault(core.program, {})
+        registers = self._registers.setdefault(current().program, {})
         literals = [None if one is None else literal_of(one).settled() for one in targets]
         assert literals[0] is not None
         use = Use(call, given, literals[0], kept, registers)
@@ -217,47 +184,40 @@ class Oracle:
                 continue
             if made.kept is None:
                 made = made._replace(kept=use.over(literal.places.shape))
-            self._put_down(call.title, role, tile, literal, made, complete=complete)
+            _put_down(call.title, (role, tile, literal), made, complete=complete)
 
-    def _put_down(
-        self,
-        title: str,
-        role: str,
-        tile: Any,
-        literal: Literal,
-        made: Made,
-        *,
-        complete: bool = False,
-    ) -> None:
-        """Write what an instruction means, and compare it with what the simulator wrote.
 
-        Of operands that are ``complete`` no result is lost.
-        """
-        shape, product = literal.places.shape, title.startswith("nc_matmul")
-        kept = _fitted(np.asarray(made.kept), shape) & (literal.places >= 0)
-        elements = rounded(_fitted(np.asarray(made.values), shape), literal.dtype)
-        literal.store(elements, kept, product=product)
-        slack = None if made.slack is None else _fitted(np.asarray(made.slack), shape)
-        if isinstance(tile, IndirectTile) or (literal.places < 0).any():
-            # Where it wrote is what is judged: the whole tensor is compared.
-            tile = current().tile.whole(getattr(tile, "base", tile).storage)
-            literal, slack, complete = literal_of(tile), None, False
-            kept = np.ones(tile.shape, np.bool_)
-        found, expected = _elements(tile, literal), literal.read()
-        known = _written(tile)
-        if known is not None:
-            lost, kept = kept & ~known, kept & known
-            if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
-                raise _parted(title, role, found, expected, lost, "were not written")
-            literal.store(np.full(found.shape, poison(literal.dtype)), lost)
-            literal.touch(lost, written=False)
-        other = kept & ~_same(found, expected)
-        if slack is not None and other.any():
-            wrong = other & ~_close(found, expected, slack, literal)
-            literal.store(found, other & ~wrong, product=product)
-            other = wrong
-        if other.any():
-            raise _parted(title, role, found, expected, other)
+def _put_down(title: str, target: Any, made: Made, *, complete: bool) -> None:
+    """Write what an instruction means, and compare it with what the simulator wrote.
+
+    Of operands that are ``complete`` no result is lost.
+    """
+    role, tile, literal = target
+    shape, product = literal.places.shape, title.startswith("nc_matmul")
+    kept = _fitted(made.kept, shape) & (literal.places >= 0)
+    elements = rounded(_fitted(made.values, shape), literal.dtype)
+    literal.store(elements, kept, product=product)
+    slack = None if made.slack is None else _fitted(made.slack, shape)
+    if isinstance(tile, IndirectTile) or (literal.places < 0).any():
+        # Where it wrote is what is judged: the whole tensor is compared.
+        tile = current().tile.whole(getattr(tile, "base", tile).storage)
+        literal, slack, complete = literal_of(tile), None, False
+        kept = np.ones(tile.shape, np.bool_)
+    found, expected = _elements(tile, literal), literal.read()
+    known = _written(tile)
+    if known is not None:
+        lost, kept = kept & ~known, kept & known
+        if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
+            raise _parted(title, role, found, expected, lost, "were not written")
+        literal.store(np.full(found.shape, poison(literal.dtype)), lost)
+        literal.touch(lost, written=False)
+    other = kept & ~_same(found, expected)
+    if slack is not None and other.any():
+        wrong = other & ~_close(found, expected, slack, literal)
+        literal.store(found, other & ~wrong, product=product)
+        other = wrong
+    if other.any():
+        raise _parted(title, role, found, expected, other)
 
 
 def _operand(one: Any) -> Any:
@@ -284,8 +244,9 @@ def _written(tile: Any) -> Array | None:
     return None if missing is None else ~np.asarray(missing, np.bool_)
 
 
-def _fitted(values: Array, shape: tuple[int, ...]) -> Array:
+def _fitted(results: Any, shape: tuple[int, ...]) -> Array:
     """Results in a destination's shape: as many elements, or repeated, partitions first."""
+    values = np.asarray(results)
     if values.ndim and values.size == int(np.prod(shape)):
         return values.reshape(shape)
     aligned = (*values.shape[:1], *(1,) * (len(shape) - values.ndim), *values.shape[1:])
@@ -304,8 +265,9 @@ def _same(found: Array, expected: Array) -> Array:
 def _close(found: Array, expected: Array, slack: Array, literal: Literal) -> Array:
     """Where elements differ by what an order of additions, and one more rounding, explain."""
     x, y = found.astype(np.float64), expected.astype(np.float64)
-    unit = 1.0 if found.dtype.kind in "iu" else _EPSILON.get(literal.dtype.name, 2.0**-10)
-    size = np.maximum(np.abs(x), np.abs(y)) if found.dtype.kind not in "iu" else 1.0
+    unit, size = 1.0, np.ones(())
+    if found.dtype.kind not in "iu":
+        unit, size = epsilon(literal.dtype), np.maximum(np.abs(x), np.abs(y))
     close = np.abs(x - y) <= slack * (1 + unit) + size * unit
     return np.asarray(close | ~np.isfinite(slack))
 

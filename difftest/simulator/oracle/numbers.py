@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +28,13 @@ def host_dtype(dtype: DType) -> DType:
     if dtype == BOOL or dtype.names:
         return np.dtype(f"u{dtype.itemsize}")
     return dtype
+
+
+def epsilon(dtype: DType) -> float:
+    """From 1 to the next number of a float dtype."""
+    if dtype == TFLOAT32:
+        return 2.0 ** (1 - _TFLOAT32_BITS)
+    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
 def poison(dtype: DType) -> Array:

@@ -81,33 +81,30 @@ def bit_pattern(value: Any, dtype: DType) -> Array:
     return pattern if dtype == BOOL else pattern.view(host_dtype(dtype))
 
 
-def _each(function: Callable[[float], float], x: Array) -> Array:
-    return np.array([function(one) for one in x.reshape(-1)]).reshape(x.shape)
-
-
-def _erf(x: Array) -> Array:
-    return _each(math.erf, x)
+_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _normal(x: Array) -> Array:
-    """The cumulative normal distribution."""
-    return _each(lambda one: 0.5 * math.erfc(-one * math.sqrt(0.5)), x)
+    """The normal distribution's share below x."""
+    return 0.5 * np.asarray(_erfc(-math.sqrt(0.5) * x), np.float64)
 
 
 def _sigmoid(x: Array) -> Array:
     small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1.0, small) / (1 + small))
+    upper: Array = 1.0 / (1.0 + small)
+    return np.where(x < 0, small * upper, upper)
 
 
 def _times(x: Array, factor: Array) -> Array:
     """``x * factor`` where a factor of 0 wins over an infinite x: the limit."""
-    return np.where(factor == 0, 0.0 * np.sign(x), x * factor)
+    return np.where(factor == 0, 0.0 * np.clip(x, -1, 1), x * factor)
 
 
-def _sigmoid_times(x: Array, steep: float) -> Array:
-    """The derivative of ``x * sigmoid(steep * x)``."""
-    gate = _sigmoid(steep * x)
-    return gate + _times(steep * x, gate * _sigmoid(-steep * x))
+def _sigmoid_times(x: Array) -> Array:
+    """The derivative of ``x * sigmoid(x)``."""
+    gate = _sigmoid(x)
+    return gate + _times(x, gate * _sigmoid(-x))
 
 
 _STEEP = 1.702
@@ -118,7 +115,7 @@ EXACT: dict[str, Callable[[Array], Any]] = {
     "square": np.square,
     "sign": np.sign,
     "abs": np.abs,
-    "reciprocal": lambda x: 1 / x,
+    "reciprocal": lambda x: 1.0 / x,
     "sqrt": np.sqrt,
 }
 """Functions of which the last place is known."""
@@ -127,29 +124,31 @@ CURVES: dict[str, Callable[[Array], Any]] = {
     "gelu": lambda x: _times(x, _normal(x)),
     "gelu_dx": lambda x: _normal(x) + _times(x, np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)),
     "gelu_apprx_tanh": lambda x: _times(
-        x, 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        x, _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     ),
     "gelu_apprx_sigmoid": lambda x: _times(x, _sigmoid(_STEEP * x)),
-    "gelu_apprx_sigmoid_dx": lambda x: _sigmoid_times(x, _STEEP),
+    "gelu_apprx_sigmoid_dx": lambda x: _sigmoid_times(_STEEP * x),
     "silu": lambda x: _times(x, _sigmoid(x)),
-    "silu_dx": lambda x: _sigmoid_times(x, 1.0),
+    "silu_dx": _sigmoid_times,
     "tanh": np.tanh,
     "softplus": lambda x: np.logaddexp(0.0, x),
     "mish": lambda x: _times(x, np.tanh(np.logaddexp(0.0, x))),
-    "erf": _erf,
+    "erf": lambda x: np.asarray(_erf(x), np.float64),
     "erf_dx": lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
     "exp": np.exp,
     "log": np.log,
     "sin": np.sin,
     "arctan": np.arctan,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
 }
-"""Functions of which each library has last places of its own."""
+"""Functions of which each library has last places of its own, such that float64 keeps its relative
+precision: ``1 + tanh`` and ``1 - erf`` lose it."""
+FUNCTIONS = {**EXACT, **CURVES}
 
 
 def activate(name: str, x: Array) -> Array:
     """``name(x)`` in float64, rounded once to float32."""
-    return np.asarray({**EXACT, **CURVES}[name](x.astype(np.float64))).astype(np.float32)
+    return np.asarray(FUNCTIONS[name](x.astype(np.float64))).astype(np.float32)
 
 
 def curve(values: Array) -> Array:

@@ -26,11 +26,10 @@ class LiteralMemory:
 
     def grow(self, size: int) -> None:
         """Have at least so many bytes."""
-        if size > self.bytes.size:
-            more = size - self.bytes.size
-            self.bytes = np.concatenate([self.bytes, np.zeros(more, _BYTE)])
-            self.touched = np.concatenate([self.touched, np.zeros(more, np.bool_)])
-            self.products = np.concatenate([self.products, np.zeros(more, np.bool_)])
+        planes = ("bytes", "touched", "products")
+        for name in planes if size > self.bytes.size else ():
+            plane: Array = getattr(self, name)
+            setattr(self, name, np.pad(plane, (0, size - plane.size)))
 
 
 class LiteralTensor:

@@ -7,10 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.oracle.numbers import Array, to_float32
+from difftest.simulator.dtypes import FLOAT32
+from difftest.simulator.oracle.numbers import Array, epsilon, to_float32
 from difftest.simulator.oracle.use import Made, Use, means
 
-_EPSILON = 2.0**-23
+_EPSILON = epsilon(FLOAT32)
 _FLOAT8 = {"float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn, "float8_e5m2_x4": ml_dtypes.float8_e5m2}
 _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
@@ -32,20 +33,24 @@ def nc_matmul(use: Use) -> Made:
 
 
 def _product(use: Use, left: Array, right: Array) -> Made:
-    """A sum over the contraction, whose order nobody documents."""
+    """A sum over the contraction, whose order nobody documents.
+
+    Where the sizes of its terms add up to more than float32 has, the order decides what overflows.
+    """
     taken = use.over((len(left), left.shape[1], right.shape[1]))
     depth, made = taken.any(axis=(1, 2)), taken.any(axis=0)
     left, right = left[depth].astype(np.float64), right[depth].astype(np.float64)
-    with np.errstate(all="ignore"):
-        total, size = left.T @ right, np.abs(left).T @ np.abs(right)
-    slack = size * _EPSILON * (len(left) + 1)
     shape = use.dst.places.shape
-    total, slack, made = (np.reshape(one, shape) for one in (total, slack, made))
-    adds = use.asked
+    total, size, made = (
+        np.reshape(one, shape) for one in (left.T @ right, np.abs(left).T @ np.abs(right), made)
+    )
+    slack, adds = size * _EPSILON * (len(left) + 1), use.asked
     if adds is not False:
         held = to_float32(use.dst.read())
         held = np.where(use.dst.products(), held, 0) if adds is None else held
-        total, slack = held + total, slack + (np.abs(held) + np.abs(total)) * _EPSILON
+        total, size = held + total, size + np.abs(held)
+        slack = slack + (np.abs(held) + np.abs(total)) * _EPSILON
+    slack = np.where(size > np.finfo(np.float32).max, np.inf, slack)
     return Made(total.astype(np.float32), made, slack)
 
 

@@ -111,13 +111,15 @@ def means(*records: str) -> Callable[[Function], Function]:
     return register
 
 
-def accumulated(use: Use, engine: str, lanes: Array, op: str | None, start: Any = None) -> Any:
+def accumulated(
+    use: Use, engine: str, lanes: Array, op: str | None, start: Any = None, command: str = ""
+) -> Any:
     """Reduce ``lanes`` [P, ...] into an engine's registers as ``reduce_cmd`` says; what they hold.
 
     The registers, one for each partition of the machine, live across instructions. Those of a
     partition of which a mask keeps nothing are left alone.
     """
-    command, op = use["reduce_cmd"].name, op or "add"
+    command, op = command or use["reduce_cmd"].name, op or "add"
     if command == "IDLE":
         return None
     kept = use.over((len(lanes), lanes[0].size))
@@ -132,9 +134,5 @@ def accumulated(use: Use, engine: str, lanes: Array, op: str | None, start: Any 
         held[rows] = np.broadcast_to(to_float32(start).reshape(-1), held.shape)[rows]
     if command not in ("RESET", "READ"):
         for column, counts in zip(to_float32(lanes).reshape(kept.shape).T, kept.T, strict=True):
-            held[...] = np.where(counts, _step(op, held, column), held)
+            held[...] = np.where(counts, ARITHMETIC[op](held, column), held)
     return Made(held[:, None].copy(), rows[:, None])
-
-
-def _step(op: str, held: Array, column: Array) -> Array:
-    return np.asarray(ARITHMETIC[op](held, column), np.float32)

@@ -96,23 +96,31 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
             indices(one) if isinstance(one, Index) else np.array(as_int(one)) for one in items
         ]
         return source.viewed(lambda places: pick(places, _aligned(arrays, places.shape)))
-    return source.viewed(lambda places: _basic(places, items))
+    return source.viewed(lambda places: _basic(places, tile, items))
 
 
-def _basic(places: Array, items: tuple[Any, ...]) -> Array:
-    """Integers, slices, walks, None and '...': a line of indices for each axis."""
-    items = _filled(items, places.ndim)
+def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array:
+    """Integers, slices, walks, None and '...': a line of indices for each axis.
+
+    Today's dialect counts negative integers from the end, and keeps the partitions of a tile and
+    an axis beside them.
+    """
+    items = key if isinstance(key, tuple) else (key,)
     lines: list[Array] = []
     shape: list[int] = []
-    for item in items:
+    for item in _filled(items, places.ndim):
         if item is None:
             shape.append(1)
             continue
-        single = hasattr(item, "__index__")
-        size = places.shape[len(lines)]
-        line = np.array([as_int(item)] if single else _walk(item, size), np.int64)
-        lines.append(line)
-        shape += [] if single else [len(line)]
+        size, single = places.shape[len(lines)], hasattr(item, "__index__")
+        walk: Any = _walk(item, size, wraps=todays) if not single else [as_int(item)]
+        line = np.array(walk, np.int64)
+        if not single or (todays and not lines and not tile.in_hbm):
+            shape.append(len(line))
+        lines.append(line % size if single and todays else line)
+    if todays:
+        least = 1 if tile.in_hbm or len(lines) == 1 else 2
+        shape += [1] * (least - len(shape))
     return pick(places, list(np.ix_(*lines))).reshape(shape)
 
 
@@ -143,42 +151,51 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
             shape = shape[:1]
         return found.reshape(() if item.size == 1 and not partial else shape)
 
-    place = source.places
-    return Literal(
-        source.held,
-        lambda: pick(place, _aligned([held(item) for item in items], place.shape)),
-        source.dtype,
+    return _when_issued(
+        source, lambda places: pick(places, _aligned([held(one) for one in items], places.shape))
     )
 
 
-def _in_shape(source: Literal, tile: Any, *shape: Any) -> Literal:
+def _when_issued(source: Literal, rule: Callable[[Array], Array]) -> Literal:
+    """A view of these places that follows from what tiles and registers hold then."""
+    whole = source.places
+    return Literal(source.held, lambda: rule(whole), source.dtype)
+
+
+def by_places(rule: Callable[..., Array]) -> Rule:
+    """The rule of a method of which the elements' places are all that it takes."""
+    return lambda source, tile, *args, **named: source.viewed(
+        lambda places: rule(places, tile, *args, **named)
+    )
+
+
+def _sizes(shape: Any) -> list[int]:
+    return [as_int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+
+
+@by_places
+def _in_shape(places: Array, tile: Any, *shape: Any) -> Array:
     given = shape[0] if len(shape) == 1 else shape
     sizes = given if isinstance(given, (tuple, list)) else (given,)
-    return source.viewed(lambda places: places.reshape([int(size) for size in sizes]))
+    return places.reshape([int(size) for size in sizes])  # whole floats are taken with a note
 
 
-def _repeated(source: Literal, tile: Any, shape: Any) -> Literal:
-    sizes = [as_int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,))]
-
-    def rule(places: Array) -> Array:
-        whole = places if tile.in_hbm else places.reshape(tile.tile_shape())
-        return np.broadcast_to(whole, sizes)
-
-    return source.viewed(rule)
+@by_places
+def _repeated(places: Array, tile: Any, shape: Any) -> Array:
+    return np.broadcast_to(_as_tile(places, tile), _sizes(shape))
 
 
-def _expanded(source: Literal, tile: Any, axis: Any) -> Literal:
-    return source.viewed(lambda places: np.expand_dims(places, as_int(axis)))
+def _as_tile(places: Array, tile: Any) -> Array:
+    return places if tile.in_hbm else places.reshape(tile.tile_shape())
 
 
 def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:
     """The same bytes as elements of another dtype, the last dimension scaled."""
-    wanted = as_nki_dtype(dtype)
-    old, new = source.dtype.itemsize, wanted.itemsize
+    wanted, old = as_nki_dtype(dtype), source.dtype.itemsize
 
     def rule(places: Array) -> Array:
         each = (places[..., None] + np.arange(old)).reshape(*places.shape[:-1], -1)
-        return each[..., ::new]
+        return each[..., :: wanted.itemsize]
 
     return source.viewed(rule, wanted)
 
@@ -187,55 +204,36 @@ CLASSIC: dict[str, Rule] = {
     "__getitem__": _classic_item,
     "reshape": _in_shape,
     "_broadcast_to": _repeated,
-    "expand_dims": _expanded,
+    "expand_dims": by_places(lambda places, tile, axis: np.expand_dims(places, as_int(axis))),
     "view": _bits,
-    "_as_tile": lambda source, tile: (
-        source if tile.in_hbm else source.viewed(lambda places: places.reshape(tile.tile_shape()))
-    ),
+    "_as_tile": by_places(_as_tile),
 }
 
 
 # -- today's dialect ------------------------------------------------------------------------------
 
 
-def _item(source: Literal, tile: Any, key: Any) -> Literal:
-    def rule(places: Array) -> Array:
-        items = _filled(key if isinstance(key, tuple) else (key,), places.ndim)
-        shape = []
-        for axis, item in enumerate(items):
-            size = places.shape[axis]
-            if hasattr(item, "__index__"):
-                walk = range(as_int(item) % size, as_int(item) % size + 1)
-                shape += [1] if axis == 0 and source.on_chip else []
-            else:
-                walk = _walk(item, size, wraps=True)
-                shape.append(len(walk))
-            places = places[(slice(None),) * axis + (slice(walk.start, walk.stop, walk.step),)]
-        least = 1 if not source.on_chip or len(items) == 1 else 2
-        return places.reshape(shape + [1] * (least - len(shape)))
-
-    return source.viewed(rule)
+_item = functools.partial(_basic, todays=True)
 
 
-def _along(source: Literal, tile: Any, dim: Any, item: Any) -> Literal:
-    axis = as_int(dim) % source.places.ndim
-    return _item(source, tile, (slice(None),) * axis + (item,))
+def _along(places: Array, tile: Any, dim: Any, item: Any) -> Array:
+    return _item(places, tile, (slice(None),) * (as_int(dim) % places.ndim) + (item,))
 
 
 def _select(source: Literal, tile: Any, dim: Any, index: Any) -> Literal:
     if hasattr(index, "__index__") and not _is_held(index):
-        return _along(source, tile, dim, index)
-    whole, held = source.places, _numbers(index)
-    axis = as_int(dim) % whole.ndim
+        return source.viewed(lambda places: _along(places, tile, dim, index))
+    held = _numbers(index)
 
-    def rule() -> Array:
+    def rule(whole: Array) -> Array:
+        axis = as_int(dim) % whole.ndim
         number, size = int(held()[0]), whole.shape[axis]
         places = np.take(whole, number % size, axis)
         while places.ndim < (2 if source.on_chip else 1):
             places = places[..., None]
         return places if 0 <= number < size else np.full_like(places, OUTSIDE)
 
-    return Literal(source.held, rule, source.dtype)
+    return _when_issued(source, rule)
 
 
 def _is_held(index: Any) -> bool:
@@ -252,42 +250,26 @@ def _numbers(index: Any) -> Callable[[], Array]:
     return lambda: np.asarray(held.read().astype(np.int64).T.reshape(-1))
 
 
-def _permuted(source: Literal, tile: Any, dims: Any) -> Literal:
-    return source.viewed(lambda places: places.transpose([as_int(dim) for dim in dims]))
+def _permuted(places: Array, tile: Any, dims: Any) -> Array:
+    return places.transpose([as_int(dim) for dim in dims])
 
 
-def _broadcast(source: Literal, tile: Any, dim: Any, size: Any) -> Literal:
-    return source.viewed(lambda places: np.repeat(places, as_int(size), as_int(dim)))
+def _split(places: Array, tile: Any, dim: Any, shape: Any) -> Array:
+    axis, sizes = as_int(dim) % places.ndim, _sizes(shape)
+    rest = places.shape[axis] // max(abs(int(np.prod(sizes))), 1)
+    known = [rest if size == -1 else size for size in sizes]
+    return places.reshape((*places.shape[:axis], *known, *places.shape[axis + 1 :]))
 
 
-def _squeezed(source: Literal, tile: Any, dim: Any) -> Literal:
-    return source.viewed(lambda places: np.squeeze(places, as_int(dim)))
-
-
-def _split(source: Literal, tile: Any, dim: Any, shape: Any) -> Literal:
-    sizes = [as_int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,))]
-
-    def rule(places: Array) -> Array:
-        axis = as_int(dim) % places.ndim
-        rest = places.shape[axis] // max(abs(int(np.prod(sizes))), 1)
-        known = [rest if size == -1 else size for size in sizes]
-        return places.reshape((*places.shape[:axis], *known, *places.shape[axis + 1 :]))
-
-    return source.viewed(rule)
-
-
-def _merged(source: Literal, tile: Any, start_dim: Any, end_dim: Any) -> Literal:
-    def rule(places: Array) -> Array:
-        first, last = (as_int(dim) % places.ndim for dim in (start_dim, end_dim))
-        size = int(np.prod(places.shape[first : last + 1]))
-        return places.reshape((*places.shape[:first], size, *places.shape[last + 1 :]))
-
-    return source.viewed(rule)
+def _merged(places: Array, tile: Any, start_dim: Any, end_dim: Any) -> Array:
+    first, last = (as_int(dim) % places.ndim for dim in (start_dim, end_dim))
+    size = int(np.prod(places.shape[first : last + 1]))
+    return places.reshape((*places.shape[:first], size, *places.shape[last + 1 :]))
 
 
 def _rearranged(
-    source: Literal, tile: Any, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None
-) -> Literal:
+    places: Array, tile: Any, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None
+) -> Array:
     sides = [
         [[one] if isinstance(one, str) else list(one) for one in side]
         for side in (src_pattern, dst_pattern)
@@ -296,14 +278,13 @@ def _rearranged(
     for group in sides[0]:
         if len(group) > 1:
             sizes = [(fixed_sizes or {}).get(name, -1) for name in group]
-            source = _split(source, tile, len(names), sizes)
+            places = _split(places, tile, len(names), sizes)
         names += group
-    order = [names.index(name) for group in sides[1] for name in group]
-    source = _permuted(source, tile, order)
+    places = _permuted(places, tile, [names.index(name) for group in sides[1] for name in group])
     for axis, group in enumerate(sides[1]):
         if len(group) > 1:
-            source = _merged(source, tile, axis, axis + len(group) - 1)
-    return source
+            places = _merged(places, tile, axis, axis + len(group) - 1)
+    return places
 
 
 _AP = {"offset": None, "scalar_offset": None, "vector_offset": None, "indirect_dim": 0}
@@ -352,13 +333,11 @@ def _pattern(source: Literal, tile: Any, pattern: Any, *given: Any, **named: Any
 
 def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
     """A row for each offset."""
-    whole, held = source.places, _numbers(vector_offset)
-
-    def rule() -> Array:
-        numbers = held()[: vector_offset.shape[0]]
-        return pick(whole, list(np.ix_(numbers, *map(np.arange, whole.shape[1:]))))
-
-    return Literal(source.held, rule, source.dtype)
+    count, held = vector_offset.shape[0], _numbers(vector_offset)
+    return _when_issued(
+        source,
+        lambda whole: pick(whole, list(np.ix_(held()[:count], *map(np.arange, whole.shape[1:])))),
+    )
 
 
 def _gathered(view: Any) -> Literal:
@@ -371,20 +350,24 @@ def _gathered(view: Any) -> Literal:
 
 
 TODAYS: dict[str, Rule] = {
-    "__getitem__": _item,
-    "slice": lambda source, tile, dim, start, end, step=1: _along(
-        source, tile, dim, slice(start, end, step)
+    "__getitem__": by_places(_item),
+    "slice": by_places(
+        lambda places, tile, dim, start, end, step=1: _along(
+            places, tile, dim, slice(start, end, step)
+        )
     ),
     "select": _select,
     "vector_select": _rows,
-    "permute": _permuted,
-    "broadcast": _broadcast,
-    "expand_dim": lambda source, tile, dim: _expanded(source, tile, dim),
-    "squeeze_dim": _squeezed,
-    "reshape_dim": _split,
-    "flatten_dims": _merged,
+    "permute": by_places(_permuted),
+    "broadcast": by_places(
+        lambda places, tile, dim, size: np.repeat(places, as_int(size), as_int(dim))
+    ),
+    "expand_dim": by_places(lambda places, tile, dim: np.expand_dims(places, as_int(dim))),
+    "squeeze_dim": by_places(lambda places, tile, dim: np.squeeze(places, as_int(dim))),
+    "reshape_dim": by_places(_split),
+    "flatten_dims": by_places(_merged),
     "reshape": _in_shape,
-    "rearrange": _rearranged,
+    "rearrange": by_places(_rearranged),
     "view": _bits,
     "reinterpret_cast": _bits,
     "_broadcast_to": _repeated,

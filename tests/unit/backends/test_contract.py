@@ -155,12 +155,15 @@ def test_inputs_stay_what_they_were(backend):
     assert np.array_equal(values, ones(3, 2))
 
 
+TRACING = ("embedded", "plain")
+
+
 def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
     call = KernelCall(kernel=scale, inputs=(ones(3, 2),))
     assert backend.run(call).trace is None
     outcome = backend.run(replace(call, record=True))
     assert np.array_equal(outcome.outputs[0], 2 * ones(3, 2))
-    if backend.name == "embedded":
+    if backend.name in TRACING:
         assert [event.opcode for event in outcome.trace] == [
             "dma_copy",
             "tensor_scalar",
@@ -174,4 +177,4 @@ def test_a_trace_of_an_output_that_is_passed(backend):
     result = poisoned((3, 2), FLOAT32)
     call = KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
     trace = backend.run(call).trace
-    assert (trace is not None) == (backend.name == "embedded")
+    assert (trace is not None) == (backend.name in TRACING)

@@ -168,3 +168,20 @@ def test_all_rules_are_listed():
     result = lint("--rules")
     assert result.exit_code == 0
     assert all(f"[{id}]" in result.stdout for id in rules())
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("nl.store(out, nl.load(x))", "fix, safe: `difftest migrate"),
+        ("nl.store(out, nl.load(x), mask=x.shape[0] % 2 == 0)", "leaves 1 place to do by hand"),
+    ],
+)
+def test_an_upgrade_says_what_migrate_does_by_itself(tmp_path, body, said):
+    path = tmp_path / "classic.py"
+    head = "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n\n\n@nki.jit\n"
+    made = "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    path.write_text(f"{head}def kernel(x):\n{made}    {body}\n    return out\n")
+    result = lint(path, "--from", "2.27", "--to", "2.33")
+    assert result.exit_code == 1
+    assert said in result.stderr

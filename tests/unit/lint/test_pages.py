@@ -116,3 +116,10 @@ def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -
     for number, text in enumerate(right_kernels(rule)):
         result = launched(text, rule, tmp_path, number)
         assert len(result.outputs) == 1
+
+
+def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
+    page = Path(__file__).parents[3] / "docs/explanation/lint-aws-tables.md"
+    named = set(re.findall(r"NK[A-Z]\d{3}", page.read_text(encoding="utf-8")))
+    assert len(named) > 10
+    assert named <= set(rules())

@@ -20,15 +20,14 @@ from difftest.simulator import TRN3, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
 from difftest.simulator.exact.bounded import Bounded
-from difftest.simulator.frontend.classic.issue import issue as issue_classic
+from difftest.simulator.frontend.classic.masking import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.indirection import GROUP
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Reach
+from difftest.simulator.instructions.record import Issue, Reach
 from difftest.simulator.instructions.writing import store
 from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
@@ -96,11 +95,10 @@ def _reversed(tensor: Any, shape: tuple[int, ...]) -> Any:
 def _indirect(tensor: Any, shape: tuple[int, ...]) -> Any:
     """Each second element of a partition: offset i is ``index[i % 16, i // 16]``."""
     count = shape[1]
-    index = nl.ndarray((tensor.shape[0], -(-count // GROUP)), nl.uint16, buffer=nl.sbuf)
-    for number in range(GROUP * index.shape[1]):
-        for row in range(number % GROUP, tensor.shape[0], GROUP):
-            column = number // GROUP
-            index[row : row + 1, column : column + 1] = 2 * min(number, count - 1)
+    rows, columns = np.ogrid[: tensor.shape[0], : -(-count // GROUP)]
+    index = nl.ndarray((tensor.shape[0], columns.size), nl.uint16, buffer=nl.sbuf)
+    _hold(index, 2 * np.minimum(columns * GROUP + rows % GROUP, count - 1))
+    current().wrote(index)
     return tensor.indirect(index, count)
 
 
@@ -274,7 +272,7 @@ def run(
     Parameters
     ----------
     views : by role, in place of the plain tile.
-    judged : whether the oracle follows, in place of the exact run.
+    judged : whether the oracle follows too, beside the exact run.
 
     Raises
     ------
@@ -324,7 +322,7 @@ def run(
             assert not before[name].changed(planes[name], places).difference(after), name
 
     machine = TRN3 if any(view.newest for view in views.values()) else call.machine
-    launch(kernel, (), machine=machine, exact=not judged, plain=judged)
+    launch(kernel, (), machine=machine, exact=True, plain=judged)
     return planes
 
 

@@ -340,7 +340,7 @@ def condition_on_an_index(x):
 
 @breaks(
     "a kernel with a grid is not called inside another kernel",
-    "write_to_a_parameter[(2,)]",
+    "write_to_a_parameter[2]",
     None,
     "call it without the grid",
 )

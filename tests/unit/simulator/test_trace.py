@@ -141,7 +141,7 @@ def test_source_lines(trace):
 
 def test_attributes(trace):
     load, scale = trace.events[0:2]
-    assert load.attributes == Attributes(dge_mode="unknown")
+    assert load.arguments == {"dge_mode": "unknown"}
     assert scale.attributes == Attributes(op="multiply")
     cleared = launch(lambda: [nl.zeros((2, 2), nl.float32)].clear()).trace.events[0]
     assert cleared.arguments["value"] == 0
@@ -248,3 +248,19 @@ def test_an_attribute_that_events_do_not_have():
     for record in (True, False):
         with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
             launch(lambda: emit(colour=1), record=record)
+
+
+def zeros_on_demand():
+    while True:
+        yield nl.zeros((2, 2), nl.float32)  # made
+
+
+def test_a_generator_works_for_whoever_asks_it():
+    def kernel():
+        made = zeros_on_demand()
+        next(made)  # first
+        next(made)  # second
+
+    events = launch(kernel, []).trace
+    marks = [[line.text.split("# ")[-1] for line in event.stack] for event in events]
+    assert marks == [["made", "first"], ["made", "second"]]

@@ -29,7 +29,6 @@ from difftest.simulator.trace import (
     Region,
     Seen,
     Sight,
-    Told,
     Trace,
 )
 from difftest.simulator.trace_json import VERSION
@@ -48,8 +47,7 @@ def plain(trace):
 
     def event(one):
         values = {field.name: getattr(one, field.name) for field in fields(one)}
-        del values["told"], values["numbers"]
-        values["arguments"] = one.arguments
+        values["kind"] = tuple(one.kind)
         for side in ("writes", "reads"):
             values[side] = [(r.allocation.id, *r[1:]) for r in values[side]]
         values["seen"] = [
@@ -105,8 +103,9 @@ def every_field():
                     Kind(
                         "anything",
                         Engine.UNKNOWN,
-                        Attributes("add+max", True, "swdge", (0, 1), reduce_cmd="reduce"),
-                        Told({"op0": "add", "shuffle_mask": (3, -1), "reverse0": True}, NUMBERS),
+                        Attributes("add+max", True),
+                        {"op0": "add", "shuffle_mask": (3, -1), "reverse0": True},
+                        NUMBERS,
                     ),
                     [tile[:, 1:6:2]],
                     [x],
@@ -133,20 +132,10 @@ def test_all_that_an_event_says_comes_back():
 @every("value", [0.0, -0.0, 1e-30, 3.0, math.inf, -math.inf, math.nan])
 def test_a_value_comes_back_to_the_bit(value):
     trace = Trace()
-    told = Told(numbers=("value",))
-    trace.events.append(Event(0, "memset", Engine.VECTOR, (), (), told=told, numbers=(value,)))
+    kind = Kind("memset", Engine.VECTOR, numbers=("value",))
+    trace.events.append(Event(0, kind, (), (), numbers=(value,)))
     (event,) = read_back(trace).events
     assert np.float64(event.arguments["value"]).tobytes() == np.float64(value).tobytes()
-
-
-def test_a_trace_from_before_arguments_is_read():
-    document = json.loads(trace_to_json(trace_of(KERNELS["classic.matrix_transpose"])))
-    memset = next(one for one in document["events"] if "arguments" in one)
-    for event in document["events"]:
-        event.pop("arguments", None)
-    memset |= {"opcode": "memset", "attributes": {"value": "-inf"}}
-    again = trace_from_json(json.dumps(document))
-    assert [one.arguments for one in again if one.arguments] == [{"value": -math.inf}]
 
 
 @every("dtype", DTYPES)
@@ -166,7 +155,7 @@ def test_a_regions_partition_axis(axis):
     trace = Trace()
     trace.allocations.append(tile)
     region = Region(tile, 0, (2, 3), (12, 4), axis)
-    trace.events.append(Event(0, "iota", Engine.GPSIMD, (region,), ()))
+    trace.events.append(Event(0, Kind("iota", Engine.GPSIMD), (region,), ()))
     (event,) = read_back(trace).events
     assert event.writes[0].partition_axis == axis
 
@@ -204,10 +193,11 @@ def test_a_trace_of_nothing():
 def test_each_place_is_written_once():
     document = json.loads(trace_to_json(trace_of(KERNELS["classic.vector_add_tiled"])))
     assert document["version"] == VERSION
-    for table in ("files", "locations", "stacks"):
+    for table in ("locations", "stacks", "loops"):
         entries = [json.dumps(entry) for entry in document[table]]
         assert len(entries) == len(set(entries)) > 0
     assert len(document["stacks"]) < len(document["events"])
+    assert len(document["kinds"]) < len(document["events"])
 
 
 def test_defaults_are_left_out():
@@ -215,20 +205,18 @@ def test_defaults_are_left_out():
     trace = Trace()
     trace.allocations.append(tile)
     whole = Region(tile, 0, (2, 2), (2, 1))
-    trace.events.append(Event(3, "iota", Engine.GPSIMD, (whole,), ()))
+    trace.events.append(Event(3, Kind("iota", Engine.GPSIMD), (whole,), ()))
     document = json.loads(trace_to_json(trace))
     assert document["events"] == [
         {
             "number": 3,
-            "opcode": "iota",
-            "engine": "gpsimd",
-            "stack": 0,
+            "kind": 0,
             "writes": [{"allocation": 0, "offset": 0, "shape": [2, 2], "strides": [2, 1]}],
             "reads": [],
         }
     ]
-    assert document["stacks"] == [[]]
-    assert not {"name", "location"} & set(document["allocations"][0])
+    assert document["kinds"] == [{"opcode": "iota", "engine": "gpsimd"}]
+    assert not {"name", "location", "first", "reads"} & set(document["allocations"][0])
 
 
 def blocks(language):
@@ -253,7 +241,8 @@ def test_the_documentation_lists_each_member():
     document = json.loads(trace_to_json(every_field()))
     event, allocation = document["events"][-1], document["allocations"][-1]
     regions = [region for side in ("writes", "reads") for region in event[side]]
-    named = [*document, *document["loops"][0], *allocation, *event, *event["attributes"]]
+    named = [*document, *document["loops"][0], *allocation, *event, *document["kinds"][0]]
+    named += document["kinds"][0]["attributes"]
     named += [*event["seen"][0], *event["seen"][1], *event["seen"][1]["origin"]]
     for name in [*named, *(name for region in regions for name in region)]:
         assert f"`{name}`" in page, name

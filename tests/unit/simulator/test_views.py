@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator import OutOfBoundsError, ShapeError, UnwrittenError
 from difftest.simulator.dtypes import (
     BFLOAT16,
     BOOL,
@@ -219,9 +219,6 @@ def test_a_pattern_is_written_to():
 BY_HAND = [
     (HBM, (3, 20), (20, 1), 1, OutOfBoundsError, "elements 1 to 60 of t [4, 15] float32"),
     (HBM, (2,), (-1,), 0, OutOfBoundsError, "elements -1 to 0"),
-    (SBUF, (4, 15), (16, 1), 0, KernelError, "a first step of 16 on t [4, 15] float32 in sbuf"),
-    (SBUF, (2, 15), (30, 1), 0, KernelError, "a first step of 30"),
-    (SBUF, (4, 15), (0, 1), 0, KernelError, "a first step of 0"),
     (SBUF, (4, 2), (15, 1), 15, OutOfBoundsError, "partitions 1 to 4 of"),
     (SBUF, (1, 2), (15, 1), -1, OutOfBoundsError, "partitions -1 to -1"),
     (SBUF, (4, 15), (15, 1), 1, OutOfBoundsError, "elements 1 to 15 of a partition"),

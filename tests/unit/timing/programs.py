@@ -10,9 +10,9 @@ from difftest.simulator.trace import (
     Attributes,
     Engine,
     Event,
+    Kind,
     Region,
     Space,
-    Told,
     Trace,
 )
 from difftest.timing.program import lower
@@ -37,21 +37,19 @@ class Builder:
     def psum(self, shape, dtype="float32"):
         return self.tensor(shape, Space.PSUM, dtype)
 
-    def emit(self, opcode, engine, writes, reads=(), value=None, **attributes):
+    def emit(self, opcode, engine, writes, reads=(), **told):
         number = len(self.trace.events)
         for region in writes:
             region.allocation.writes += 1
         for region in reads:
             region.allocation.reads += 1
+        attributes = {name: told.pop(name) for name in Attributes._fields if name in told}
         self.trace.events.append(
             Event(
                 number,
-                opcode,
-                engine,
+                Kind(opcode, engine, Attributes(**attributes), told),
                 tuple(writes),
                 tuple(reads),
-                attributes=Attributes(**attributes),
-                told=Told({} if value is None else {"value": value}),
             )
         )
         return number

@@ -3,7 +3,7 @@ import pytest
 
 from difftest.simulator.machine import TRN1 as OLDER
 from difftest.simulator.machine import TRN2 as MACHINE
-from difftest.simulator.trace import Allocation, Attributes, Engine, Event, Region, Space
+from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN1, TRN2
 from difftest.timing.transfer import contiguous_run, transfer
@@ -20,7 +20,7 @@ def hbm(*shape, dtype="float32"):
 
 
 def moved(target, source):
-    event = Event(0, "dma_copy", Engine.DMA, (target,), (source,))
+    event = Event(0, Kind("dma_copy", Engine.DMA), (target,), (source,))
     return transfer(event, TRN2)
 
 
@@ -92,11 +92,9 @@ def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, 
     target, source = sbuf(*reversed(shape), dtype=dtype), hbm(*shape, dtype=dtype)
     event = Event(
         0,
-        "dma_transpose",
-        Engine.DMA,
+        Kind("dma_transpose", Engine.DMA, options={"dge_mode": mode}),
         (whole(target),),
         (whole(source),),
-        attributes=Attributes(dge_mode=mode),
     )
     assert transfer(event, TRN2).generated is generated
 
@@ -127,12 +125,12 @@ def test_transposes_and_what_is_generated_take_turns(dge, each):
     assert predict(build.trace, MACHINE, dge=dge).middle == pytest.approx(100 * each + 3, rel=0.05)
 
 
-def indirect(opcode, target, source, indices, machine=TRN2, **attributes):
+def indirect(opcode, target, source, indices, machine=TRN2, **options):
     """A DMA that is told places; ``indices`` comes first or last among what it reads."""
     index = whole(sbuf(indices, 1, dtype="int32"))._replace(role="index")
     reads = (source, index) if opcode != "dma_copy" else (index, source)
-    given = Attributes(**attributes)
-    return transfer(Event(0, opcode, Engine.DMA, (target,), reads, attributes=given), machine)
+    kind = Kind(opcode, Engine.DMA, options=options)
+    return transfer(Event(0, kind, (target,), reads), machine)
 
 
 def test_gathers_and_scatters_move_a_row_for_each_index():

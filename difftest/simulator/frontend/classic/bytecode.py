@@ -140,24 +140,22 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
         is not made of names, constants, integer arithmetic and indices.
     """
     frame = kernel_frame()
+    received = "a call whose result is not assigned to a tile that exists"
+    remedy = "create the tile before the loop and write tile = nl.loop_reduce(...)"
     try:
         value = _place(_behind(frame), frame, kind)
+        if value is AwaitsTarget:
+            return None
+        if isinstance(value, kind):
+            return value
     except _CallsSomethingError:
-        raise KernelError(
-            f"{where} reduces into the tile on the left of its assignment",
-            happened=f"{where} is assigned to more than a name with indices",
-            received="a left side that is found by more than names, integers and indices",
-            remedy="give the tile a name first: part = total[...], then part = nl.loop_reduce(...)",
-        ) from None
-    if value is AwaitsTarget:
-        return None
-    if isinstance(value, kind):
-        return value
+        received = "a left side that is found by more than names, integers and indices"
+        remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
     raise KernelError(
         f"{where} reduces into the tile on the left of its assignment",
-        happened=f"{where} is not assigned to a tile that exists",
-        received="a call whose result is not assigned to a tile that exists",
-        remedy="create the tile before the loop and write tile = nl.loop_reduce(...)",
+        happened=f"{where} is not assigned to such a tile",
+        received=received,
+        remedy=remedy,
     )
 
 

@@ -1,7 +1,7 @@
 """The functions of the classic dialect as data: a stub is AWS's signature, its record the rest.
 
 A parameter that has the name of an operand, an option or a destination of the record stands for it.
-What is left of a function is what its stub does before it returns its arguments by name.
+A stub has no body, or prepares some of its arguments and returns all of them by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from difftest.simulator.frontend.arguments import (
     same_dtype,
     tuple_of,
 )
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import on_chip
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import gate
@@ -34,7 +34,8 @@ from difftest.simulator.trace import Engine
 Converter = Callable[[Any, str], Any]
 """Makes a record's option of an argument; the second word is for errors."""
 _OF_CALL: dict[str, Converter] = {
-    **dict.fromkeys(("op", "op0", "op1", "comp_op0", "comp_op1", "reduce_op"), alu_op),
+    **dict.fromkeys(("op", "op0", "op1", "comp_op0", "comp_op1"), alu_op),
+    **dict.fromkeys(("reduce_op", "dst_rmw_op"), alu_op),
     "reduce_cmd": as_accumulate,
     "range_start": lambda value, where: as_integer(value, f"{where}'s range_start"),
     "on_false_value": lambda value, where: float(need_number(value, "on_false_value", where)),
@@ -50,27 +51,23 @@ _OF_ARGUMENT: dict[str, Converter] = {
 
 
 class Functions(dict[str, Callable[..., Any]]):
-    """The functions of a module by name, which ``short`` is the usual name of: nl or nisa."""
-
-    def __init__(self, short: str) -> None:
-        super().__init__()
-        self.short = short
+    """The functions of a module by name."""
 
     def by_hand(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Add a function that is no call of one record: of several, a view, memory, a launch."""
         self[function.__name__] = function
         return function
 
-    def add(self, name: str, function: Callable[..., Any], doc: str) -> None:
+    def add(self, name: str, function: Callable[..., Any], doc: str) -> Callable[..., Any]:
         """Add a function of a table, under the name that it has in the module."""
         function.__name__ = function.__qualname__ = name
         function.__doc__ = doc
-        self[name] = function
+        return self.by_hand(function)
 
     def issues(
         self, record: Instruction, **settings: Any
-    ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., Any]]:
-        """Make of a stub, which returns its arguments by name, the function that issues ``record``.
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Make of a stub the function that issues ``record``.
 
         ``settings`` are converters of options that a kernel gives, and the values of those that it
         does not choose. An argument whose default is None may be None.
@@ -83,17 +80,20 @@ class Functions(dict[str, Callable[..., Any]]):
 
 
 UNNAMED = engine.unknown
-ISA, LANGUAGE = Functions("nisa"), Functions("nl")
+ISA, LANGUAGE = Functions(), Functions()
 
 
 def _issuing(
-    record: Instruction, stub: Callable[..., dict[str, Any]], settings: dict[str, Any]
+    record: Instruction, stub: Callable[..., Any], settings: dict[str, Any]
 ) -> Callable[..., Any]:
     where, parameters = stub.__name__, inspect.signature(stub).parameters
+    known = stub.__code__.co_varnames
+    unsaid = {name: one for name, one in record.defaults.items() if name not in known}
+    settings = {**unsaid, **settings}
     constants = {name: value for name, value in settings.items() if name not in parameters}
     operands = [role.name for role in record.operands]
     _, *further = (role.name for role in record.destinations)
-    needed, known = {*operands, *record.options, *further}, stub.__code__.co_varnames
+    needed = {*operands, *record.options, *further}
     if wrong := (needed - {*known, *constants}) | (constants.keys() - needed):
         raise TypeError(f"{where} and {record.name} differ in {', '.join(sorted(wrong))}")
     converted = []
@@ -105,6 +105,9 @@ def _issuing(
             simple = default is None or default is inspect.Parameter.empty
             usual = default if simple else converter(default, said)
             converted.append((name, converter, said, default, usual))
+    empty, names = inspect.Parameter.empty, tuple(parameters)
+    ready = {name: one.default for name, one in parameters.items() if one.default is not empty}
+    ready.update(constants)
     take, options, others = tuple_of(operands), tuple_of(record.options), tuple_of(further)
     writes, names_engine = "dst" in parameters, "engine" in parameters
     on_tile = record.destinations[0].takes is Takes.TILE
@@ -112,7 +115,10 @@ def _issuing(
     @functools.wraps(stub)
     def issued(*args: Any, **kwargs: Any) -> Any:
         given = stub(*args, **kwargs)
-        if constants:
+        if given is None:
+            given = {**ready, **kwargs}
+            given.update(zip(names, args, strict=False))
+        elif constants:
             given.update(constants)
         for name, converter, said, default, usual in converted:
             value = given[name]
@@ -123,7 +129,9 @@ def _issuing(
         if dtype is not None:
             dtype = as_dtype(dtype)
         if writes:
-            dst = on_chip(given["dst"], where, "dst") if on_tile else given["dst"]
+            dst = given["dst"]
+            if on_tile or dst is None:
+                dst = on_chip(dst, where, "dst")
             same_dtype(dtype, dst, where)
             dtype = None
         taken, chosen = take(given) if take else (), options(given) if options else ()

@@ -1,25 +1,34 @@
-"""New tensors: ``nl.ndarray`` and kin, constants, ``nisa.memset`` and ``nisa.iota``."""
+"""New tensors (``nl.ndarray`` and kin, ``nisa.iota``), and what the host does (``nl.finfo``)."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import TFLOAT32, Array, as_dtype, from_bits, round_to, to_bits
-from difftest.simulator.errors import KernelError, LimitError, ShapeError
+from difftest.simulator.dtypes import (
+    FLOAT32,
+    TFLOAT32,
+    Array,
+    as_dtype,
+    from_bits,
+    is_float,
+    round_to,
+    to_bits,
+)
+from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.frontend.arguments import engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.memories import Buffer, Placed, memory_of
-from difftest.simulator.frontend.classic.shapes import as_shape
-from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.classic.copies import copy
+from difftest.simulator.frontend.classic.masking import as_mask, as_truth, issue
+from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.instructions.operands import is_number, need_number, need_tile, wrong_kind
 from difftest.simulator.instructions.record import HBM, ON_CHIP
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -27,31 +36,29 @@ from difftest.simulator.tile import Tile
 ANYWHERE = (*HBM, *ON_CHIP)
 MOST_ROWS = 2**15
 """Of an identity matrix."""
+SEED_BITS = 32
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # memory
 def ndarray(shape, dtype, *, buffer=None, name=""):
     """A new tensor in a memory (SBUF by default); nothing of it is written yet."""
-    space = buffer.space if isinstance(buffer, Buffer) else memory_of(buffer, "nl.ndarray")
-    sizes, axis = as_shape(shape, "nl.ndarray")
+    space, (sizes, axis) = memory_of(buffer, "nl.ndarray"), as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
     places = (
         buffer.addresses(sizes, axis, wanted.itemsize, core.machine)
         if isinstance(buffer, Placed) and not core.auto_alloc
         else []
     )
-    storage = core.allocate(
-        sizes, wanted, space, partition_axis=0 if space.is_hbm else axis, name=name
-    )
+    partition_axis = 0 if space.is_hbm else axis
+    storage = core.allocate(sizes, wanted, space, partition_axis=partition_axis, name=name)
     if len(places) == 1:
         storage.allocation.address = places[0]
     else:
         storage.allocation.places = tuple(places)
-    made: Tensor = current().tile.whole(storage)
-    return made
+    return current().tile.whole(storage)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # memory, and one or two instructions
 def full(shape, fill_value, dtype, *, buffer=None, name=""):
     """A new on-chip tensor filled with a constant."""
     constant = need_number(fill_value, "fill_value", "nl.full")
@@ -66,54 +73,43 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
         note(error)
         small: Tile = issue(copies.memset, (constant,), ((1, 1),), dtype=tensor.dtype)
         row = tensor.reshape((1, tensor.size))
-        issue(dma_copy, (small._broadcast_to(row.shape),), (None, None, "unknown"), dst=row)
+        issue(dma_copy, (small._broadcast_to(row.shape),), dst=row)
         return tensor
-    issue(copies.memset, (constant,), (None,), dst=tensor)
+    issue(copies.memset, (constant,), dst=tensor)
     return tensor
 
 
-@LANGUAGE.by_hand
-def zeros(shape, dtype, *, buffer=None, name=""):
-    """A new on-chip tensor of zeros."""
-    return full(shape, 0, dtype, buffer=buffer, name=name)
+def _filled(name: str, value: int) -> Any:
+    def function(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "") -> Any:
+        return full(shape, value, dtype, buffer=buffer, name=name)
+
+    return LANGUAGE.add(name, function, f"A new on-chip tensor of {name}.")
 
 
-@LANGUAGE.by_hand
-def ones(shape, dtype, *, buffer=None, name=""):
-    """A new on-chip tensor of ones."""
-    return full(shape, 1, dtype, buffer=buffer, name=name)
+def _alike(name: str, make: Any, doc: str) -> None:
+    def function(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "") -> Any:
+        like = need_tile(a, "a", where, ANYWHERE)
+        return make(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
+
+    where = f"nl.{name}"
+    LANGUAGE.add(name, function, f"A new tensor of ``a``'s shape and dtype; {doc}.")
 
 
-@LANGUAGE.by_hand
-def empty_like(a, dtype=None, *, buffer=None, name=""):
-    """A new tensor of ``a``'s shape and dtype; nothing of it is written yet."""
-    like = need_tile(a, "a", "nl.empty_like", ANYWHERE)
-    return ndarray(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
+_filled("ones", 1)
+_alike("zeros_like", _filled("zeros", 0), "zeros, on chip")
+_alike("empty_like", ndarray, "nothing of it is written yet")
 
 
-@LANGUAGE.by_hand
-def zeros_like(a, dtype=None, *, buffer=None, name=""):
-    """A new on-chip tensor of zeros, of ``a``'s shape and dtype."""
-    like = need_tile(a, "a", "nl.zeros_like", ANYWHERE)
-    return zeros(like.shape, like.dtype if dtype is None else dtype, buffer=buffer, name=name)
-
-
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the host
 def shared_constant(constant, dtype=None):
     """A constant array in HBM, there when the kernel starts; it cannot be written."""
     array = np.array(constant)
-    if not array.size:
-        raise ShapeError(
-            "nl.shared_constant has at least one element",
-            happened="nl.shared_constant got an array without elements",
-            received=f"shape {array.shape}",
-        )
+    as_shape(array.shape or (1,), "nl.shared_constant")
     if array.dtype.kind not in "biuf" or dtype is None:
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
     held = current().adopt(array, name="shared_constant", mutable=False)
-    made: Tensor = current().tile.whole(held)
-    return made
+    return current().tile.whole(held)
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -124,16 +120,11 @@ def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
     return to_bits(round_to(values, dtype), dtype) if dtype == TFLOAT32 else values.astype(dtype)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # of the host
 def shared_identity_matrix(n, dtype=np.uint8):
     """An identity matrix in HBM, there when the kernel starts."""
     size = as_integer(n, "nl.shared_identity_matrix of")
-    if size < 1:
-        raise ShapeError(
-            "nl.shared_identity_matrix has at least one row",
-            happened=f"nl.shared_identity_matrix was asked for {size} rows",
-            received=f"n={size}",
-        )
+    as_shape(size, "nl.shared_identity_matrix")
     if size > MOST_ROWS:
         raise LimitError(
             "nl.shared_identity_matrix is made by the host",
@@ -156,3 +147,80 @@ def iota(expr, dtype, *, mask=None):
     """A tile of the values of an index expression."""
     dtype = as_dtype(dtype)
     return locals()
+
+
+@LANGUAGE.issues(copies.rand)
+def rand(shape, dtype=FLOAT32):
+    """A tile of uniform random values in [0, 1); the launch's own seed makes it repeatable."""
+    shape, _ = as_shape(shape, "nl.rand")
+    return locals()
+
+
+@LANGUAGE.by_hand  # of the launch
+def random_seed(seed, *, mask=None):
+    """Seed the launch's random generator."""
+    if not as_truth(mask, "nl.random_seed"):
+        return
+    held = np.asarray(seed.values() if isinstance(seed, Tile) else as_integer(seed, "seed"))
+    value = held.item() if held.size == 1 else None
+    if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
+        raise KernelError(
+            f"a seed is one integer, of {SEED_BITS} bits and no sign",
+            happened="the seed is not one such integer",
+            received=f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}",
+            limit=f"0 to {2**SEED_BITS - 1}",
+        )
+    current().random = np.random.default_rng(int(value))
+
+
+# -- what the host does ----------------------------------------------------------------------------
+
+
+def sizeinbytes(dtype: object) -> int:
+    """The bytes of an element of a dtype; it lies in ``nki.language.constants`` alone."""
+    return as_dtype(dtype, "sizeinbytes").itemsize
+
+
+@LANGUAGE.by_hand  # of the host
+def static_cast(input_data, dtype):
+    """A number, or an array of the host, in another dtype."""
+    wanted = as_dtype(dtype, "nl.static_cast")
+    if isinstance(input_data, Tile):
+        return copy(input_data, dtype=wanted)
+    array = np.asarray(input_data)
+    numbers = array.dtype.kind != "O" and is_number(array.reshape(-1)[0] if array.size else 0)
+    if not numbers or wanted == TFLOAT32:
+        takes = "a number or an array, into a dtype that the host has"
+        raise wrong_kind((input_data, dtype), takes, "nl.static_cast")
+    cast = array.astype(wanted)
+    return cast if array.ndim else cast[()]
+
+
+@LANGUAGE.by_hand  # a class
+class finfo:
+    """``nl.finfo(dtype)``: the limits of a float dtype, as numbers of Python."""
+
+    def __init__(self, dtype: object) -> None:
+        self.dtype = as_dtype(dtype, "nl.finfo")
+        if not is_float(self.dtype):
+            raise wrong_kind(self.dtype, "a dtype of floats", "nl.finfo")
+        known = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
+        limits: Any = ml_dtypes.finfo(known)  # type: ignore[no-untyped-call]
+        self.min, self.max = float(limits.min), float(limits.max)
+        self.eps, self.tiny = float(limits.eps), float(limits.tiny)
+        self.bits = self.dtype.itemsize * 8
+
+
+@LANGUAGE.by_hand  # of the host
+def device_print(prefix, x, *, mask=None):
+    """Print a tile's values, those that a mask leaves, while the kernel is simulated."""
+    chosen = as_mask(mask, x.shape if isinstance(x, Tile) else ())
+    if chosen is False:
+        return
+    if not isinstance(x, Tile):
+        print(prefix, x)
+    elif chosen is True:
+        print(prefix, x.values())
+    else:
+        masked: Any = np.ma.masked_array  # without types before NumPy 2.3
+        print(prefix, masked(x.values(np.asarray(chosen)), ~np.asarray(chosen)))

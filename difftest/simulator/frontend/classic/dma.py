@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
-from difftest.simulator.frontend.arguments import as_member, dge_mode, oob_mode
+from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
@@ -23,24 +21,14 @@ from difftest.simulator.instructions import dma as instructions
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.dma import loaded_shape
-from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.operands import is_number, need_tile, wrong_kind
 from difftest.simulator.instructions.promotion import scalar_dtype
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
 from difftest.simulator.memory import check_partitions
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
-_OobMode, _DgeMode = oob_mode, dge_mode
-
-
-def _move(
-    src: Any, dst: Any, op: Any = None, outside: str = "error", dge: str = "unknown", *,
-    dtype: object = None, mask: object = None,
-) -> Any:  # fmt: skip
-    """Issue a copy; where indices lead out of a tensor matters if a side has such."""
-    indirect = isinstance(src, IndirectTile) or isinstance(dst, IndirectTile)
-    options = (op, outside if indirect else None, dge)
-    return issue(instructions.dma_copy, (src,), options, dst=dst, dtype=dtype, mask=mask)
+_OobMode = oob_mode
 
 
 def _in_hbm(side: Any, name: str, where: str) -> Any:
@@ -49,104 +37,69 @@ def _in_hbm(side: Any, name: str, where: str) -> Any:
     return side
 
 
-@LANGUAGE.by_hand
+def _outside(mode: Any, src: Any, dst: Any = None) -> Any:
+    """What happens where indices lead out of a tensor: nothing to say if no side has such."""
+    return mode if isinstance(src, IndirectTile) or isinstance(dst, IndirectTile) else None
+
+
+@LANGUAGE.issues(instructions.dma_copy)
 def load(src, *, mask=None, dtype=None):
     """A new SBUF tile with the elements of an HBM tensor (or a part of one)."""
-    return _move(_in_hbm(src, "src", "nl.load"), None, dtype=dtype, mask=mask)
+    oob_mode = _outside("error", _in_hbm(src, "src", "nl.load"))
+    return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.issues(instructions.dma_copy)
 def store(dst, value, *, mask=None):
     """Write an on-chip tile, or a number, to an HBM tensor (or a part of one)."""
-    shape = loaded_shape(_in_hbm(dst, "dst", "nl.store").shape)
-    _move(_storable(value, shape), dst, mask=mask)
+    oob_mode = _outside("error", _in_hbm(dst, "dst", "nl.store"))
+    src = _storable(value, loaded_shape(dst.shape))
+    return locals()
 
 
 def _storable(value: Any, shape: Shape) -> Tile:
     """``value`` in SBUF and of ``shape``: numbers fill a tile, PSUM is copied, size 1 repeats."""
     if is_number(value):
         check_partitions(shape[0], "nl.store's destination", current().machine)
-        small: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
-        return _repeat(small, shape)
-    tile = on_chip(value, "nl.store", "value")
+        tile: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
+    else:
+        tile = on_chip(value, "nl.store", "value")
     if tile.space is Space.PSUM:
         tile = copy_to_sbuf(tile)
-    return _repeat(tile, shape)
+    return repeated(tile, shape, "nl.store's value", partitions=True)
 
 
-def _repeat(tile: Tile, shape: Shape) -> Tile:
-    have = tile.tile_shape()
-    if have[0] not in (1, shape[0]) and tile.size != math.prod(shape):
-        raise ShapeError(
-            "nl.store's value has its destination's shape, or repeats along dimensions of size 1",
-            happened=f"nl.store got {have[0]} partitions for a destination of {shape[0]}",
-            received=f"value {list(tile.shape)}, destination {list(shape)}",
-        )
-    return repeated(tile, shape)
-
-
-@LANGUAGE.issues(instructions.dma_transpose, axes=None, dge_mode="unknown", oob_mode="error")
+@LANGUAGE.issues(instructions.dma_transpose)
 def load_transpose2d(src, *, mask=None, dtype=None):
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
-    if isinstance(src, IndirectTile):
-        raise KernelError(
-            "nl.load_transpose2d takes no tile of indices",
-            happened="nl.load_transpose2d got a tensor indexed with a tile",
-            received=f"{src!r}",
-        )
     src = need_tile(src, "src", "nl.load_transpose2d", HBM)
-    if src.ndim != 2:
-        raise ShapeError(
-            "nl.load_transpose2d takes two dimensions",
-            happened=f"nl.load_transpose2d got a tensor of {src.ndim} dimensions",
-            received=f"{src!r}",
-        )
+    need_two(src, "nl.load_transpose2d")
     return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # the event says that all its additions arrive
 def atomic_rmw(dst, value, op, *, mask=None):
     """``dst = dst + value`` in HBM, at places named by a tile of indices."""
     if not isinstance(dst, IndirectTile):
-        raise KernelError(
-            "nl.atomic_rmw takes a destination indexed by a tile",
-            happened="nl.atomic_rmw got a destination that no tile indexes",
-            received=f"{dst!r}",
-        )
-    value = _storable(value, loaded_shape(dst.shape))
+        raise wrong_kind(dst, "a destination indexed by a tile", "nl.atomic_rmw")
+    src = _storable(value, loaded_shape(dst.shape))
     core, operator = current(), alu_op(op, "nl.atomic_rmw")
-    before = core.instructions
-    _move(value, dst, operator, mask=mask)
+    before, options = core.instructions, (operator, "error", "unknown")
+    issue(instructions.dma_copy, (src,), options, dst=dst, mask=mask)
     core.amend(before, op=operator.name)
 
 
-@ISA.by_hand  # it reads PSUM, and gathers or scatters
+@ISA.issues(instructions.dma_copy)
 def dma_copy(
     *, dst, src, mask=None, dst_rmw_op=None, oob_mode=oob_mode.error,
     dge_mode=dge_mode.unknown,
 ):  # fmt: skip
     """``dst = src`` between HBM and SBUF; a side indexed by a tile gathers or scatters."""
-    rmw = None if dst_rmw_op is None else alu_op(dst_rmw_op, "dma_copy")
-    dge = as_member(_DgeMode, dge_mode, "a DMA")._name_
-    outside = as_member(_OobMode, oob_mode, "dma_copy")._name_
-    if dst is None:
-        raise KernelError(
-            "dma_copy takes a tile as dst", happened="dma_copy got no dst", received="None"
-        )
     src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES)
-    gathers, scatters = isinstance(src, IndirectTile), isinstance(dst, IndirectTile)
-    if (gathers or scatters) and outside == "skip" and rmw is not None:
-        raise KernelError(
-            "dma_copy with dst_rmw_op takes oob_mode.error only",
-            happened="dma_copy with dst_rmw_op got oob_mode.skip",
-            received="oob_mode.skip",
-        )
-    if gathers and (scatters or rmw is not None):
-        raise not_modelled("a dma_copy that gathers and scatters or adds", f"{src!r}, {dst!r}")
-    _move(src, dst, rmw, outside, dge, mask=mask)
+    oob_mode = _outside(as_member(_OobMode, oob_mode, "dma_copy").name, src, dst)
+    return locals()
 
 
 @ISA.issues(instructions.dma_transpose, oob_mode="error")
 def dma_transpose(src, *, axes=None, mask=None, dtype=None, dge_mode=dge_mode.unknown):
     """``src`` in SBUF with its axes permuted by the DMA engines."""
-    return locals()

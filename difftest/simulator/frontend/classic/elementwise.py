@@ -16,7 +16,7 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.arguments import engine, reduce_cmd
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.issue import issue
+from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import binary, on_chip, one_rank, unary
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as instructions
@@ -25,6 +25,8 @@ from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.functions import activation_name
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
+
+_FUNCTION = {"op": lambda op, where: activation_name(op)}
 
 # -- nki.isa ---------------------------------------------------------------------------------------
 
@@ -43,7 +45,6 @@ def tensor_scalar(
     dtype=None, mask=None, engine=engine.unknown,
 ):  # fmt: skip
     """``(data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] vectors."""
-    return locals()
 
 
 @ISA.issues(instructions.scalar_tensor_tensor)
@@ -51,7 +52,6 @@ def scalar_tensor_tensor(
     *, data, op0, operand0, op1, operand1, reverse0=False, reverse1=False, dtype=None, mask=None
 ):
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
-    return locals()
 
 
 @ISA.issues(scan.tensor_tensor_scan)
@@ -59,46 +59,41 @@ def tensor_tensor_scan(
     data0, data1, initial, op0, op1, reverse0=False, reverse1=False, *, dtype=None, mask=None
 ):
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-    return locals()
 
 
 @ISA.issues(instructions.reciprocal)
 def reciprocal(data, *, dtype=None, mask=None):
     """``1 / data`` on the Vector Engine."""
-    return locals()
 
 
-def _function(op: object, where: str) -> str:
-    return activation_name(op)
-
-
-@ISA.issues(activations.activation, op=_function)
+@ISA.issues(activations.activation, **_FUNCTION)
 def activation(
     op, data, *, bias=None, scale=1.0, reduce_op=None, reduce_res=None,
     reduce_cmd=reduce_cmd.idle, mask=None, dtype=None,
 ):  # fmt: skip
     """``op(data * scale + bias)`` on the Scalar Engine, with an optional reduction of it."""
-    return locals()
 
 
-@ISA.issues(activations.activation, op=_function, reduce_cmd=Accumulate.RESET_REDUCE)
+@ISA.issues(activations.activation, **_FUNCTION, reduce_cmd=Accumulate.RESET_REDUCE)
 def activation_reduce(
     op, data, *, reduce_op, reduce_res, bias=None, scale=1.0, mask=None, dtype=None
 ):
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
-    return locals()
 
 
 @ISA.issues(scan.bn_stats)
 def bn_stats(data, *, mask=None, dtype=None):
     """Count, mean and variance * count of even, then odd, elements: [P, 6]."""
-    return locals()
 
 
 @ISA.issues(scan.bn_aggr)
 def bn_aggr(data, *, mask=None, dtype=None):
     """Mean and variance from bn_stats' tuples: [P, 2]."""
-    return locals()
+
+
+@ISA.issues(scan.dropout)
+def dropout(data, prob, *, mask=None, dtype=None):
+    """``data`` with elements replaced by 0 at the given probability."""
 
 
 # -- nki.language ----------------------------------------------------------------------------------
@@ -133,13 +128,10 @@ def _unary_operator(name: str) -> None:
 
 def activate(name: str) -> Compute:
     """What ``nl.exp`` and kin do with a tile on chip."""
-    options = (name, None, Accumulate.IDLE)
 
     def compute(x: Any, dtype: Any, mask: Any) -> Any:
-        operands = (x, 1.0, None)
-        return issue(
-            activations.activation, operands, options, others=(None,), dtype=dtype, mask=mask
-        )
+        options, how = (name, None, Accumulate.IDLE), {"dtype": dtype, "mask": mask}
+        return issue(activations.activation, (x, 1.0, None), options, others=(None,), **how)
 
     return compute
 
@@ -174,8 +166,7 @@ def _floor(x: Any, dtype: Any, mask: Any) -> Any:
 
 def _ceil(x: Any, dtype: Any, mask: Any) -> Any:
     """``-floor(-x)``."""
-    turned = binary("multiply", x, -1.0, dtype=FLOAT32, mask=mask)
-    return binary("multiply", _floor(turned, FLOAT32, mask), -1.0, dtype=dtype, mask=mask)
+    return _negative(_floor(_negative(x, FLOAT32, mask), FLOAT32, mask), dtype, mask)
 
 
 def _trunc(x: Any, dtype: Any, mask: Any) -> Any:
@@ -203,22 +194,15 @@ def _cos(x: Any, dtype: Any, mask: Any) -> Any:
 
 
 def _tan(x: Any, dtype: Any, mask: Any) -> Any:
-    inverse = invert_number(_sine(x, np.pi / 2, FLOAT32, mask), FLOAT32, mask)
+    inverse = invert_number(_cos(x, FLOAT32, mask), FLOAT32, mask)
     return binary("multiply", _sine(x, 0.0, FLOAT32, mask), inverse, dtype=dtype, mask=mask)
 
 
-for _compute in (_floor, _ceil, _trunc, _cos, _tan):
+def _negative(x: Any, dtype: Any, mask: Any) -> Any:
+    return binary("multiply", x, -1.0, dtype=dtype, mask=mask)
+
+
+for _compute in (_floor, _ceil, _trunc, _cos, _tan, _negative):
     _name = _compute.__name__[1:]
-    _of_tile(
-        _name,
-        f"``{_name}(x)``, element by element; ``x`` is finite.",
-        _compute,
-        keeps_dtype=True,
-    )
+    _of_tile(_name, f"``{_name}(x)``, element by element.", _compute, keeps_dtype=True)
 _of_tile("reciprocal", "``1 / x``, on the Vector Engine.", invert_number)
-_of_tile(
-    "negative",
-    "``-x``.",
-    lambda x, dtype, mask: binary("multiply", x, -1.0, dtype=dtype, mask=mask),
-    keeps_dtype=True,
-)

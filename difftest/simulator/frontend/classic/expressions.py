@@ -13,13 +13,8 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.bytecode import awaits_other, joined
-from difftest.simulator.index import (
-    Index,
-    Shape,
-    as_integer,
-    broadcast_shapes,
-    is_integer,
-)
+from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.strictness import note
 
 Operand = Union["IndexExpression", SupportsIndex]
@@ -44,27 +39,21 @@ class IndexExpression(Index):
             at = items.index(Ellipsis)
             kept = sum(1 for item in items if isinstance(item, slice))
             items = items[:at] + (slice(None),) * (self.ndim - kept) + items[at + 1 :]
-        shape: list[int] = []
-        steps: list[int] = []
-        axis = 0
+        axes = zip(self.shape, self.steps, strict=True)
+        walk: list[tuple[int, int]] = []
         for item in items:
-            if item is None:
-                shape.append(1)
-                steps.append(0)
-            elif item == slice(None) and axis < self.ndim:
-                shape.append(self.shape[axis])
-                steps.append(self.steps[axis])
-                axis += 1
-            else:
+            axis = (1, 0) if item is None else next(axes, None) if item == slice(None) else None
+            if axis is None:
                 raise KernelError(
                     "an index expression takes only ':' and None between its brackets",
                     happened="an index expression was indexed with more than ':' and None",
                     received=f"{item!r} on an index of shape {self.shape}",
                     remedy="make another nl.arange of the range you want",
                 )
-        shape.extend(self.shape[axis:])
-        steps.extend(self.steps[axis:])
-        return IndexExpression(tuple(shape), self.start, tuple(steps))
+            walk.append(axis)
+        walk += axes
+        shape, steps = tuple(n for n, _ in walk), tuple(step for _, step in walk)
+        return IndexExpression(shape, self.start, steps)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise KernelError(
@@ -97,14 +86,12 @@ class IndexExpression(Index):
         return self * -1
 
     def __mul__(self, other: object) -> IndexExpression:
-        if is_integer(other):
-            k = int(other)  # type: ignore[call-overload]
-            return IndexExpression(
-                self.shape, self.start * k, tuple(step * k for step in self.steps)
-            )
         if isinstance(other, IndexExpression):
             raise self._not_affine("the product of two indices")
-        return NotImplemented
+        if not is_integer(other):
+            return NotImplemented
+        k = int(other)  # type: ignore[call-overload]
+        return IndexExpression(self.shape, self.start * k, tuple(step * k for step in self.steps))
 
     __rmul__ = __mul__
 
@@ -125,12 +112,7 @@ class IndexExpression(Index):
         )
 
     def __bool__(self) -> bool:
-        raise KernelError(
-            "control flow cannot depend on nl.arange or nl.mgrid",
-            happened="an index expression was used as a condition",
-            received=f"an index of shape {self.shape} used as a condition",
-            remedy="use the instruction's mask argument",
-        )
+        raise _as_condition("an index expression", "use the instruction's mask argument")
 
     def __le__(self, other: Operand) -> Mask:
         return joined(Mask((other - self,))) if _is_affine(other) else NotImplemented
@@ -154,6 +136,15 @@ class IndexExpression(Index):
         raise self._not_affine("!=")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _as_condition(what: str, remedy: str) -> KernelError:
+    return KernelError(
+        "control flow cannot depend on nl.arange or nl.mgrid",
+        happened=f"{what} was used as a condition",
+        received=f"{what} used as a condition",
+        remedy=remedy,
+    )
 
 
 class Mask:
@@ -192,12 +183,8 @@ class Mask:
             )
             note(error)
             return True
-        raise KernelError(
-            "control flow cannot depend on nl.arange or nl.mgrid",
-            happened="a mask was used as a condition",
-            received="a mask used as a condition",
-            remedy="use the instruction's mask argument, and & instead of 'and'",
-        )
+        remedy = "use the instruction's mask argument, and & instead of 'and'"
+        raise _as_condition("a mask", remedy)
 
     @property
     def shape(self) -> Shape:
@@ -215,11 +202,17 @@ class Mask:
         try:
             return np.broadcast_to(result, shape)
         except ValueError:
-            raise ShapeError(
-                "a mask must broadcast to the shape of its instruction",
-                happened="a mask does not have its instruction's shape",
-                received=f"mask of shape {result.shape}, instruction of shape {shape}",
-            ) from None
+            received = f"mask of shape {result.shape}, instruction of shape {shape}"
+            raise unfit(received) from None
+
+
+def unfit(received: str) -> ShapeError:
+    """The error for a mask of another shape than its instruction's."""
+    return ShapeError(
+        "a mask must broadcast to the shape of its instruction",
+        happened="a mask does not have its instruction's shape",
+        received=received,
+    )
 
 
 class MGrid(tuple[IndexExpression, ...]):
@@ -240,24 +233,18 @@ class MGridMaker:
     """``nl.mgrid``: indexed with slices of integers, as NumPy's."""
 
     def __getitem__(self, key: Any) -> MGrid:
-        items = key if isinstance(key, tuple) else (key,)
         ranges = []
-        for item in items:
+        for item in key if isinstance(key, tuple) else (key,):
             if not isinstance(item, slice):
-                raise KernelError(
-                    "nl.mgrid takes slices",
-                    happened=f"nl.mgrid was indexed with a {type(item).__name__}",
-                    received=f"{item!r}",
-                )
+                raise wrong_kind(item, "slices", "nl.mgrid")
             start = 0 if item.start is None else item.start
             step = 1 if item.step is None else item.step
             ranges.append(_range("nl.mgrid", start, item.stop, step))
-        shape = tuple(len(r) for r in ranges)
-        axes = []
-        for axis, r in enumerate(ranges):
-            steps = tuple(r.step if k == axis else 0 for k in range(len(shape)))
-            axes.append(IndexExpression(shape, r.start, steps))
-        return MGrid(axes)
+        shape = tuple(map(len, ranges))
+        return MGrid(
+            IndexExpression(shape, r.start, tuple(r.step * (k == at) for k in range(len(shape))))
+            for at, r in enumerate(ranges)
+        )
 
 
 def check_partitions_first(given: Shape, over: Shape, what: str) -> None:

@@ -6,16 +6,15 @@ each dimension. Without a tile it is a pattern; with one, an indirect access.
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
-from difftest.simulator.brackets import spell
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.slices import DynamicSlice
-from difftest.simulator.index import Index, broadcast_shapes, is_integer
+from difftest.simulator.index import Index, broadcast_shapes, is_integer, spell
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern, Shape
@@ -26,11 +25,27 @@ from difftest.simulator.tile import Tile
 class DynamicIndex:
     """An index held in a tile, plus an affine part: known only when the kernel runs."""
 
-    __slots__ = ("offset", "tile")
+    __slots__ = ("offset", "shape", "tile")
 
-    def __init__(self, tile: Tile, offset: Index | SupportsIndex = 0) -> None:
+    def __init__(self, tile: Tile, offset: Index) -> None:
         self.tile = tile
         self.offset = offset
+        self.shape = broadcast_shapes(
+            _index_shape(tile), offset.shape, "an index tile and its offset"
+        )
+
+    def values(self, where: Array | None) -> Array:
+        """The indices; of the tile only the elements that ``where`` keeps must be written."""
+        values = self.tile.values(_of_index(self.tile, where))
+        if values.dtype.kind not in "iu":
+            raise DtypeError(
+                "indices held in a tile are integers",
+                happened=f"a tensor was indexed with a tile of {name_of(self.tile.dtype)}",
+                received=f"{self.tile!r}",
+                limit="int32, uint32 and smaller integers",
+            )
+        held: Array = values.astype(np.int64).reshape(_index_shape(self.tile))
+        return held + self.offset.array()
 
 
 class MaskedOperand:
@@ -64,6 +79,7 @@ class MaskedOperand:
         return MaskedOperand(self.tile, both)
 
 
+_NO_OFFSET = Index((), 0, ())
 _ADVANCED = (Index, Tile, DynamicIndex)
 _BASIC = (slice, type(None), type(Ellipsis))
 
@@ -74,19 +90,18 @@ class IndexedTile(IndirectTile):
     __slots__ = ("items",)
 
     def __init__(self, base: Tile, items: tuple[Any, ...]) -> None:
+        self.items = tuple(map(_as_index, items))
         shape: Shape = ()
-        for item in items:
-            shape = broadcast_shapes(shape, _item_shape(item), "indices")
+        for item in self.items:
+            shape = broadcast_shapes(shape, item.shape, "indices")
         super().__init__(base, shape)
-        self.items = items
         for tile in self.index_tiles:
             _check_rank(tile, shape)
 
     @property
     def index_tiles(self) -> tuple[Tile, ...]:
         """The tiles that hold indices: an instruction reads them too."""
-        tiles = [item.tile if isinstance(item, DynamicIndex) else item for item in self.items]
-        return tuple(tile for tile in tiles if isinstance(tile, Tile))
+        return tuple(item.tile for item in self.items if isinstance(item, DynamicIndex))
 
     @property
     def reach(self) -> Tile:
@@ -107,7 +122,11 @@ class IndexedTile(IndirectTile):
 
         Of index tiles only the elements that ``where`` keeps must have been written.
         """
-        arrays = [np.broadcast_to(_item_values(item, where), self.shape) for item in self.items]
+        given = (
+            item.values(where) if isinstance(item, DynamicIndex) else item.array()
+            for item in self.items
+        )
+        arrays = [np.broadcast_to(values, self.shape) for values in given]
         inside = np.ones(self.shape, dtype=np.bool_)
         for array, size in zip(arrays, self.base.shape, strict=True):
             inside &= (array >= 0) & (array < size)
@@ -126,14 +145,19 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
         )
 
 
-def _ends(item: Any, size: int) -> tuple[int, int]:
+def _ends(item: Index | DynamicIndex, size: int) -> tuple[int, int]:
     """The first index of an axis that an item can name, and the one after the last."""
-    if isinstance(item, (Tile, DynamicIndex)):
+    if isinstance(item, DynamicIndex):
         return 0, size
-    if not isinstance(item, Index):
-        return int(item), int(item) + 1
     low, high = Pattern(item.start, item.shape, item.steps).extent()
     return low, high + 1
+
+
+def _as_index(item: Any) -> Any:
+    """An index as an affine expression, or as one that a tile holds a part of."""
+    if isinstance(item, Tile):
+        return DynamicIndex(item, _NO_OFFSET)
+    return item if isinstance(item, (Index, DynamicIndex)) else Index((), int(item), ())
 
 
 def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | MaskedOperand | None:
@@ -232,7 +256,13 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
         if isinstance(item, Index):
             shape = broadcast_shapes(shape, item.shape, "index expressions")
     if len(shape) < 2 and not tile.in_hbm:
-        raise _one_dimensional(tile)
+        raise ShapeError(
+            "a tile's index has at least two dimensions, partition and free",
+            happened="a tile on chip was indexed with index expressions of one dimension",
+            received=f"a 1-D nl.arange as an index of {tile!r}",
+            remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
+            "free dimension",
+        )
     still = (0,) * len(shape)
     walks = [
         (item.start, item.spread(shape).steps) if isinstance(item, Index) else (int(item), still)
@@ -259,48 +289,9 @@ def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Sha
             )
 
 
-def _one_dimensional(tile: Tile) -> ShapeError:
-    return ShapeError(
-        "a tile's index has at least two dimensions, partition and free",
-        happened="a tile on chip was indexed with index expressions of one dimension",
-        received=f"a 1-D nl.arange as an index of {tile!r}",
-        remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
-        "free dimension",
-    )
-
-
-def _item_shape(item: object) -> Shape:
-    if isinstance(item, Index):
-        return item.shape
-    if isinstance(item, DynamicIndex):
-        offset = item.offset.shape if isinstance(item.offset, Index) else ()
-        return broadcast_shapes(_index_shape(item.tile), offset, "an index tile and its offset")
-    return _index_shape(item) if isinstance(item, Tile) else ()
-
-
 def _index_shape(tile: Tile) -> Shape:
     """An index tile's shape; one element is a scalar, which broadcasts with everything."""
     return () if tile.size == 1 else tile.tile_shape()
-
-
-def _item_values(item: Any, where: Array | None) -> Array:
-    if isinstance(item, Index):
-        return item.array()
-    if isinstance(item, DynamicIndex):
-        offset = item.offset.array() if isinstance(item.offset, Index) else item.offset
-        total: Array = _item_values(item.tile, where) + offset
-        return total
-    if isinstance(item, Tile):
-        values = item.values(_of_index(item, where))
-        if values.dtype.kind not in "iu":
-            raise DtypeError(
-                "indices held in a tile are integers",
-                happened=f"a tensor was indexed with a tile of {name_of(item.dtype)}",
-                received=f"{item!r}",
-                limit="int32, uint32 and smaller integers",
-            )
-        return values.astype(np.int64).reshape(_index_shape(item))
-    return np.asarray(int(item))
 
 
 def _of_index(tile: Tile, where: Array | None) -> Array | None:

@@ -10,22 +10,18 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, TFLOAT
 from difftest.simulator.frontend import grid, loops
 from difftest.simulator.frontend.arguments import absent
 from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its functions
-    compositions,
     copies,
     creation,
     dma,
     elementwise,
     memories,
-    printing,
     products,
-    randomness,
     reductions,
-    selections,
 )
 from difftest.simulator.frontend.classic.calls import LANGUAGE
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
+from difftest.simulator.frontend.classic.memories import ParDim
 from difftest.simulator.frontend.classic.memories import tile_size as tile_size
-from difftest.simulator.frontend.classic.shapes import ParDim
 from difftest.simulator.frontend.dispatch import as_called, publish
 from difftest.simulator.frontend.slices import DynamicSlice
 
@@ -45,11 +41,11 @@ class bfp16:
 constants = types.SimpleNamespace(
     fp32=fp32,
     bfp16=bfp16,
-    finfo=compositions.finfo,
+    finfo=creation.finfo,
     tile_size=tile_size,
     sbuf_min_align=tile_size.sbuf_min_align,
     psum_min_align=tile_size.psum_min_align,
-    sizeinbytes=compositions.sizeinbytes,
+    sizeinbytes=creation.sizeinbytes,
 )
 _FUNCTIONS = (
     *(arange, grid.nc, grid.spmd_dim, loops.affine_range, loops.num_programs, loops.program_id),

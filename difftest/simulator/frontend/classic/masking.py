@@ -1,17 +1,27 @@
 """The masks of the classic dialect: what stands in an instruction's ``mask`` argument.
 
-What an instruction does under one is :mod:`difftest.simulator.instructions.masked`.
+What an instruction does under one is :mod:`difftest.simulator.instructions.masked`; how the classic
+API issues an instruction with one, or with none, is :func:`issue`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.dtypes import Array, as_dtype
+from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.classic.expressions import Mask, unfit
 from difftest.simulator.index import Shape
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask as Masks
+from difftest.simulator.instructions.masked import issue_masked
+from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
 
 
 def as_mask(mask: object, shape: Shape) -> Array | bool:
@@ -91,11 +101,7 @@ def _over_product(chosen: Array, shape: Shape) -> Array:
         )
     fits = of_free and given[0] in (1, depth)
     if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
-        raise ShapeError(
-            "a mask must broadcast to the shape of its instruction",
-            happened="a mask does not have its instruction's shape",
-            received=f"mask of shape {given}, product over [K, M, N] = {list(shape)}",
-        )
+        raise unfit(f"mask of shape {given}, product over [K, M, N] = {list(shape)}")
     return chosen.reshape((given[0], *of_free[0]))
 
 
@@ -114,3 +120,52 @@ def as_truth(mask: object, where: str) -> bool:
             limit="a condition on loop and program indices, which is true or false",
         )
     return as_mask(mask, ()) is True
+
+
+def issue(
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    dst: Tile | IndirectTile | None = None,
+    others: tuple[Tile | None, ...] = (),
+    dtype: object = None,
+    engine: Engine = Engine.UNKNOWN,
+    mask: object = None,
+    chosen: Masks | None = None,
+) -> Any:
+    """:func:`difftest.simulator.instructions.gate.issue`, for what a mask leaves.
+
+    ``dtype`` and ``mask`` are as the kernel gives them. ``chosen`` is the mask as bools over a
+    shape, instead, where a call lays it out itself.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if mask is None and chosen is None:
+        return gate.issue(
+            instruction, operands, options, dst=dst, others=others, dtype=wanted, engine=engine
+        )
+    return issue_masked(
+        instruction,
+        operands,
+        options,
+        mask=chosen or (lambda shape: as_mask(mask, shape)),
+        dst=dst,
+        others=others,
+        dtype=wanted,
+        engine=engine,
+    )
+
+
+def written(tile: Tile) -> Array | None:
+    """Where a masked instruction's result was written; None if everywhere."""
+    if not tile.storage.masked:
+        return None
+    missing = tile.unwritten()
+    return None if missing is None else np.logical_not(missing)
+
+
+def copy_written(tile: Tile, *, dst: Tile | None = None, dtype: object = None) -> Any:
+    """Copy what of a new tile was written, into a new one if there is no ``dst``."""
+    where = written(tile)
+    chosen = None if where is None else lambda shape: where
+    return issue(tensor_copy, (tile,), dst=dst, dtype=dtype, chosen=chosen)

@@ -1,19 +1,24 @@
-"""The memories that kernels name in ``buffer=``, and what they may ask of the machine."""
+"""Where tensors lie, and their shapes: ``buffer=``, direct allocation, ``nl.tile_size``.
+
+Sources: ``nki_direct_allocation_guide.rst`` and ``nki.compiler`` at tag v2.26.0.
+"""
 
 from __future__ import annotations
 
 import inspect
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from difftest.simulator.core import current, is_running
+from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.frontend.arguments import nc_version
+from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
+from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.index import Shape, as_integer, as_integers
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
@@ -27,11 +32,11 @@ class Buffer:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        where = f"nki.compiler.{space.value}"
         if not space.is_hbm:
+            where = f"nki.compiler.{space.value}"
+            modulo = self._in_psum if space is Space.PSUM else self._in_sbuf
             self.auto_alloc = fitting(f"{where}.auto_alloc", self._auto_alloc)
             self.alloc = fitting(f"{where}.alloc", self._alloc)
-            modulo = self._in_psum if space is Space.PSUM else self._in_sbuf
             self.mod_alloc = fitting(f"{where}.mod_alloc", modulo)
 
     def __repr__(self) -> str:
@@ -44,58 +49,46 @@ class Buffer:
     def _alloc(self, func: Any) -> Placed:
         """``nki.compiler.sbuf.alloc(func)``: ``func`` says where each block of a tensor lies."""
         if not callable(func):
-            raise KernelError(
-                "alloc takes a function of a block's index, its partitions and its bytes",
-                happened=f"{self.space.value}.alloc got no function",
-                received=f"{func!r:.80}",
-            )
+            takes = "a function of a block's index, its partitions and its bytes"
+            raise wrong_kind(func, takes, f"{self.space.value}.alloc")
         return Placed(self.space, func)
 
     def _in_sbuf(
-        self,
-        *,
-        base_addr: int,
-        base_partition: int = 0,
-        num_par_tiles: Any = (),
+        self, *, base_addr: int, base_partition: int = 0, num_par_tiles: Any = (),
         num_free_tiles: Any = (),
-    ) -> Placed:
+    ) -> Placed:  # fmt: skip
         """Modulo allocation: so many physical tiles, which the blocks take in turn."""
-        first, byte = (
-            as_integer(base_partition, "base_partition"),
-            as_integer(base_addr, "base_addr"),
-        )
-        par = as_integers(num_par_tiles, "num_par_tiles")
-        free = as_integers(num_free_tiles, "num_free_tiles")
-
-        def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
-            return first + _turn(index, par) * partitions, byte + _turn(index, free) * size
-
-        return Placed(self.space, place)
+        starts = {"base_partition": base_partition, "base_addr": base_addr}
+        tiles = {"num_par_tiles": num_par_tiles, "num_free_tiles": num_free_tiles}
+        return Placed(self.space, _in_turn(starts, tiles))
 
     def _in_psum(
-        self,
-        *,
-        base_bank: int,
-        base_addr: int = 0,
-        base_partition: int = 0,
-        num_bank_tiles: Any = (),
-        num_par_tiles: Any = (),
-        num_free_tiles: Any = (),
-    ) -> Placed:
+        self, *, base_bank: int, base_addr: int = 0, base_partition: int = 0,
+        num_bank_tiles: Any = (), num_par_tiles: Any = (), num_free_tiles: Any = (),
+    ) -> Placed:  # fmt: skip
         """The same, with banks."""
-        bank = as_integer(base_bank, "base_bank")
-        banks = as_integers(num_bank_tiles, "num_bank_tiles")
-        inside = self._in_sbuf(
-            base_addr=base_addr,
-            base_partition=base_partition,
-            num_par_tiles=num_par_tiles,
-            num_free_tiles=num_free_tiles,
+        starts = {"base_bank": base_bank, "base_partition": base_partition, "base_addr": base_addr}
+        tiles = {
+            "num_bank_tiles": num_bank_tiles,
+            "num_par_tiles": num_par_tiles,
+            "num_free_tiles": num_free_tiles,
+        }
+        return Placed(self.space, _in_turn(starts, tiles))
+
+
+def _in_turn(starts: dict[str, Any], tiles: dict[str, Any]) -> Callable[..., tuple[int, ...]]:
+    """Where blocks lie that take physical tiles in turn: the bank in PSUM, partition and byte."""
+    first = [as_integer(one, name) for name, one in starts.items()]
+    turns = [as_integers(one, name) for name, one in tiles.items()]
+
+    def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
+        steps = (1, partitions, size)[-len(first) :]
+        return tuple(
+            start + _turn(index, turn) * step
+            for start, turn, step in zip(first, turns, steps, strict=True)
         )
 
-        def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
-            return (bank + _turn(index, banks), *inside.func(index, partitions, size))
-
-        return Placed(self.space, place)
+    return place
 
 
 def _asked(func: Callable[..., Any], index: Shape, partitions: int, size: int) -> Any:
@@ -113,22 +106,18 @@ def _asked(func: Callable[..., Any], index: Shape, partitions: int, size: int) -
 
 def _turn(index: Shape, tiles: Shape) -> int:
     """The number of the physical tile of a block, in row-major order of the tiles."""
-    if tiles and not index:
-        error = ShapeError(
-            "modulo allocation has a number of tiles for each block dimension",
-            happened="a tensor without block dimensions got numbers of tiles",
-            received=f"{tiles}",
-            remedy="leave them out: the tensor is one tile",
-        )
-        note(error)
-        return 0
     shape = tiles or (1,) * len(index)
     if len(shape) != len(index) or min(shape, default=1) < 1:
-        raise ShapeError(
+        error = ShapeError(
             "modulo allocation has a number of tiles for each block dimension",
             happened=f"{len(index)} block dimensions got {len(shape)} numbers of tiles",
             received=f"{tiles} for blocks numbered by {len(index)} indices",
+            remedy=None if index else "leave them out: the tensor is one tile",
         )
+        if index:
+            raise error
+        note(error)
+        return 0
     number = 0
     for place, size in zip(index, shape, strict=True):
         number = number * size + place % size
@@ -207,26 +196,120 @@ def memory_of(buffer: object, where: str) -> Space:
     """The memory of a ``buffer`` argument, SBUF where there is none."""
     if buffer is None:
         return Space.SBUF
-    if isinstance(buffer, Buffer):
-        return buffer.space
-    raise KernelError(
-        f"{where} takes buffer as one of NKI's memories",
-        happened=f"{where} got {buffer!r:.40} as buffer",
-        received=f"buffer={buffer!r}",
-        limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
-    )
+    if not isinstance(buffer, Buffer):
+        raise wrong_kind(buffer, "one of NKI's memories", where, "buffer", remedy=_MEMORIES)
+    return buffer.space
 
+
+_MEMORIES = "use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm"
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+class ParDim(int):
+    """A dimension marked as the partition dimension by ``nl.par_dim``."""
+
+    def __repr__(self) -> str:
+        return f"par_dim({int(self)})"
+
+
+_INTEGERS = "a shape of integers"
+
+
+def whole(size: Any, received: str, where: str) -> Any:
+    """A size; a float that is a whole number, which compilers take, as an integer."""
+    if not isinstance(size, float) or not size.is_integer():
+        return size
+    got, remedy = "a whole number as a float", "use // instead of /"
+    note(not_taken(where, _INTEGERS, got, received, error=ShapeError, remedy=remedy))
+    return int(size)
+
+
+def as_shape(shape: object, where: str) -> tuple[Shape, int]:
+    """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
+    if type(shape) is tuple and shape and all(type(size) is int and size > 0 for size in shape):
+        return shape, 0
+    given: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
+    marked = [axis for axis, size in enumerate(given) if isinstance(size, ParDim)]
+    sizes = []
+    for axis, size in enumerate(given):
+        received = f"{size!r} at axis {axis}"
+        try:
+            sizes.append(whole(size, received, where).__index__())
+        except (AttributeError, TypeError):
+            got = f"a shape with the size {size!r:.40}"
+            raise not_taken(where, _INTEGERS, got, received, error=ShapeError) from None
+    if not sizes or min(sizes) < 1 or len(marked) > 1:
+        takes, got = (
+            "a shape of positive sizes with at most one nl.par_dim",
+            f"the shape {shape!r:.40}",
+        )
+        remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
+        raise not_taken(where, takes, got, f"{shape!r}", error=ShapeError, remedy=remedy)
+    return tuple(sizes), marked[0] if marked else 0
+
+
+# -- direct allocation of a whole kernel -----------------------------------------------------------
+
+_FORCED = "__difftest_force_auto_alloc__"
+
+
+def force_auto_alloc(kernel: Any) -> Any:
+    """The kernel, marked: its own placements are ignored.
+
+    Raises
+    ------
+    KernelError : it is no function.
+    """
+    try:
+        setattr(as_launchable(kernel).function, _FORCED, True)
+    except (AttributeError, TypeError):  # a class, or what is written in C
+        raise KernelError(
+            "a kernel is a function",
+            happened="ncc.force_auto_alloc got something else than a kernel",
+            received=f"{kernel!r:.80}",
+        ) from None
+    return kernel
+
+
+def forces_auto_alloc(function: Callable[..., Any]) -> bool:
+    """Whether a kernel's function was marked so."""
+    return bool(getattr(function, _FORCED, False))
+
+
+def note_mixed(core: Core) -> None:
+    """Note a kernel that places some of its tensors and leaves others to the compiler.
+
+    AWS's compiler refuses it: what it places itself would collide with the rest.
+    """
+    used = [
+        one
+        for one in core.trace.allocations
+        if not one.space.is_hbm and one.first >= 0 and not one.is_temporary
+    ]
+    placed = [one for one in used if one.areas]
+    left = [one for one in used if not one.areas]
+    if not placed or not left:
+        return
+    error = KernelError(
+        "a kernel that places a tensor places all that it has on chip",
+        happened=f"{len(placed)} tensors were placed by the kernel, {len(left)} by the compiler",
+        received=f"{placed[0]} was placed, {left[0]} was not",
+        remedy="give it buffer=ncc.sbuf.alloc(...) too, and assign results to such tensors; or "
+        "decorate the kernel with ncc.force_auto_alloc",
+        location=left[0].location,
+    )
+    note(error)
+
+
+# -- the machine -----------------------------------------------------------------------------------
 
 _SIZES = {
     "pmax": "partitions",
     "total_available_sbuf_size": "sbuf_usable_bytes",
-    **{
-        name: name
-        for name in (
-            *("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax", "bn_stats_fmax"),
-            *("psum_min_align", "sbuf_min_align"),
-        )
-    },
+    **{one: one for one in ("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax")},
+    **{one: one for one in ("bn_stats_fmax", "psum_min_align", "sbuf_min_align")},
 }
 """Where the machine has what AWS documents of ``nl.tile_size``."""
 
@@ -240,18 +323,14 @@ class TileSize:
         return getattr(current().machine if is_running() else TRN2, _SIZES[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _SIZES:
-            raise KernelError(
-                "nl.tile_size has the sizes that AWS documents",
-                happened=f"nl.tile_size.{name} was set",
-                received=f"nl.tile_size.{name} = {value!r:.60}",
-            )
         error = KernelError(
-            "nl.tile_size is the machine's",
+            "nl.tile_size is the machine's, and has the sizes that AWS documents",
             happened=f"nl.tile_size.{name} was set",
             received=f"nl.tile_size.{name} = {value!r:.60}",
             remedy="give the kernel a parameter instead",
         )
+        if name not in _SIZES:
+            raise error
         note(error)
         self.__dict__[name] = as_integer(value, f"nl.tile_size.{name}")
 
@@ -266,7 +345,7 @@ class TileSize:
 tile_size = TileSize()
 
 
-@ISA.by_hand
+@ISA.by_hand  # of the launch
 def get_nc_version() -> nc_version:
     """The NeuronCore version of the running launch's machine."""
     return nc_version(current().machine.nc_version)

@@ -6,14 +6,13 @@ import math
 from typing import Any
 
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import as_mask
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.classic.masking import as_mask, copy_written, issue
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor
-from difftest.simulator.instructions.masked import Mask
 from difftest.simulator.instructions.operands import is_number, need_tile, wrong_buffer
 from difftest.simulator.instructions.promotion import promote, quotient_dtype
 from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY, Instruction, Number
@@ -38,16 +37,11 @@ def binary(name: str, x: Any, y: Any, *, dtype: object = None, mask: object = No
     op = ALU_OPS[name]
     left, right = tile_or_number(x, "x", where), tile_or_number(y, "y", where)
     if not isinstance(left, Tile) and not isinstance(right, Tile):
-        raise KernelError(
-            f"{where} takes at least one tile",
-            happened=f"{where} got no tile",
-            received=f"{x!r} and {y!r}",
-        )
-    if dtype is None:
-        if op.comparison:
-            dtype = BOOL
-        else:
-            dtype = (quotient_dtype if name == "divide" else promote)(left, right)
+        raise not_taken(where, "at least one tile", "no tile", f"{x!r} and {y!r}")
+    if dtype is None and op.comparison:
+        dtype = BOOL
+    elif dtype is None:
+        dtype = (quotient_dtype if name == "divide" else promote)(left, right)
     return _issue(op, left, right, None, dtype, mask)
 
 
@@ -69,42 +63,49 @@ def begin_or_update(
         if dtype is None:
             update(name, target, other, mask=mask)
         else:
-            _copy_into(target, binary(name, target, other, dtype=dtype, mask=mask))
+            copy_written(binary(name, target, other, dtype=dtype, mask=mask), dst=target)
         return
 
-    def among(elements: Array) -> Mask:
+    def among(elements: Array, record: Instruction, operands: tuple[Any, ...], *op: AluOp) -> None:
         def chosen(shape: Shape) -> Array | bool:
-            kept = as_mask(mask, shape)
-            both: Array = elements.reshape(shape) & kept
+            both: Array = elements.reshape(shape) & as_mask(mask, shape)
             return both if not both.all() else True
 
-        return chosen
-
-    def into_target(instruction: Instruction, *operands: Tile, options: Any, where: Array) -> None:
-        chosen = among(where)
         if dtype is None:
-            issue(instruction, operands, options, dst=target, chosen=chosen)
+            issue(record, operands, op, dst=target, chosen=chosen)
         else:
-            _copy_into(target, issue(instruction, operands, options, dtype=dtype, chosen=chosen))
+            copy_written(issue(record, operands, op, dtype=dtype, chosen=chosen), dst=target)
 
-    into_target(tensor_copy, repeated(other, target.tile_shape()), options=(), where=missing)
+    value = repeated(other, target.tile_shape(), "nl.loop_reduce's value", partitions=True)
+    among(missing, tensor_copy, (value,))
     if not missing.all():
-        left, right = _spread_partitions(target, other)
-        into_target(tensor_tensor, left, right, options=(ALU_OPS[name],), where=~missing)
+        among(~missing, tensor_tensor, _spread_partitions(target, other), ALU_OPS[name])
 
 
-def _copy_into(target: Tile, made: Tile) -> None:
-    """Copy what of a new tile was written."""
-    where = written(made)
-    issue(tensor_copy, (made,), dst=target, chosen=lambda shape: True if where is None else where)
+def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -> Tile:
+    """A tile repeated along its free dimensions of size 1; itself if it has as many elements.
 
+    With ``partitions`` these repeat too, and need not be the same of as many elements.
 
-def repeated(tile: Tile, shape: Shape) -> Tile:
-    """A tile repeated along its free dimensions of size 1, unless it has as many elements."""
+    Raises
+    ------
+    ShapeError : ``what`` it is does not fit its target.
+    """
     have = tile.tile_shape()
-    if tile.size == math.prod(shape):
+    if have == shape:
+        return tile
+    rows = partitions or have[0] == shape[0]
+    if rows and tile.size == math.prod(shape):
         return tile
     padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
+    repeats = all(size in (1, wanted) for size, wanted in zip(padded, shape, strict=False))
+    if not rows or len(padded) > len(shape) or not repeats:
+        raise ShapeError(
+            f"{what} has its target's shape, or repeats along "
+            f"{'' if partitions else 'free '}dimensions",
+            happened=f"a value {list(tile.shape)} was assigned to {list(shape)}",
+            received=f"target {list(shape)}, value {list(tile.shape)}",
+        )
     return tile._as_tile().reshape(padded)._broadcast_to(shape)
 
 

@@ -3,30 +3,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import (
     as_flag,
     engine,
+    need_two,
     no_extras,
     undocumented_argument,
 )
-from difftest.simulator.frontend.classic.accumulation import product
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.indexing import MaskedOperand
-from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.masking import over_product
+from difftest.simulator.frontend.classic.masking import copy_written, issue, over_product, written
 from difftest.simulator.frontend.classic.operators import (
     copied_from_psum,
     copy_to_sbuf,
     on_chip,
+    update,
 )
 from difftest.simulator.index import as_integers
+from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
-from difftest.simulator.instructions.copy import tensor_copy
+from difftest.simulator.instructions.masked import Mask
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 DOUBLE_ROW = "double_row_gen3"
@@ -93,7 +94,7 @@ def _of_pairs(chosen: Array | None) -> Array | None:
     return chosen[:, 0]
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a product, and a transpose if needed
 def matmul(x, y, *, transpose_x=False, mask=None):
     """``x @ y`` (or ``x.T @ y``) in PSUM, float32: nc_matmul, after a transpose of x if needed."""
     (x, left), (y, right) = _unmasked(x), _unmasked(y)
@@ -112,23 +113,71 @@ def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
 
     In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
     """
-    return locals()
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # a transpose and a copy
 def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
     data = on_chip(x, "nl.transpose")
-    if len(data.tile_shape()) != 2:
-        raise ShapeError(
-            "nl.transpose takes two dimensions",
-            happened=f"nl.transpose got a tile of {len(data.tile_shape())} dimensions",
-            received=f"{data!r}",
-        )
+    need_two(data, "nl.transpose")
     if data.space is Space.PSUM:
         data = copy_to_sbuf(data)
-    turned = issue(instructions.nc_transpose, (data,), mask=mask)
-    where = written(turned)
-    if where is None:
-        return copy(turned, dtype=dtype)
-    return issue(tensor_copy, (turned,), dtype=dtype, chosen=lambda shape: where)
+    return copy_written(issue(instructions.nc_transpose, (data,), mask=mask), dtype=dtype)
+
+
+# -- psum += nisa.nc_matmul(...) -------------------------------------------------------------------
+# In the classic API the product is a tile of its own until it is added to another. The hardware's
+# instruction accumulates where it writes, so the addition is issued as the product once more, into
+# the tile that it is added to; the product on its own stays in the trace only if something else
+# reads it (see simulator/recording.py).
+
+
+class Product(NamedTuple):
+    """What a matmul was issued with: where a tile in PSUM has its values from."""
+
+    stationary: Tile
+    moving: Tile
+    placement: tuple[Any, ...]
+    writes: tuple[int, int]
+    """How often each operand's tensor had been written."""
+
+    def is_current(self) -> bool:
+        """Whether the operands still hold what was multiplied."""
+        return self.writes == _writes(self.stationary, self.moving)
+
+
+def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
+    return stationary.storage.allocation.writes, moving.storage.allocation.writes
+
+
+def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None) -> Any:
+    """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
+    tile = issue(instructions.nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
+    tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
+    return tile
+
+
+def _is_product(tile: Tile) -> bool:
+    """Whether a tile is all of its tensor, and not another dtype's view of it."""
+    return tile.is_whole() and tile.dtype is tile.storage.dtype
+
+
+def accumulate_product(target: Tile, added: Tile) -> None:
+    """Add a matmul's result to ``target``, in float32, as the matmul's own accumulation.
+
+    Raises
+    ------
+    ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
+    """
+    source = added.storage.producer
+    if not isinstance(source, Product) or not (source.is_current() and _is_product(added)):
+        update("add", target, added)
+        return
+    fresh = target._fresh()
+    adds = fresh is None or not fresh.all()
+    sources = {"stationary": source.stationary, "moving": source.moving}
+    options, where = (adds, *source.placement), written(added)
+    gate.issue(
+        instructions.added_product, (added,), options, dst=target, where=where, sources=sources
+    )
+    added.storage.allocation.absorbed += 1

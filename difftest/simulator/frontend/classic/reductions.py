@@ -1,4 +1,4 @@
-"""Reductions along axes: ``nl.sum`` and kin, ``nisa.tensor_reduce`` and kin."""
+"""Reductions along axes (``nl.sum``, ``nisa.tensor_reduce``), and what is made of them."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -8,22 +8,25 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import BOOL, as_dtype
-from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.arguments import as_flag
-from difftest.simulator.frontend.axes import ascending, not_last
+from difftest.simulator.dtypes import BOOL, FLOAT32, as_dtype, is_float
+from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.frontend.arguments import as_flag, ascending, not_last, not_taken
 from difftest.simulator.frontend.classic.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
+from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.creation import ndarray
+from difftest.simulator.frontend.classic.elementwise import activate, invert_number
 from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.frontend.classic.issue import issue
-from difftest.simulator.frontend.classic.operators import begin_or_update, on_chip
+from difftest.simulator.frontend.classic.masking import issue
+from difftest.simulator.frontend.classic.operators import begin_or_update, binary, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.index import Shape
+from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.instructions import reduce as instructions
+from difftest.simulator.instructions import scan
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import mask_box, restrict
+from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -81,14 +84,14 @@ for _name, _operator in (
     _reduction(_name, _operator)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # its dtype is bool
 def all(x, axis, *, dtype=bool, mask=None):
     """Whether all elements along free axes are true, as bool."""
     wanted = BOOL if dtype is bool or dtype is None else dtype
     return reduce("nl.all", "logical_and", x, axis, wanted, mask, False)
 
 
-@LANGUAGE.by_hand
+@LANGUAGE.by_hand  # its destination is on the left of the call
 def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
     """``b = nl.loop_reduce(x, op, loop_indices=[i])``: ``b = b <op> x``, in place.
 
@@ -125,7 +128,6 @@ def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdi
 @ISA.issues(instructions.tensor_partition_reduce)
 def tensor_partition_reduce(op, data, *, mask=None, dtype=None):
     """A reduction across partitions on the GpSimd Engine; [1, ...]."""
-    return locals()
 
 
 @ISA.issues(
@@ -142,3 +144,95 @@ def tensor_scalar_reduce(
         raise not_modelled("tensor_scalar_reduce's reverse0", f"{reverse0}")
     reduce_res = on_chip(reduce_res, "tensor_scalar_reduce", "reduce_res")
     return locals()
+
+
+# -- functions of several instructions -------------------------------------------------------------
+# AWS documents what they return, not the instructions. They are made here of instructions that are
+# documented, computed in float32, and rounded to the result's dtype once (nki.language at v2.26.0).
+
+_exp, _rsqrt = activate("exp"), activate("rsqrt")
+
+
+@LANGUAGE.by_hand  # of several instructions
+def mean(x, axis, *, dtype=None, mask=None, keepdims=False):
+    """The mean along free axes: a float32 sum, scaled and rounded once."""
+    data = on_chip(x, "nl.mean")
+    total = reduce("nl.mean", "add", data, axis, FLOAT32, mask, keepdims)
+    count = data.size // total.size
+    plain = data.dtype if is_float(data.dtype) else FLOAT32
+    return binary("multiply", total, 1.0 / count, dtype=plain if dtype is None else dtype)
+
+
+@LANGUAGE.by_hand  # of several instructions
+def var(x, axis, *, dtype=None, mask=None):
+    """The variance along free axes, in float32."""
+    data = on_chip(x, "nl.var")
+    centred = binary("subtract", data, mean(data, axis, dtype=FLOAT32, mask=mask, keepdims=True))
+    squared = binary("multiply", centred, centred, dtype=FLOAT32)
+    return mean(squared, axis, dtype=data.dtype if dtype is None else dtype)
+
+
+@LANGUAGE.by_hand  # of several instructions
+def softmax(x, axis, *, dtype=None, compute_dtype=None, mask=None):
+    """``exp(x - max) / sum(exp(x - max))`` along free axes, in float32."""
+    data = on_chip(x, "nl.softmax")
+    result = dtype if dtype is not None else compute_dtype
+    peak = reduce("nl.softmax", "maximum", data, axis, FLOAT32, mask, True)
+    shifted = binary("subtract", data, peak, dtype=FLOAT32)
+    exponent = _exp(shifted, FLOAT32, None)
+    total = reduce("nl.softmax", "add", exponent, axis, FLOAT32, None, True)
+    scale = invert_number(total, None, None)
+    return binary("multiply", exponent, scale, dtype=data.dtype if result is None else result)
+
+
+@LANGUAGE.by_hand  # of several instructions
+def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, mask=None):
+    """``x / sqrt(sum(x ** 2) / n + epsilon) * w`` along free axes, in float32."""
+    data, weight = on_chip(x, "nl.rms_norm"), on_chip(w, "nl.rms_norm", "w")
+    if not is_number(n) or not is_number(epsilon) or not float(n):
+        takes, received = (
+            "n and epsilon as numbers, n not 0",
+            f"n={n!r:.40}, epsilon={epsilon!r:.40}",
+        )
+        raise not_taken("nl.rms_norm", takes, "others", received)
+    wanted = dtype if dtype is not None else compute_dtype
+    result = data.dtype if wanted is None else wanted
+    axes = ascending(axis, data, "nl.rms_norm")
+    squared = binary("multiply", data, data, dtype=FLOAT32, mask=mask)
+    total = reduce("nl.rms_norm", "add", squared, axes, FLOAT32, mask, True)
+    scaled = binary("multiply", total, 1.0 / float(n), dtype=FLOAT32)
+    shifted = binary("add", scaled, float(epsilon), dtype=FLOAT32)
+    inverse = _rsqrt(shifted, FLOAT32, None)
+    normed = binary("multiply", data, inverse, dtype=FLOAT32, mask=mask)
+    return binary("multiply", normed, weight, dtype=result, mask=mask)
+
+
+@LANGUAGE.issues(scan.dropout)
+def dropout(x, rate, *, dtype=None, mask=None):
+    """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
+    data, prob = on_chip(x, "nl.dropout"), rate
+    if isinstance(rate, Tile) and rate.size == 1:
+        prob = copy(rate._broadcast_to((data.tile_shape()[0], 1)))
+    return locals()
+
+
+@LANGUAGE.by_hand  # of the grid, and a copy
+def all_reduce(
+    x, op, program_axes, *, dtype=None, mask=None, parallel_reduce=True, asynchronous=False
+):
+    """A reduction over the instances of a grid: of one instance, the tile itself."""
+    del parallel_reduce, asynchronous
+    data, operator = on_chip(x, "nl.all_reduce"), alu_op(op, "nl.all_reduce")
+    axes, grid = as_integers(program_axes, "nl.all_reduce's program_axes"), current().grid
+    for axis in axes:
+        if not 0 <= axis < max(len(grid), 1):
+            raise KernelError(
+                "nl.all_reduce names axes of the launch grid",
+                happened=f"nl.all_reduce got axis {axis} of a grid of {len(grid)} dimensions",
+                received=f"program_axes={program_axes!r}",
+            )
+    if any(grid[axis] > 1 for axis in axes if axis < len(grid)):
+        raise not_modelled(
+            "nl.all_reduce over several instances of a grid", f"{operator.name} over {axes}"
+        )
+    return copy(data, dtype=dtype, mask=mask)

@@ -6,16 +6,22 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from difftest.simulator.dtypes import BOOL, as_dtype
-from difftest.simulator.entering import entering
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import indexing
-from difftest.simulator.frontend.classic.accumulation import Product, accumulate_product
 from difftest.simulator.frontend.classic.bytecode import AwaitsTarget
-from difftest.simulator.frontend.classic.issue import issue, written
-from difftest.simulator.frontend.classic.operators import binary, copy_to_sbuf, unary, update
-from difftest.simulator.frontend.classic.shapes import whole
-from difftest.simulator.index import Index, Shape, as_integer, as_integers
+from difftest.simulator.frontend.classic.masking import issue, written
+from difftest.simulator.frontend.classic.memories import whole
+from difftest.simulator.frontend.classic.operators import (
+    binary,
+    copy_to_sbuf,
+    repeated,
+    unary,
+    update,
+)
+from difftest.simulator.frontend.classic.products import Product, accumulate_product
+from difftest.simulator.frontend.dispatch import entering
+from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset, tensor_copy
@@ -58,20 +64,8 @@ class Tensor(Tile, AnyTensor):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]
-        if isinstance(target, indexing.MaskedOperand):
-            raise KernelError(
-                "a mask between brackets is for the operands of a matrix product",
-                happened="a value was assigned to a tile under a mask",
-                received=f"assignment to {target!r}",
-                remedy="give the instruction that makes the value a mask argument",
-            )
-        if isinstance(target, IndirectTile):
-            raise KernelError(
-                "a tile of indices on the left of '=' is not a copy that the engines make",
-                happened="a value was assigned to elements named by a tile of indices",
-                received=f"assignment to {target!r}",
-                remedy="use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
-            )
+        if not isinstance(target, Tile):
+            _check_side(target, _TARGETS)
         if isinstance(value, AwaitsTarget):
             value.go_on(target)
             return
@@ -140,11 +134,8 @@ class Tensor(Tile, AnyTensor):
 
     def _iadd(self, other: Any) -> Tensor:
         """``self += other`` in place; a matmul's result accumulates in PSUM."""
-        if (
-            isinstance(other, Tile)
-            and self.space is Space.PSUM
-            and isinstance(other.storage.producer, Product)
-        ):
+        is_tile = isinstance(other, Tile)
+        if is_tile and self.space is Space.PSUM and isinstance(other.storage.producer, Product):
             accumulate_product(self, other)
         else:
             update("add", self, other)
@@ -153,18 +144,6 @@ class Tensor(Tile, AnyTensor):
     def __iadd__(self, other: Any) -> Tensor:
         return self._iadd(other)
 
-    def __isub__(self, other: Any) -> Tensor:
-        update("subtract", self, other)
-        return self
-
-    def __imul__(self, other: Any) -> Tensor:
-        update("multiply", self, other)
-        return self
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        update("divide", self, other)
-        return self
-
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Index):
             return indexing.DynamicIndex(self, other)
@@ -172,60 +151,95 @@ class Tensor(Tile, AnyTensor):
 
     def __radd__(self, other: Any) -> Any:
         if isinstance(other, Index):
-            return indexing.DynamicIndex(self, other)
+            return self + other
         return binary("add", other, self)
 
     def __neg__(self) -> Any:
         return binary("multiply", self, -1.0, dtype=self.dtype)
 
     def __invert__(self) -> Any:
-        name = "logical_not" if self.dtype == BOOL else "invert"
-        return unary(name, self)
-
-    def __eq__(self, other: object) -> Any:
-        return binary("equal", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return binary("not_equal", self, other)
-
-    __hash__ = Tile.__hash__
+        return unary("logical_not" if self.dtype == BOOL else "invert", self)
 
 
-def _operator(name: str, *, reverse: bool = False) -> Callable[[Tensor, Any], Tensor]:
-    def forward(self: Tensor, other: Any) -> Any:
-        return binary(name, self, other)
-
-    def backward(self: Tensor, other: Any) -> Any:
-        return binary(name, other, self)
-
-    return entering(backward if reverse else forward)
+def _forward(name: str) -> Callable[..., Any]:
+    return entering(lambda tile, other: binary(name, tile, other))
 
 
-for _python, _name in {
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
+def _backward(name: str) -> Callable[..., Any]:
+    return entering(lambda tile, other: binary(name, other, tile))
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    def operator(tile: Tensor, other: Any) -> Tensor:
+        update(name, tile, other)
+        return tile
+
+    return operator
+
+
+_IN_PLACE = {"sub": "subtract", "mul": "multiply", "truediv": "divide"}
+_BOTH_WAYS = {
+    **_IN_PLACE,
     "pow": "power",
     "mod": "mod",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
     "and": "bitwise_and",
     "or": "bitwise_or",
     "xor": "bitwise_xor",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-}.items():
-    setattr(Tensor, f"__{_python}__", _operator(_name))
-    setattr(Tensor, f"__r{_python}__", _operator(_name, reverse=True))
-for _python, _name in {
+}
+_COMPARISONS = {
+    "eq": "equal",
+    "ne": "not_equal",
     "lt": "less",
     "le": "less_equal",
     "gt": "greater",
     "ge": "greater_equal",
-}.items():
-    setattr(Tensor, f"__{_python}__", _operator(_name))
+}
+for _kind, _make, _names in (
+    ("", _forward, _BOTH_WAYS | _COMPARISONS),
+    ("r", _backward, _BOTH_WAYS),
+    ("i", _in_place, _IN_PLACE),
+):
+    for _python, _name in _names.items():
+        setattr(Tensor, f"__{_kind}{_python}__", _make(_name))
 
 
 def _same_place(a: Tile, b: Tile) -> bool:
     return a.storage is b.storage and a.pattern == b.pattern and a.dtype == b.dtype
+
+
+_TARGETS = {
+    indexing.MaskedOperand: (
+        "a mask between brackets is for the operands of a matrix product",
+        "a value was assigned to a tile under a mask",
+        "give the instruction that makes the value a mask argument",
+    ),
+    IndirectTile: (
+        "a tile of indices on the left of '=' is not a copy that the engines make",
+        "a value was assigned to elements named by a tile of indices",
+        "use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
+    ),
+}
+_VALUES = {
+    Index: (
+        "an index is not a tile",
+        "an index expression was assigned to a tile",
+        "make a tile of it: nisa.iota(index, dtype=nl.int32)",
+    ),
+    IndirectTile: (
+        "a tile of indices on the right of '=' is not a copy that the engines make",
+        "elements named by a tile of indices were assigned to a tile",
+        "use nisa.tensor_copy_dynamic_src",
+    ),
+}
+"""What stands on no side of an assignment: the rule, what happened, and the remedy."""
+
+
+def _check_side(side: Any, refused: dict[Any, tuple[str, str, str]]) -> None:
+    for kind, (rule, happened, remedy) in refused.items():
+        if isinstance(side, kind):
+            raise KernelError(rule, happened=happened, received=repr(side), remedy=remedy)
 
 
 def assign(target: Tile, value: Any) -> None:
@@ -238,53 +252,16 @@ def assign(target: Tile, value: Any) -> None:
             remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
         )
     if is_number(value):
-        issue(memset, (value,), (None,), dst=target)
+        issue(memset, (value,), dst=target)
         return
-    if isinstance(value, Index):
-        raise KernelError(
-            "an index is not a tile",
-            happened="an index expression was assigned to a tile",
-            received=f"assignment of {value!r}",
-            remedy="make a tile of it: nisa.iota(index, dtype=nl.int32)",
-        )
-    if isinstance(value, IndirectTile):
-        raise KernelError(
-            "a tile of indices on the right of '=' is not a copy that the engines make",
-            happened="elements named by a tile of indices were assigned to a tile",
-            received=f"{value!r}",
-            remedy="use nisa.tensor_copy_dynamic_src",
-        )
-    source = need_tile(value, "its value", "assignment", ON_CHIP)
-    _check_assignment(target, source)
+    if not isinstance(value, Tile):
+        _check_side(value, _VALUES)
+    given = need_tile(value, "its value", "assignment", ON_CHIP)
+    source = repeated(given, target.tile_shape(), "an assignment's value")
     where = written(source)
     if where is not None:
         target.storage.leave_out()
         where = where.reshape(target.shape)
-    elif source.size != target.size:
-        source = _repeated(source, target.tile_shape())
-    moved = source.size == target.size and (where is not None or source.is_whole())
+    moved = source is given and (where is not None or source.is_whole())
     moved = moved and source.dtype is source.storage.dtype
     gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)
-
-
-def _repeated(source: Tile, shape: Shape) -> Tile:
-    """A view of ``source`` that repeats along the free dimensions of ``shape``."""
-    have = source.tile_shape()
-    padded = (have[0], *(1,) * (len(shape) - len(have)), *have[1:])
-    return source._as_tile().reshape(padded)._broadcast_to(shape)
-
-
-def _check_assignment(target: Tile, source: Tile) -> None:
-    have, want = source.tile_shape(), target.tile_shape()
-    if have == want or (have[0] == want[0] and source.size == target.size):
-        return
-    padded = (*have[:1], *(1,) * (len(want) - len(have)), *have[1:])
-    fits = len(padded) == len(want) and all(
-        h in (1, w) for h, w in zip(padded[1:], want[1:], strict=True)
-    )
-    if have[0] != want[0] or not fits:
-        raise ShapeError(
-            "an assignment's value has its target's shape, or repeats along free dimensions",
-            happened=f"a value {list(source.shape)} was assigned to {list(target.shape)}",
-            received=f"target {list(target.shape)}, value {list(source.shape)}",
-        )

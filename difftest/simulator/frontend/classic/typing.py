@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difftest.simulator.frontend.annotations import Annotation
+from difftest.simulator.frontend.arguments import Annotation
 
 tensor = Annotation("tensor", mutable=False)
 mutable_tensor = Annotation("mutable_tensor", mutable=True)

@@ -22,12 +22,7 @@ class AccumulationWarning(UserWarning):
 
 
 def resolve(dst: Tile, accumulate: Any) -> bool | None:
-    """Whether a matmul adds to ``dst``; None where it adds to some of its elements only.
-
-    Raises
-    ------
-    KernelError : ``accumulate=True`` where nothing was ever written.
-    """
+    """Whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
     oracle = current().oracle
     if oracle is not None:
         oracle.asked = accumulate

@@ -1,8 +1,9 @@
 """The functions of the API, as kernels call them.
 
 Each has the signature of AWS's stub (v2.32.0), and Python binds the arguments. :func:`public` is
-the one wrapper: it tells the launch which frame called, asks the table of levels, and turns
-Python's refusal of arguments into an error of ours.
+the one wrapper: it tells the launch which frame called, asks the table of levels, gives arguments
+of earlier levels as today's (migration guide at v2.32.0, "Migrating from NKI 0.2.0 to NKI 0.3.0"),
+and turns Python's refusal of arguments into an error of ours.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ import functools
 import importlib
 import inspect
 import pkgutil
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
-from difftest.simulator.core import RUNNING
+from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import SignatureError
-from difftest.simulator.frontend.arguments import fits
-from difftest.simulator.frontend.nki.idioms import todays
+from difftest.simulator.frontend.arguments import fits, same_dtype
+from difftest.simulator.frontend.dispatch import entering
+from difftest.simulator.frontend.nki.constants import dma_engine
 from difftest.simulator.frontend.nki.levels import LIFETIMES, arguments_of, check_level
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+Arguments = tuple[Any, ...]
 API: dict[str, dict[str, Any]] = {"nl": {}, "nisa": {}, "ncc": {}}
 """The functions of each module of the API, by what kernels call the module."""
 _ENDED = {
@@ -44,7 +46,27 @@ _PREFIXES = {
 class what they call the class."""
 _CLASSES = {"Views": "NkiTensor"}
 _PACKAGE = __name__.rpartition(".")[0]
-_running, _frame = RUNNING.get, sys._getframe
+
+
+def _copied(dtype: Any, dst: Any) -> dict[str, Any]:
+    """What ``dtype=`` said of a copy into a dst: no more than the dst does."""
+    same_dtype(as_nki_dtype(dtype), dst, "nisa.tensor_copy")
+    return {}
+
+
+READ_AS: dict[str, Callable[[Any, Any], dict[str, Any]]] = {
+    "nisa.dma_copy(unique_indices)": lambda value, dst: {},
+    "nisa.register_move(imm)": lambda value, dst: {"src": value},
+    "nisa.sendrecv(use_gpsimd_dma)": lambda value, dst: {
+        "dma_engine": dma_engine.gpsimd_dma if value else dma_engine.dma
+    },
+    "nl.NkiTensor.reshape(new_shape)": lambda value, dst: {"shape": value},
+    "nisa.tensor_copy(dtype)": _copied,
+    "ncc.collective_permute_implicit_current_processing_rank_id(num_channels)": (
+        lambda value, dst: {}
+    ),
+}
+"""By its row: the arguments that one which has ended stands for, beside the call's dst."""
 
 
 def public(function: Function, runs: Callable[..., Any] | None = None) -> Function:
@@ -61,30 +83,33 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     run = function if runs is None else runs
     rows = _rows(name, list(signature.parameters))
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        core = _running(None)
-        if core is not None:
-            outer, core.caller = core.caller, _frame(1)
-        try:
-            for argument, place, row in rows:
-                if len(args) > place or argument in kwargs:
-                    check_level(row)
-            return run(*args, **kwargs)
-        except TypeError as error:
-            if type(error) is not TypeError or fits(signature, args, kwargs):
-                raise
-            given = todays(name, args, kwargs)
-            if given is None:
-                raise _misfit(function.__name__, signature, error, kwargs) from None
-            return call(*args, **given)
-        finally:
-            if core is not None:
-                core.caller = outer
+    def leveled(*args: Any, **kwargs: Any) -> Any:
+        for argument, place, row in rows:
+            if len(args) > place or argument in kwargs:
+                check_level(row)
+        return run(*args, **kwargs)
 
-    made = functools.wraps(function)(call)
+    def refit(error: TypeError, args: Arguments, kwargs: dict[str, Any]) -> Any:
+        if fits(signature, args, kwargs):
+            raise error
+        given = _todays(name, args, kwargs)
+        if given is None:
+            raise _misfit(function.__name__, signature, error, kwargs) from None
+        return args, given
+
+    made = functools.wraps(function)(entering(leveled if rows else run, refit))
     if of_module:
         API[module][own] = made
     return cast(Function, made)
+
+
+def named(function: Callable[..., Any], name: str, summary: str) -> Callable[..., Any]:
+    """A function of a table under its name in the API, by which instructions know operators."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = summary
+    made = public(function)
+    made.nki_name = name  # type: ignore[attr-defined]
+    return made
 
 
 def api_of(package: ModuleType, module: str) -> dict[str, Any]:
@@ -111,6 +136,22 @@ def _api_name(function: Callable[..., Any]) -> str:
     module = function.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
     owner, dot, name = function.__qualname__.rpartition(".")
     return f"{_PREFIXES.get(module, module)}.{_CLASSES.get(owner, owner)}{dot}{name}"
+
+
+def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Keyword arguments of an earlier level as today's; None if none of them has ended."""
+    ended = {
+        argument: row
+        for argument, row in arguments_of(function).items()
+        if argument in kwargs and row in READ_AS
+    }
+    if not ended:
+        return None
+    result = {name: value for name, value in kwargs.items() if name not in ended}
+    for argument, row in ended.items():
+        check_level(row)
+        result |= READ_AS[row](kwargs[argument], args[0] if args else kwargs.get("dst"))
+    return result
 
 
 def _misfit(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
 from typing import Any, cast
 
 from difftest.simulator.core import current
@@ -15,216 +14,186 @@ from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.arguments import as_flag, tuple_of
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of, reduce_cmd
-from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.issue import issue, perform
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import NKI_OPS, alu_op
 from difftest.simulator.instructions.functions import activation_name
-from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.record import EFFECTS, Instruction
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 
-Convert = Callable[[Any], Any]
-Converter = Callable[[str, str], Convert]
-"""Makes what converts an argument, of the instruction's name and the parameter's."""
+Converter = Callable[[Any, str], Any]
+"""Makes a record's option of an argument; the second word is for errors."""
 Prepare = Callable[[dict[str, Any], str], None]
-_EMPTY = inspect.Parameter.empty
-
-
 _COMMANDS = {one: Accumulate[one.name.upper()] for one in reduce_cmd}
 
 
-def plain_command(value: Any, where: str) -> Accumulate:
-    """What an instruction does with its engine's registers, as ``reduce_cmd`` says.
-
-    Raises
-    ------
-    KernelError : ``value`` is no member of ``nisa.reduce_cmd``.
-    """
-    return _COMMANDS[member_of(reduce_cmd, value, where)]
-
-
-def command_of(value: Any, where: str, engine: str, into: Any) -> Accumulate:
-    """What an instruction does with the registers of ``engine``, read out to ``into`` if any.
-
-    Raises
-    ------
-    KernelError : ``value`` is no member of ``nisa.reduce_cmd``, or nothing was accumulated that
-        could be read.
-    """
-    command = plain_command(value, where)
-    if into is None or command is not Accumulate.IDLE:
-        return command
-    if engine not in current().accumulators:
-        raise KernelError(
-            f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
-            happened=f"{where} was to read registers in which nothing was accumulated",
-            received=f"reduce_res = {into!r} with reduce_cmd.idle",
-            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
-        )
-    return Accumulate.READ
-
-
-def by_instruction(convert: Callable[..., Any]) -> Converter:
-    """The converter of a function that takes a value and the instruction's name."""
-    return lambda where, name: partial(convert, where=where)
-
-
-def operator(where: str, name: str) -> Convert:
+def operator(op: Any, where: str) -> Any:
     """An operator of the Vector Engine."""
-
-    def convert(op: Any) -> Any:
-        try:
-            return NKI_OPS[op.nki_name]
-        except (AttributeError, KeyError):
-            return alu_op(op, where, NKI_OPS)
-
-    return convert
+    try:
+        return NKI_OPS[op.nki_name]
+    except (AttributeError, KeyError):
+        return alu_op(op, where, NKI_OPS)
 
 
-comparison = by_instruction(alu_op)
-command = by_instruction(plain_command)
-_ENGINE = by_instruction(engine_of)
-
-
-def function(where: str, name: str) -> Convert:
-    """A function of the Scalar Engine, or ``nl.prelu`` of an instruction that has it, by name."""
-    if where != "activate2":
-        return activation_name
-    return lambda value: (
-        PRELU if getattr(value, "nki_name", None) == PRELU else activation_name(value)
-    )
-
-
-def average(where: str, name: str) -> Convert:
-    """An operator, or ``nl.average``."""
-    convert = operator(where, name)
-    return lambda value: (
-        AVERAGE if getattr(value, "nki_name", None) == AVERAGE.name else convert(value)
-    )
-
-
-def flag(where: str, name: str) -> Convert:
-    """True or False."""
-    return partial(as_flag, name=name)
-
-
-def integer(where: str, name: str) -> Convert:
-    """A Python integer."""
-    return partial(as_integer, what=name)
-
-
-def integers(where: str, name: str) -> Convert:
-    """A tuple of Python integers."""
-    return partial(as_integers, what=name)
-
-
-def member(kind: Any) -> Converter:
-    """The name of a member of an enumeration."""
-    return lambda where, name: lambda value: member_of(kind, value, where).name
-
-
-def optional(converter: Converter) -> Converter:
-    """None, or what a converter makes."""
-
-    def make(where: str, name: str) -> Convert:
-        convert = converter(where, name)
-        return lambda value: None if value is None else convert(value)
-
-    return make
-
-
-def stage(where: str, name: str) -> Convert:
+def stage(op: Any, where: str) -> Any:
     """An operator, or ``nl.bypass`` for none."""
-    convert = operator(where, name)
-    return lambda value: None if getattr(value, "nki_name", None) == "bypass" else convert(value)
+    return None if getattr(op, "nki_name", None) == "bypass" else operator(op, where)
+
+
+def average(op: Any, where: str) -> Any:
+    """An operator, or ``nl.average``."""
+    return AVERAGE if getattr(op, "nki_name", None) == AVERAGE.name else operator(op, where)
+
+
+def function(op: Any, where: str) -> str:
+    """A function of the Scalar Engine, by name."""
+    return activation_name(op)
+
+
+def function_or_prelu(op: Any, where: str) -> str:
+    """A function of the Scalar Engine, or ``nl.prelu``, by name."""
+    return PRELU if getattr(op, "nki_name", None) == PRELU else activation_name(op)
+
+
+def command(value: Any, where: str) -> Accumulate:
+    """What an instruction does with its engine's registers, as ``reduce_cmd`` says."""
+    return _COMMANDS[member_of(reduce_cmd, value, where)]
 
 
 def commands(engine: str) -> Prepare:
     """What makes of ``reduce_cmd`` and ``reduce_res`` what an engine does with its registers."""
 
     def prepare(values: dict[str, Any], where: str) -> None:
-        value, into = values["reduce_cmd"], values["reduce_res"]
-        idle = value is reduce_cmd.idle and into is None
-        values["reduce_cmd"] = Accumulate.IDLE if idle else command_of(value, where, engine, into)
+        into = values["reduce_res"]
+        values["reduce_cmd"] = given = command(values["reduce_cmd"], where)
+        if into is None or given is not Accumulate.IDLE:
+            return
+        if engine not in current().accumulators:
+            raise KernelError(
+                f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
+                happened=f"{where} was to read registers in which nothing was accumulated",
+                received=f"reduce_res = {into!r} with reduce_cmd.idle",
+                remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
+            )
+        values["reduce_cmd"] = Accumulate.READ
 
     return prepare
 
 
+_OF_CALL: dict[str, Converter] = {
+    **dict.fromkeys(("op", "op0", "op1", "reduce_op"), operator),
+    **dict.fromkeys(("cmp_op", "comp_op0", "comp_op1"), alu_op),
+    "engine": engine_of,
+}
+"""Converters whose errors name the instruction."""
+_OF_ARGUMENT: dict[str, Converter] = {
+    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer),
+    **dict.fromkeys(("index_offset", "padding_val", "collective_dim"), as_integer),
+    **dict.fromkeys(("send_to_rank", "recv_from_rank", "pipe_id"), as_integer),
+    **dict.fromkeys(("shuffle_mask", "cores", "channel_ids"), as_integers),
+}
+"""Converters whose errors name the argument."""
+
+
 def call(
-    record: Instruction, *, prepare: Prepare | None = None, **converters: Any
+    record: Instruction,
+    *,
+    prepare: Prepare | None = None,
+    run: Callable[..., NkiInstruction] | None = None,
+    **settings: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., NkiInstruction]]:
     """Make a signature the call of an instruction.
 
-    Parameters
-    ----------
-    prepare : makes arguments of others, before those that are given are converted.
-    converters : by parameter, beside :data:`_USUAL`; of an option that no argument says, its value.
-        A parameter ``engine`` is the instruction's, and an option whose default is a bool a flag.
+    ``prepare`` makes arguments of others, before those that are given are converted. ``settings``
+    are converters, beside the usual ones; of what no argument says, its value. ``run`` is called in
+    place of what issues a record of its kind. An option whose default is a bool is a flag, and one
+    whose default is None may be None.
+
+    Raises
+    ------
+    TypeError : a role or an option of the record has no value, or a converter no parameter.
     """
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
-        called: Any = public(signature, _issuing(record, signature, prepare, converters))
-        return cast(Callable[..., NkiInstruction], called)
+        issuing = _issuing(record, signature, prepare, run, settings)
+        return cast(Callable[..., NkiInstruction], public(signature, issuing))
 
     return make
+
+
+def _converter(
+    parameter: inspect.Parameter, given: Any, where: str
+) -> tuple[Converter, str] | None:
+    """What converts an argument, and the word for its errors; None if it stays as it is."""
+    name, said = parameter.name, where
+    converter: Converter | None = given if callable(given) else _OF_CALL.get(name)
+    if isinstance(parameter.default, bool):
+        converter, said = as_flag, name
+    elif name in _OF_ARGUMENT:
+        converter, said = _OF_ARGUMENT[name], name
+    if converter is None:
+        return None
+    convert = converter
+    if parameter.default is None:
+        return (lambda value, said: None if value is None else convert(value, said)), said
+    return convert, said
 
 
 def _issuing(
     record: Instruction,
     signature: Callable[..., Any],
     prepare: Prepare | None,
-    converters: dict[str, Any],
+    run: Callable[..., NkiInstruction] | None,
+    settings: dict[str, Any],
 ) -> Callable[..., NkiInstruction]:
-    """What issues a record with the arguments of a signature.
-
-    Raises
-    ------
-    TypeError : a role or an option of the record has no value, or a converter no parameter.
-    """
+    """What issues a record with the arguments of a signature."""
     where, parameters = signature.__name__, inspect.signature(signature).parameters
-    names = tuple(parameters)
-    fixed = {name: value for name, value in converters.items() if not callable(value)}
-    by_name = {
-        **{name: flag for name in record.options if _is_flag(parameters.get(name))},
-        **{one: _usual(parameters[one]) for one in names if one in {*_USUAL} & {*record.options}},
-        **{name: value for name, value in converters.items() if callable(value)},
-        **({"engine": _ENGINE} if "engine" in names else {}),
-    }
+    names, has_engine = tuple(parameters), "engine" in parameters
     roles = [role.name for role in record.operands]
-    dst, *others = (role.name for role in record.destinations)
-    unknown = {dst, *others, *roles, *record.options, *by_name} - {*names, *fixed}
-    if unknown:
+    targets = [role.name for role in record.destinations]
+    dst, *others = targets or [""]
+    needed = {*targets, *roles, *record.options}
+    unsaid = {name: one for name, one in record.defaults.items() if name not in parameters}
+    settings = {**unsaid, **settings}
+    converters = {name for name, one in settings.items() if callable(one)}
+    if unknown := (needed | converters) - {*names, *(settings.keys() - converters)}:
         raise TypeError(f"{where}: the signature has no {', '.join(sorted(unknown))}")
-    defaults = {name: one.default for name, one in parameters.items() if one.default is not _EMPTY}
-    converts = {name: converter(where, name) for name, converter in by_name.items()}
-    ready = fixed | {
-        name: converts[name](value) if name in converts else value
-        for name, value in defaults.items()
+    converts = {
+        name: one
+        for name in names
+        if name in {*record.options, "engine"}
+        and (one := _converter(parameters[name], settings.get(name), where))
     }
-    plans: dict[tuple[Any, ...], list[tuple[str, Convert]]] = {}
+    ready = {name: one for name, one in settings.items() if name not in converters}
+    for name, parameter in parameters.items():
+        if parameter.default is not parameter.empty:
+            convert, said = converts.get(name, (lambda value, _: value, name))
+            ready[name] = convert(parameter.default, said)
+    plans: dict[tuple[Any, ...], list[tuple[str, Converter, str]]] = {}
     operands, options, further = tuple_of(roles), tuple_of(record.options), tuple_of(others)
-    has_engine = "engine" in names
+    issues = run or (perform if record.name in EFFECTS else issue)
 
     def issuing(*args: Any, **kwargs: Any) -> NkiInstruction:
         plan = plans.get((len(args), *kwargs))
         if plan is None:
             signature(*args, **kwargs)  # raises what Python says of arguments that do not fit
             given = {*names[: len(args)], *kwargs}
-            plan = [(name, convert) for name, convert in converts.items() if name in given]
+            plan = [(name, *one) for name, one in converts.items() if name in given]
             plans[(len(args), *kwargs)] = plan
         values = {**ready, **kwargs}
         if args:
             values.update(zip(names, args, strict=False))
         if prepare is not None:
             prepare(values, where)
-        for name, convert in plan:
-            values[name] = convert(values[name])
-        return issue(
+        for name, convert, said in plan:
+            values[name] = convert(values[name], said)
+        return issues(
             record,
-            values[dst],
+            values.get(dst),
             operands(values) if operands else (),
             options(values) if options else (),
             others=further(values) if further else (),
@@ -232,21 +201,3 @@ def _issuing(
         )
 
     return issuing
-
-
-_USUAL = {
-    **dict.fromkeys(("op", "op0", "op1", "reduce_op"), operator),
-    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices"), integer),
-    **dict.fromkeys(("index_offset", "padding_val"), integer),
-    "shuffle_mask": integers,
-}
-"""Converters of options that have these names, where a call names none."""
-
-
-def _usual(parameter: inspect.Parameter) -> Converter:
-    converter = _USUAL[parameter.name]
-    return optional(converter) if parameter.default is None else converter
-
-
-def _is_flag(parameter: inspect.Parameter | None) -> bool:
-    return parameter is not None and isinstance(parameter.default, bool)

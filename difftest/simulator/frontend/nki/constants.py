@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Any
 
-from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.trace import Engine, Space
 
@@ -64,12 +64,9 @@ def space_of(buffer: object, where: str) -> Space:
     if isinstance(buffer, str) and buffer in _NAMED:
         check_level("a buffer named by a string")
         return _NAMED[buffer]
-    raise KernelError(
-        f"{where} takes buffer as a memory of nki.language",
-        happened=f"{where} got {buffer!r:.40} as buffer",
-        received=f"buffer={buffer!r}",
-        limit="nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
-    )
+    takes, got = "buffer as a memory of nki.language", f"{buffer!r:.40} as buffer"
+    limit = "nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm"
+    raise not_taken(where, takes, got, f"buffer={buffer!r}", limit=limit)
 
 
 def region_of(space: Space) -> MemoryRegion:
@@ -87,12 +84,8 @@ def engine_of(value: object, where: str) -> Engine:
     try:
         return _ENGINES[value]  # type: ignore[index]
     except (KeyError, TypeError):
-        raise KernelError(
-            f"{where} takes engine as a member of nki.isa.engine",
-            happened=f"{where} got {value!r:.40} as engine",
-            received=f"engine={value!r}",
-            limit=", ".join(f"nisa.engine.{member.name}" for member in _ENGINES),
-        ) from None
+        names = (f"engine.{member.name}" for member in _ENGINES)
+        raise no_member(engine, value, where, names) from None
 
 
 def member_of(kind: Any, value: object, where: str) -> Any:
@@ -107,14 +100,8 @@ def member_of(kind: Any, value: object, where: str) -> Any:
     """
     if isinstance(value, kind):
         return value
-    plain = type(value) in (int, str)
-    numbered = [member for member in kind if plain and member.value == value]
-    if numbered:
-        check_level("a number for a member of an enumeration")
-        return numbered[0]
-    raise KernelError(
-        f"{where} takes {kind.__name__} as a member of nki.isa.{kind.__name__}",
-        happened=f"{where} got {value!r:.40} as {kind.__name__}",
-        received=f"{kind.__name__}={value!r}",
-        limit=", ".join(f"nisa.{kind.__name__}.{member.name}" for member in kind),
-    )
+    if type(value) not in (int, str):
+        raise no_member(kind, value, where)
+    member = as_member(kind, value, where)
+    check_level("a number for a member of an enumeration")
+    return member

@@ -1,12 +1,14 @@
-"""Views whose place is known only when the kernel runs: an offset, or one for each row, in SBUF.
+"""``NkiTensor.ap``, and views whose place is known only when the kernel runs.
 
-``ap(scalar_offset=...)`` and ``select(dim, tensor)`` move the whole pattern, while
-``ap(vector_offset=...)`` and ``vector_select`` give each row of the result its own place. Source:
+``ap`` is an access pattern on a tensor's storage, whatever view it is called on. With
+``scalar_offset``, and in ``select(dim, tensor)``, what SBUF holds moves the whole pattern; with
+``vector_offset``, and in ``vector_select``, each row of the result has a place of its own. Source:
 "NKI Access Patterns" and the stub ``nki.language.NkiTensor`` at v2.32.0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -16,6 +18,7 @@ from difftest.simulator.errors import (
     BufferError,
     DtypeError,
     KernelError,
+    NkiError,
     OutOfBoundsError,
     ShapeError,
 )
@@ -25,9 +28,10 @@ from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.operands import need_tile, wrong_kind
+from difftest.simulator.instructions.record import SBUF_ONLY
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space
 
 
 class Rows(NamedTuple):
@@ -81,7 +85,7 @@ class DynamicView(Views, IndirectTile):
         return self.base.storage.allocation.name
 
     @property
-    def kept(self) -> int:
+    def _kept(self) -> int:
         """The dimension of the offsets stays, as the partitions' on chip."""
         return 0 if self.in_hbm and self.whole else 1
 
@@ -218,15 +222,7 @@ def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
 
 def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
     """``tensor.select(dim, index)`` with an index held in SBUF."""
-    axis = as_integer(dim, "select with dim")
-    axis = axis + tensor.ndim if axis < 0 else axis
-    if not (0 if tensor.in_hbm else 1) <= axis < tensor.ndim:
-        raise ShapeError(
-            "select with an index held in SBUF takes a free dimension on chip",
-            happened=f"a dynamic select was to walk dimension {dim} of {tensor.ndim}",
-            received=f"select({dim}, ...) of {tensor!r}",
-            remedy="on chip every partition is accessed alike: select a free dimension",
-        )
+    axis = tensor._axis(dim, "select with an index held in SBUF", first=tensor._kept)
     rows = Rows(unit=tensor.strides[axis], size=tensor.shape[axis])
     one = tensor.pattern.select(axis, 0)
     least = 1 if tensor.in_hbm else 2
@@ -291,23 +287,137 @@ def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynami
 def _held(index: Any, what: str) -> Tile:
     """The tile that holds the offsets: integers in SBUF."""
     if not isinstance(index, Tile):
-        raise KernelError(
-            f"{what} is a tensor of integers in SBUF",
-            happened=f"{what} is a {type(index).__name__}",
-            received=f"{type(index).__name__} {index!r:.60}",
-        )
-    if index.space is not Space.SBUF:
-        raise BufferError(
-            f"{what} lies in SBUF",
-            happened=f"{what} lies in {index.space.value}",
-            received=f"{index!r}",
-            limit="sbuf",
-        )
-    if index.dtype.kind not in "iu":
+        raise wrong_kind(index, "a tensor of integers in SBUF", "a view", what)
+    held = need_tile(index, what, "a view", SBUF_ONLY)
+    if held.dtype.kind not in "iu":
         raise DtypeError(
             f"{what} holds integers",
-            happened=f"{what} holds {name_of(index.dtype)}",
-            received=f"{name_of(index.dtype)}",
+            happened=f"{what} holds {name_of(held.dtype)}",
+            received=repr(held),
             limit="int32, uint32 and smaller integers",
         )
-    return index
+    return held
+
+
+# -- access patterns -------------------------------------------------------------------------------
+
+
+class NkiValidationError(NkiError, ValueError):
+    """``nisa.NkiValidationError``: a constraint of the hardware is violated."""
+
+
+def access(
+    tensor: Any,
+    pattern: Sequence[Sequence[int]],
+    offset: int | None,
+    scalar_offset: Any,
+    vector_offset: Any,
+    indirect_dim: int,
+    dtype: DType,
+) -> Any:
+    """``tensor.ap(...)``, strides and offset in elements of ``dtype``.
+
+    Kernels make patterns for tiles that they then find to be beyond the end: a pattern that leaves
+    its tensor raises when it is used.
+    """
+    wanted = _wanted(tensor, pattern, offset, dtype)
+    if scalar_offset is None and vector_offset is None:
+        try:
+            return tensor._with_pattern(wanted, dtype)
+        except OutOfBoundsError as error:
+            return type(tensor)(tensor.storage, wanted, 0, dtype, error)
+    if scalar_offset is not None and vector_offset is not None:
+        raise KernelError(
+            "ap takes scalar_offset or vector_offset, not both",
+            happened="ap got both scalar_offset and vector_offset",
+            received=f"both, on {tensor!r}",
+        )
+    dim = as_integer(indirect_dim, "ap with indirect_dim")
+    if not 0 <= dim < tensor.ndim:
+        raise ShapeError(
+            "ap's indirect_dim is a dimension of the tensor",
+            happened=f"ap got indirect_dim={dim} for a tensor of {tensor.ndim} dimensions",
+            received=f"indirect_dim={dim} of {tensor!r}",
+            limit=f"0 to {tensor.ndim - 1}",
+        )
+    unit, rest = divmod(tensor.strides[dim] * tensor.itemsize, dtype.itemsize)
+    if rest:
+        raise ShapeError(
+            "ap's dynamic offset counts whole elements of dtype",
+            happened=f"ap was to step by parts of {name_of(dtype)} elements",
+            received=f"steps of {tensor.strides[dim]} elements of {tensor!r} as {name_of(dtype)}",
+        )
+    rows = Rows(unit, tensor.shape[dim], dtype)
+    if vector_offset is not None:
+        if dim:
+            raise KernelError(
+                "ap with vector_offset takes indirect_dim 0",
+                happened=f"ap got vector_offset with indirect_dim={dim}",
+                received=f"indirect_dim={dim}",
+            )
+        return row_offsets(tensor, wanted, vector_offset, rows)
+    if not (tensor.in_hbm or dim):
+        raise NkiValidationError(
+            "a dynamic offset on chip moves along a free dimension: the partitions of an access "
+            "are known when the kernel is built",
+            happened="ap was to move along the partitions of a tensor on chip by scalar_offset",
+            received=f"ap(scalar_offset=..., indirect_dim=0) of {tensor!r}",
+            remedy="set indirect_dim (0 by default) to a free dimension, or keep the tensor in HBM",
+        )
+    return one_offset(tensor, wanted, scalar_offset, rows)
+
+
+def _wanted(
+    tensor: Any, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
+) -> Pattern:
+    """The pattern, its numbers checked, its extent not yet."""
+    try:
+        pairs = [
+            (as_integer(stride, "stride"), as_integer(count, "count")) for stride, count in pattern
+        ]
+    except (TypeError, ValueError):
+        raise KernelError(
+            "ap takes a list of [stride, count] pairs, the partitions first",
+            happened="ap got a pattern that is not a list of pairs",
+            received=f"pattern={pattern!r:.80}",
+            remedy="write tensor.ap(pattern=[[stride, count], ...])",
+        ) from None
+    if not pairs or any(count < 1 for _, count in pairs):
+        raise ShapeError(
+            "ap's counts are at least 1",
+            happened="ap got an empty pattern, or a count below 1",
+            received=f"pattern={pattern!r:.80}",
+        )
+    storage = tensor.storage
+    if not storage.in_hbm:
+        stride, count = pairs[0]
+        step = storage.partition_step * storage.dtype.itemsize // dtype.itemsize
+        if stride != step and count > 1:
+            raise NkiValidationError(
+                "the first stride of an access pattern on chip is the tensor's elements in each "
+                "partition: partitions are walked one by one",
+                happened=f"an access pattern on chip has the first stride {stride}, not {step}",
+                received=f"ap(pattern={[list(pair) for pair in pairs]}) of {storage.allocation}: "
+                f"partition stride {stride}",
+                limit=f"{step}",
+            )
+        pairs[0] = (step, count)
+    if offset is not None and tensor.offset:
+        raise KernelError(
+            "ap with an offset is called on a whole tensor: AWS's pages say of a sliced view both "
+            "that the offset is added to the view's own and that it replaces it",
+            happened=f"ap(offset={offset}) was called on a sliced view",
+            received=f"ap(offset={offset}) of {tensor!r}, which begins at element {tensor.offset}",
+            remedy="call ap on the tensor that was sliced, or leave offset out",
+        )
+    if offset is None:
+        start, rest = divmod(tensor.offset * tensor.itemsize, dtype.itemsize)
+        if rest:
+            raise ShapeError(
+                "an access pattern of another dtype begins at one of its elements",
+                happened=f"a pattern of {name_of(dtype)} begins inside an element",
+                received=f"{tensor!r} with offset {tensor.offset} as {name_of(dtype)}",
+            )
+    else:
+        start = as_integer(offset, "ap with offset")
+    return Pattern(start, tuple([n for _, n in pairs]), tuple([step for step, _ in pairs]))

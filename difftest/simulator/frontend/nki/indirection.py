@@ -50,13 +50,7 @@ _PRODUCTS = ("nc_matmul", "nc_matmul_mx")
 
 
 def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
-    """How many elements an indirect view names in each partition.
-
-    Raises
-    ------
-    KernelError : the machine has no tensor indirection. BufferError, DtypeError, ShapeError : the
-        index is not integers in SBUF with the tensor's partitions, or begins elsewhere.
-    """
+    """How many elements an indirect view names in each partition."""
     machine = current().machine
     if machine.nc_version < 4:
         raise KernelError(
@@ -104,13 +98,7 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
 
 
 def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
-    """The offsets of ``count`` elements of each partition: int64, flat free elements.
-
-    Raises
-    ------
-    ShapeError : the index holds fewer. OutOfBoundsError : one leaves the tensor's partitions.
-    NotModelledError : groups of partitions have other offsets.
-    """
+    """The offsets of ``count`` elements of each partition: int64, flat free elements."""
     rows, columns = index.shape
     numbers = np.arange(count)
     if count > min(group, rows) * columns or int((numbers % group).max()) >= rows:

@@ -10,7 +10,7 @@ from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.instructions import gate
+from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.operands import need_tile, wrong_buffer
 from difftest.simulator.instructions.record import ON_CHIP, DType, Instruction, Role, Takes
 from difftest.simulator.trace import Engine
@@ -25,12 +25,7 @@ def issue(
     others: tuple[Any, ...] = (),
     engine: Engine = Engine.UNKNOWN,
 ) -> NkiInstruction:
-    """Issue an instruction that writes ``dst``, as :func:`gate.issue` does.
-
-    Raises
-    ------
-    NkiError : a rule of the record is broken; nothing is written then.
-    """
+    """Issue an instruction that writes ``dst``, as :func:`gate.issue` does."""
     if dst is None:
         raise KernelError(
             f"{instruction.name} takes a tensor as dst",
@@ -38,6 +33,21 @@ def issue(
             received="None",
         )
     issue_new(instruction, operands, options, dst=dst, others=others, engine=engine)
+    return ISSUED
+
+
+def perform(
+    effect: Instruction,
+    dst: Any,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    others: tuple[Any, ...] = (),
+    engine: Engine = Engine.UNKNOWN,
+) -> NkiInstruction:
+    """Issue an effect on one tensor at each role; parameters as :func:`issue` has them."""
+    targets = (dst, *others) if effect.destinations else ()
+    effects.issue(effect, [(operands, targets)], options, engine)
     return ISSUED
 
 
@@ -88,8 +98,6 @@ def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
     elif isinstance(given, DynamicView):
         if isinstance(given.index, DeviceValue):
             indices.append((role.name, given.index.label))
-        if role.takes is Takes.INDIRECT:
-            return given
         if role.takes is Takes.TILE_OR_INDIRECT and given.settled() is None:
             return given
         indices += given.index_tiles
@@ -98,12 +106,7 @@ def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
 
 
 def need_operand(value: object, name: str, where: str) -> Any:
-    """``value`` as a tile on chip, or as a view of one that an offset moves.
-
-    Raises
-    ------
-    KernelError : it is no tensor. BufferError : it is in another memory.
-    """
+    """``value`` as a tile on chip, or as a view of one that an offset moves."""
     if not isinstance(value, DynamicView):
         return need_tile(value, name, where)
     if value.in_hbm:
@@ -112,12 +115,7 @@ def need_operand(value: object, name: str, where: str) -> Any:
 
 
 def settle(view: DynamicView) -> Any:
-    """The view where its one offset puts it.
-
-    Raises
-    ------
-    OutOfBoundsError : the offset leaves the tensor. KernelError : it has one for each row.
-    """
+    """The view where its one offset puts it."""
     if not view.whole:
         raise KernelError(
             "an offset for each row is for the DMA engines",

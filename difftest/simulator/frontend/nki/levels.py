@@ -177,11 +177,6 @@ def is_before(level: str) -> bool:
     return own is not None and LEVELS.index(own) < LEVELS.index(level)
 
 
-def is_level(level: str) -> bool:
-    """Whether the launch has this very level."""
-    return current().level == level
-
-
 def check_name(name: str) -> None:
     """Check the access to a name, of which most have no row, as :func:`check_level` does."""
     if name in LIFETIMES:

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language, typing
+from difftest.simulator.frontend.arguments import Annotation
+from difftest.simulator.frontend.nki import collectives, constants, isa, kernel, language
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 
@@ -38,7 +39,7 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
         "language": _module("language", language.NAMES, language),
         "language.tensor": _module("language.tensor", {"NkiTensor": NkiTensor}),
         "collectives": _module("collectives", collectives.NAMES, collectives),
-        "typing": _module("typing", {"tensor": typing.tensor}, typing),
+        "typing": _module("typing", {"tensor": Annotation("tensor", mutable=False)}),
         "simulator": _module(
             "simulator", {"simulate_kernel": kernel.simulation_of(functions["simulate"])}
         ),

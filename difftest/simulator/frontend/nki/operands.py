@@ -34,12 +34,7 @@ class OperatorName(NamedTuple):
 
 
 def operator_of(op: object, where: str) -> AluOp:
-    """The operator that an ``nl`` function (or NumPy's) stands for in today's dialect.
-
-    Raises
-    ------
-    KernelError : it is no operator, or the machine does not have it.
-    """
+    """The operator that an ``nl`` function (or NumPy's) stands for in today's dialect."""
     operator = alu_op(op, where, NKI_OPS)
     check_generation(operator, where, current().machine)
     return operator
@@ -71,10 +66,6 @@ def affine(values: Mapping[str, Any], where: str) -> Index:
     """``offset + channel * channel_multiplier + sum(step * i)`` over dst's partitions.
 
     The steps are the pattern's; the offset is an integer, or a register, which is read now.
-
-    Raises
-    ------
-    ShapeError : the pattern has more than four dimensions, or not dst's elements.
     """
     dst, pattern, offset, multiplier = (
         values[name] for name in ("dst", "pattern", "offset", "channel_multiplier")
@@ -112,10 +103,6 @@ def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Two tiles repeated along free dimensions of size 1, to the larger of each.
 
     The release notes have no broadcasting between tiles; AWS's simulator was seen to do it.
-
-    Raises
-    ------
-    ShapeError : their partitions differ, or free dimensions of which neither is 1.
     """
     pair = (x, y)
     tiles = all(isinstance(tile, Tile) for tile in pair)

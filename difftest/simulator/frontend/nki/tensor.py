@@ -13,10 +13,16 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
-from difftest.simulator.frontend.nki import indirection, patterns
+from difftest.simulator.frontend.nki import indirection
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
-from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView, select_one, select_rows
+from difftest.simulator.frontend.nki.dynamic import (
+    MOVING,
+    DynamicView,
+    access,
+    select_one,
+    select_rows,
+)
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.instructions import gate
@@ -46,9 +52,9 @@ class NkiTensor(Views, Tile, NKIObject):
 
     __slots__ = ()
     __array_ufunc__ = None
-    may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
+    _may_collide = True  # kernels throw results away by a step of 0: dst.ap([[1, 128], [0, 512]])
     __hash__ = Tile.__hash__
-    in_place = True
+    _in_place = True
 
     # -- attributes ------------------------------------------------------------------------------
 
@@ -89,7 +95,7 @@ class NkiTensor(Views, Tile, NKIObject):
         if any(isinstance(side, Tile) and side.in_hbm for side in (target, value)):
             _assign_by_dma(target, value)
         elif is_number(value):
-            gate.issue(memset, (value,), (None,), dst=target)
+            gate.issue(memset, (value,), dst=target)
         else:
             source = need_tile(value, "its value", "assignment")
             gate.issue(tensor_copy, (source,), dst=target)
@@ -157,7 +163,7 @@ class NkiTensor(Views, Tile, NKIObject):
         """An access pattern ``[[stride, count], ...]`` on the tensor's storage."""
         wanted = self.dtype if dtype is None else as_nki_dtype(dtype)
         dynamic = (scalar_offset, vector_offset, indirect_dim)
-        return patterns.access(self, pattern, offset, *dynamic, wanted)
+        return access(self, pattern, offset, *dynamic, wanted)
 
 
 def _assign_by_dma(target: Any, value: Any) -> None:
@@ -171,7 +177,7 @@ def _assign_by_dma(target: Any, value: Any) -> None:
         remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
     )
     note(error)
-    gate.issue(dma_copy, (value,), (None, None, "unknown"), dst=target)
+    gate.issue(dma_copy, (value,), dst=target)
 
 
 _OPERATORS = {
@@ -242,7 +248,7 @@ class IndirectTensor(NkiTensor):
     """
 
     __slots__ = ("group", "index", "owner", "places")
-    strided = False
+    _strided = False
 
     def __init_subclass__(cls) -> None:
         MOVING.add(cls)
@@ -302,7 +308,7 @@ class IndirectTensor(NkiTensor):
     def _derive(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _no_view(self, "a view")
 
-    _view = ap = _with_pattern = _derive
+    _view = ap = reshape = _with_pattern = _derive
 
 
 MOVING.add(IndirectTensor)

@@ -9,21 +9,37 @@ Values".
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+import numpy as np
+
+from difftest.simulator.errors import (
+    KernelError,
+    Location,
+    OutOfBoundsError,
+    ShapeError,
+    kernel_location,
+)
 from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion
-from difftest.simulator.frontend.nki.empty import EmptyView
+from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.frontend.slices import DynamicSlice
-from difftest.simulator.index import as_integer, as_integers, is_integer
+from difftest.simulator.index import (
+    as_integer,
+    as_integers,
+    expand_ellipsis,
+    is_integer,
+    slice_bounds,
+)
+from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
-from difftest.simulator.views import completed
+from difftest.simulator.views import completed, reshaped
 
 Self = TypeVar("Self", bound="Views")
 
@@ -34,10 +50,16 @@ class Views:
     __slots__ = ()
 
     if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
+        axes: Any
+        partition_axis: int | None
         pattern: Pattern
         shape: Shape
+        storage: Storage
 
         dtype: Any
+
+        @property
+        def itemsize(self) -> int: ...
 
         @property
         def in_hbm(self) -> bool: ...
@@ -60,7 +82,7 @@ class Views:
         return len(self.shape)
 
     @property
-    def kept(self) -> int:
+    def _kept(self) -> int:
         """How many of the first dimensions stay what they are."""
         return 0 if self.in_hbm else 1
 
@@ -149,7 +171,7 @@ class Views:
                 happened=f"permute got dims {order} for {len(self.shape)} dimensions",
                 received=f"permute({order}) of {_said(self)}",
             )
-        if self.kept and order[0] != 0:
+        if self._kept and order[0] != 0:
             raise ShapeError(
                 "permute keeps the partition dimension first on chip",
                 happened=f"permute was to move dimension {order[0]} to the partitions",
@@ -162,7 +184,7 @@ class Views:
     @public
     def broadcast(self: Self, dim: int, size: int) -> Self:
         """A dimension of size 1 repeated ``size`` times (stride 0)."""
-        axis = self._axis(dim, "broadcast", first=self.kept)
+        axis = self._axis(dim, "broadcast", first=self._kept)
         count = as_integer(size, "broadcast with size")
         if self.shape[axis] != 1 or count < 1:
             raise ShapeError(
@@ -175,7 +197,7 @@ class Views:
     @public
     def expand_dim(self: Self, dim: int) -> Self:
         """A new dimension of size 1."""
-        axis = self._axis(dim, "expand_dim", first=self.kept, extra=1)
+        axis = self._axis(dim, "expand_dim", first=self._kept, extra=1)
         last = axis == len(self.shape)
         stride = 1 if last else self.strides[axis] * self.shape[axis]
         return self._view(self.pattern.splice(axis, axis, (1,), (stride,)))
@@ -183,7 +205,7 @@ class Views:
     @public
     def squeeze_dim(self: Self, dim: int) -> Self:
         """Without a dimension of size 1."""
-        axis = self._axis(dim, "squeeze_dim", first=self.kept)
+        axis = self._axis(dim, "squeeze_dim", first=self._kept)
         if self.shape[axis] != 1:
             raise ShapeError(
                 "squeeze_dim removes a dimension of size 1",
@@ -197,7 +219,7 @@ class Views:
         """One dimension as several; one of ``shape`` may be -1."""
         axis = self._axis(dim, "reshape_dim")
         sizes = _sizes(shape, self.shape[axis], "reshape_dim")
-        if axis < self.kept and len(sizes) > 1:
+        if axis < self._kept and len(sizes) > 1:
             raise ShapeError(
                 "reshape_dim keeps the partition dimension on chip",
                 happened="reshape_dim was to split the partition dimension",
@@ -216,7 +238,7 @@ class Views:
     @public
     def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
         """Adjacent dimensions, both ends included, as one."""
-        first = self._axis(start_dim, "flatten_dims", first=self.kept)
+        first = self._axis(start_dim, "flatten_dims", first=self._kept)
         end = self._axis(end_dim, "flatten_dims", first=first) + 1
         parts = Pattern(0, self.shape[first:end], self.strides[first:end])
         merged = parts.reshape((parts.size,))
@@ -240,32 +262,7 @@ class Views:
         ShapeError : the number of elements differs, the partitions change on chip, or no view has
             that shape.
         """
-        total = math.prod(self.shape)
-        sizes = _sizes(shape, total, "reshape")
-        if math.prod(sizes) != total or min(sizes, default=0) < 1:
-            raise ShapeError(
-                "reshape keeps the number of elements",
-                happened=f"reshape was to make {total} elements {math.prod(sizes)}",
-                received=f"{_said(self)} to {list(sizes)}: {total} to {math.prod(sizes)} elements",
-            )
-        head = self.kept
-        if head and sizes[0] != self.shape[0]:
-            raise ShapeError(
-                "reshape keeps the partition dimension on chip",
-                happened=f"reshape was to make {self.shape[0]} partitions {sizes[0]}",
-                received=f"{_said(self)} to {list(sizes)}",
-                limit=f"shape[0] == {self.shape[0]}",
-                remedy="reshape the free dimensions only, or the tensor in HBM",
-            )
-        inner = Pattern(0, self.shape[head:], self.strides[head:]).reshape(sizes[head:])
-        if inner is None:
-            raise ShapeError(
-                "reshape is a view, so the elements that it merges are contiguous in memory",
-                happened="reshape met elements that are not contiguous in memory",
-                received=f"{_said(self)} with strides {list(self.strides)} to {list(sizes)}",
-                remedy="reshape before permute or slice, or copy the view first",
-            )
-        return self._view(self.pattern.splice(head, len(self.shape), inner.shape, inner.strides))
+        return self._view(reshaped(self, as_integers(shape, "reshape to"), self._kept))
 
     @public
     def rearrange(
@@ -342,9 +339,11 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     """The pattern that ``view[items]`` names."""
     offset, shape, strides = view.pattern
     in_hbm = view.in_hbm
+    if len(items) != len(shape) or [item for item in items if item is Ellipsis]:
+        items = expand_ellipsis(items, len(shape), view)
     sizes: list[int] = []
     steps: list[int] = []
-    for axis, item in enumerate(_spread(view, items)):
+    for axis, item in enumerate(items):
         stride = strides[axis]
         # hasattr, of is_integer, is slow where it says no, and every access comes by here
         if isinstance(item, (slice, DynamicSlice)) or not is_integer(item):
@@ -367,37 +366,14 @@ def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     return Pattern(offset, tuple(sizes), tuple(steps))
 
 
-def _spread(view: Views, items: tuple[Any, ...]) -> Sequence[Any]:
-    """One item for each dimension: what ``...`` stands for, and full slices for the rest."""
-    ndim = len(view.shape)
-    ellipses = [k for k, item in enumerate(items) if item is Ellipsis]
-    if not ellipses and len(items) == ndim:
-        return items
-    missing = ndim - len(items) + len(ellipses)
-    if len(ellipses) > 1 or missing < 0:
-        raise ShapeError(
-            "an index has one item for each dimension, and one '...' at most",
-            happened=f"{len(items)} items were to index {ndim} dimensions",
-            received=f"{len(items) - len(ellipses)} items for {_said(view)}",
-        )
-    at = ellipses[0] if ellipses else len(items)
-    return [*items[:at], *[slice(None)] * missing, *items[at + 1 if ellipses else at :]]
-
-
 def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     """First index, number and step of what a slice or ``nl.ds`` selects."""
     size = view.shape[axis]
     if isinstance(item, DynamicSlice):
         start, stop, step = item.start, item.start + item.size, 1
     elif isinstance(item, slice):
-        start, stop, step = item.start, item.stop, item.step
-        step = 1 if step is None else as_integer(step, "slice step")
-        start = 0 if start is None else as_integer(start, "slice start")
-        stop = size if stop is None else as_integer(stop, "slice stop")
-        if start < 0:
-            start += size
-        if stop < 0:
-            stop += size
+        start, stop, step = slice_bounds(item, size)
+        start, stop = (end + size if end < 0 else end for end in (start, stop))
     else:
         error = KernelError(
             "a tensor is indexed with integers, slices, nl.ds and '...'",
@@ -409,13 +385,8 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
             raise error
         note(error)  # an example of AWS's migration to NKI 0.2 has such indices
         walk: range = item[:]
-        start, stop, step = walk.start, walk[-1] + 1 if walk else walk.start, walk.step
-    if step < 1:
-        raise KernelError(
-            "a slice has a positive step",
-            happened=f"a slice has the step {step}",
-            received=f"step {step} at dimension {axis} of {_said(view)}",
-        )
+        end = walk[-1] + 1 if walk else walk.start
+        start, stop, step = slice_bounds(slice(walk.start, end, walk.step), size)
     count = -(-(stop - start) // step)
     if start == stop and view.in_hbm and 0 <= start <= size:
         return start, 0, step
@@ -449,3 +420,61 @@ def _outside(view: Views, axis: int, what: str) -> OutOfBoundsError:
         limit=f"0 to {view.shape[axis] - 1}",
         remedy="correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
     )
+
+
+# -- no elements -----------------------------------------------------------------------------------
+
+_OF_TENSORS = ("ap", "indirect", "reinterpret_cast", "vector_select", "view")
+"""What a tensor can do beside :class:`Views`, and a view of no elements cannot."""
+
+
+class EmptyView(NKIObject):
+    """A part of a tensor in HBM in which a dimension has no element: one may make it, not use it.
+
+    A kernel that divides rows among cores makes one on a core that gets none, and then takes no
+    step of its loop (aws-neuron/nki-library 2.29, ``experimental/loss/cross_entropy.py``).
+
+    Attributes
+    ----------
+    shape, dtype, buffer : as those of a tensor.
+    """
+
+    __slots__ = ("_made", "buffer", "dtype", "shape")
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], buffer: MemoryRegion) -> None:
+        self.shape, self.dtype, self.buffer = shape, dtype, buffer
+        self._made: Location | None = kernel_location()
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """0."""
+        return 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not (name in _OF_TENSORS or hasattr(Views, name)):
+            raise AttributeError(f"{name} of {self!r}")
+        raise self._used(f".{name}")
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise self._used("an index")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise self._used("an assignment")
+
+    def _used(self, what: str) -> ShapeError:
+        return ShapeError(
+            "what is used selects at least one element",
+            happened=f"{what} was asked of a view of no elements",
+            received=f"{what} of {self!r}",
+            remedy="leave the program's part out where it has no rows",
+        )
+
+    def __repr__(self) -> str:
+        made = self._made
+        where = "" if made is None else f" at {os.path.basename(made.file)}:{made.line}"
+        return f"{list(self.shape)} without elements, made{where}"

@@ -7,18 +7,23 @@ NKI 0.7 documents them.
 
 from __future__ import annotations
 
+import ast
+import linecache
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.core import current
+from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, NkiError, UnwrittenError
+from difftest.simulator.errors import KernelError, NkiError, UnwrittenError, kernel_location
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
-from difftest.simulator.frontend.nki.register_loops import is_test_of_a_loop, note_turn
 from difftest.simulator.index import is_integer
+from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 Value = TypeVar("Value", bound="DeviceValue")
 
@@ -65,9 +70,7 @@ class DeviceValue(NKIObject):
     def label(self) -> str:
         """Its name in the trace: a number among those of the launch, or its loop's."""
         if not self._label:
-            core = current()
-            self._label = f"register {core.registers}"
-            core.registers += 1
+            self._label = new_label()
         return self._label
 
     def of_loop(self: Value, loop: int) -> Value:
@@ -120,6 +123,13 @@ class DeviceValue(NKIObject):
     __mod__ = __rmod__ = _calculate
 
 
+def new_label() -> str:
+    """The name in the trace of what has none yet."""
+    core = current()
+    core.registers += 1
+    return f"register {core.registers - 1}"
+
+
 class VirtualRegister(DeviceValue):
     """``nisa.VirtualRegister``: a variable of 32 bits.
 
@@ -131,11 +141,11 @@ class VirtualRegister(DeviceValue):
 
     def __bool__(self) -> bool:
         caller = sys._getframe(1)
-        if not is_test_of_a_loop(caller):
+        if not _tests_a_loop(caller):
             self._refuse("if, while, and, or, not")
         check_level("while with a register")
         value = self.device_value()
-        note_turn(caller, value)
+        _note_turn(caller, value)
         return value != 0
 
     def set(self, value: int, where: str) -> None:
@@ -177,8 +187,9 @@ class NkiScalar(DeviceValue):
 
     __slots__ = ("dtype",)
 
-    def __init__(self, value: int, dtype: np.dtype[Any]) -> None:
-        super().__init__(int(np.array(value, dtype=np.int64).astype(dtype)), frozen=True)
+    def __init__(self, value: int, dtype: np.dtype[Any], label: str = "") -> None:
+        held = int(np.array(value, dtype=np.int64).astype(dtype))
+        super().__init__(held, frozen=True, label=label)
         self.dtype = dtype
 
     def _with(self, other: Any, operate: Any) -> Any:
@@ -213,3 +224,64 @@ class NkiScalar(DeviceValue):
 
     def __rmul__(self, other: Any) -> Any:
         return self._with(other, np.multiply)
+
+
+# -- while register: -------------------------------------------------------------------------------
+# The loop on the device of NKI until 0.6. The older parser saw the statement; here Python asks a
+# register for its truth value, and the kernel's source says whether it does so for such a loop.
+
+
+def _tests_a_loop(frame: FrameType) -> bool:
+    """Whether the line that a frame is at tests one name for a ``while``."""
+    return frame.f_lineno in _loops(_source(frame))
+
+
+def _note_turn(frame: FrameType, value: int) -> None:
+    """Note in the launch that a loop's turn begins, or with ``value`` 0 that the loop has ended.
+
+    A loop that is left by ``break`` or ``return`` would not be seen to end, so it is not noted.
+    """
+    if not is_running() or not _loops(_source(frame))[frame.f_lineno]:
+        return
+    core, at = current(), (id(frame), frame.f_lineno)
+    if at not in core.tested:
+        core.tested[at] = Loop(core.loop_count, LoopKind.DYNAMIC, kernel_location()), core.loops, 0
+        core.loop_count += 1
+    loop, outer, turns = core.tested[at]
+    if value == 0:
+        del core.tested[at]
+        core.loops = outer
+        return
+    core.tested[at] = loop, outer, turns + 1
+    core.loops = (*outer, Iteration(loop, turns, value))
+
+
+def _source(frame: FrameType) -> str:
+    return "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
+
+
+@lru_cache(maxsize=64)
+def _loops(source: str) -> dict[int, bool]:
+    """The lines that test one name for a ``while``, and whether that test alone ends the loop."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return {}
+    return {
+        node.test.lineno: not any(_exits(node.body))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.While) and isinstance(node.test, (ast.Name, ast.Attribute))
+    }
+
+
+def _exits(body: list[ast.stmt], *, inner: bool = False) -> Iterator[ast.stmt]:
+    """The statements that leave a loop: ``return`` anywhere, ``break`` outside of inner loops."""
+    for statement in body:
+        if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break) and not inner):
+            yield statement
+        elif not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            loops = isinstance(statement, (ast.For, ast.While))
+            for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+                parts = getattr(statement, name, [])
+                inside = inner or (loops and name == "body")
+                yield from _exits(parts, inner=inside)

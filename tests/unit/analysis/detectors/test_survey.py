@@ -6,7 +6,7 @@ from difftest.analysis.detectors.survey import Survey, Touch
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space, Trace
 from tests.every import every
 
 X = np.ones((128, 64), np.float32)
@@ -122,5 +122,7 @@ def test_a_tensor_that_is_written_before_the_first_event_is_kept():
     made.first, made.last, made.writes = 0, 1, 1
     trace = Trace()
     trace.allocations.append(made)
-    trace.events.append(Event(1, "memset", Engine.VECTOR, (Region(made, 0, (128, 4), (4, 1)),), ()))
+    trace.events.append(
+        Event(1, Kind("memset", Engine.VECTOR), (Region(made, 0, (128, 4), (4, 1)),), ())
+    )
     assert list(Survey(trace).accesses) == [made.id]

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 
 from difftest.simulator import launch
-from difftest.simulator.exact.owners import Owners
+from difftest.simulator.exact.held import Owners
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from tests.every import every

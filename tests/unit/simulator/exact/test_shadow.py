@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 
-from difftest.simulator import NotModelledError, launch
+from difftest.simulator import launch
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
@@ -184,9 +183,12 @@ def test_the_instruction_that_loses_the_digits_comes_first():
     assert not exact_of(compute).losses
 
 
-def test_it_is_none_of_the_plain_modes():
-    with pytest.raises(NotModelledError, match="an exact run in plain mode"):
-        launch(made_of(nl.copy), [X], plain=True, exact=True)
+def test_it_is_the_same_beside_an_oracle():
+    kernel = made_of(lambda x: nl.matmul(nl.exp(x)[0:16, 0:8], x, transpose_x=True))
+    alone, judged = (launch(kernel, [X], plain=plain, exact=True) for plain in (False, True))
+    assert judged.exact.outputs[0].error.any()
+    np.testing.assert_array_equal(judged.exact.outputs[0].value, alone.exact.outputs[0].value)
+    np.testing.assert_array_equal(judged.exact.outputs[0].error, alone.exact.outputs[0].error)
 
 
 def test_a_launch_without_it_has_none():

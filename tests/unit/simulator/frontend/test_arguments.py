@@ -9,7 +9,7 @@ from difftest.simulator.errors import SignatureError
 from difftest.simulator.frontend.arguments import absent, as_accumulate, as_engine, no_extras
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.dispatch import CLOSED, UNMODED
+from difftest.simulator.frontend.dispatch import CLOSED
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 from tests.every import every
@@ -68,7 +68,7 @@ OPEN = {
     f"{short}.{name}": function
     for short, module in (("nl", nl), ("nisa", nisa))
     for name, function in ((name, getattr(module, name)) for name in module.__all__)
-    if inspect.isfunction(function) and f"{short}.{name}" not in CLOSED and name not in UNMODED
+    if inspect.isfunction(function) and f"{short}.{name}" not in CLOSED
 }
 
 

@@ -136,7 +136,7 @@ def test_a_kernel_with_a_grid_is_not_called_by_a_kernel():
 
     with pytest.raises(KernelError, match="a kernel with a grid is not called inside") as caught:
         nki.simulate_kernel(outer, DATA)
-    assert caught.value.received == "tile_of_the_grid[(2,)]"
+    assert caught.value.received == repr(tile_of_the_grid[2])
     assert "return tile_of_the_grid[2](x)" in str(caught.value.location)
 
 

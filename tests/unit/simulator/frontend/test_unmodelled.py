@@ -8,9 +8,9 @@ import importlib
 import pytest
 
 from difftest.simulator import NotModelledError
+from difftest.simulator.frontend.arguments import Unmodelled
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import isa, language
-from difftest.simulator.frontend.unmodelled import Unmodelled
 from tests.every import every
 
 

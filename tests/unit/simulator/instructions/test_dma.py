@@ -17,7 +17,6 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.dma import dma_transpose
-from difftest.simulator.trace import Attributes
 from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal
 
@@ -293,7 +292,7 @@ def test_the_trace_names_the_queue_mode_and_the_indices():
 
     event = launch(kernel, [TABLE, INDEX]).trace.events[-1]
     assert (event.opcode, event.engine) == ("dma_gather", Engine.DMA)
-    assert event.attributes == Attributes(dge_mode="swdge")
+    assert event.arguments["dge_mode"] == "swdge"
     assert [region.allocation.name for region in event.reads] == ["table", ""]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from difftest.simulator import OracleError, launch
+from difftest.simulator import OracleError, UnwrittenError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import masked, unboxed
@@ -71,7 +72,7 @@ def test_a_difference_that_begins_with_what_was_left_out(monkeypatch):
 def test_rows_that_keep_what_was_left_out(monkeypatch):
     by_row = unboxed.by_row
     monkeypatch.setattr(
-        masked, "by_row", lambda call, operands, inner: by_row(call, operands, inner | True)
+        unboxed, "by_row", lambda call, values, inner: by_row(call, values, inner | True)
     )
     assert not agree(STATISTICS)
 
@@ -95,3 +96,16 @@ def test_registers_of_other_partitions(monkeypatch):
     monkeypatch.setattr(unboxed, "registers_of", first_ones)
     monkeypatch.setattr(masked, "registers_of", first_ones)
     assert not agree(ADDED_UP)
+
+
+@every("by", [lambda p, x: x >= p, lambda p, x: p < 8, lambda p, x: p >= 0])
+def test_a_side_of_which_nothing_was_written_is_an_error_under_each_mask(by):
+    """Although what the mask leaves takes the other side: as without one."""
+
+    def kernel(tensor):
+        p, x = nl.mgrid[0:16, 0:16]
+        tile, never = nl.load(tensor), nl.ndarray((16, 16), nl.float32)
+        return written(nl.where(nl.greater(tile, 0), tile, never, mask=by(p, x)))
+
+    with pytest.raises(UnwrittenError, match="read what nothing had written"):
+        launch(kernel, [DATA])

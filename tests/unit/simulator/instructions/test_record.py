@@ -13,21 +13,27 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.nki import collectives
 from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays_language
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.elementwise import like, tensor_tensor
 from difftest.simulator.instructions.record import (
+    EFFECTS,
     INSTRUCTIONS,
     ISA,
     Role,
-    classic_instructions,
     instruction,
 )
+from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
 from difftest.timing.known import evidence_of
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
+
+CLASSIC_RECORDS = {name: record for name, record in INSTRUCTIONS.items() if record.classic}
 
 
 def test_each_record_is_complete():
@@ -35,10 +41,12 @@ def test_each_record_is_complete():
     for module in pkgutil.iter_modules(instructions.__path__):
         importlib.import_module(f"{instructions.__name__}.{module.name}")
     assert len(INSTRUCTIONS) > 40
-    for name, record in INSTRUCTIONS.items():
+    assert len(EFFECTS) > 15
+    assert not INSTRUCTIONS.keys() & EFFECTS.keys()
+    for name, record in (INSTRUCTIONS | EFFECTS).items():
         assert record.name == name
         assert record.engines
-        assert record.destinations
+        assert record.destinations or name in EFFECTS
         assert record.cost
         assert record.pages
         assert record.summary.endswith(".")
@@ -62,20 +70,17 @@ def test_each_documented_instruction_has_a_record():
     """activation_reduce is activation, and two engines' transposes are one."""
     documented = {one.page for one in documented_names(CLASSIC) if one.section == "NKI ISA"}
     assert documented == {
-        page
-        for record in classic_instructions().values()
-        for page in record.pages
-        if page.startswith(ISA)
+        page for record in CLASSIC_RECORDS.values() for page in record.pages if page.startswith(ISA)
     }
 
 
 def test_the_timing_model_knows_each_instruction():
     known = {
         name
-        for name, record in classic_instructions().items()
+        for name, record in CLASSIC_RECORDS.items()
         if any(evidence_of(record.cost, engine, TRN2) for engine in record.engines)
     }
-    assert set(classic_instructions()) == known
+    assert set(CLASSIC_RECORDS) == known
 
 
 def test_a_name_is_registered_once():
@@ -155,6 +160,53 @@ def test_a_number_is_no_part_of_a_signature():
     assert np.signbit(minus).all()
 
 
+@every(
+    "option, one, other",
+    [
+        ("negate", 1, True),
+        ("range_start", 0.0, -0.0),
+        ("range_start", np.float32(0), -np.float32(0)),
+        ("tile_position", (0, 0), (False, 0)),
+    ],
+)
+def test_options_that_are_equal_and_not_the_same_are_two_signatures(option, one, other):
+    """The trace says which of them the kernel gave, whichever came first."""
+
+    ops, least = (ALU_OPS["less"], ALU_OPS["less"]), float(np.finfo(np.float32).min)
+    add, largest = ALU_OPS["add"], ALU_OPS["maximum"]
+    calls = {
+        "negate": lambda value: ("tensor_reduce", 1, (add, (1,), value, False)),
+        "range_start": lambda value: (
+            "range_select",
+            3,
+            (*ops, value, least, largest, Accumulate.IDLE),
+        ),
+        "tile_position": lambda value: ("nc_matmul", 2, (False, value, (128, 128), "")),
+    }
+
+    def kernel():
+        vector = nl.zeros((4, 1), nl.float32)
+        for value in (one, other):
+            name, operands, options = calls[option](value)
+            others = (None,) * (len(INSTRUCTIONS[name].destinations) - 1)
+            gate.issue(INSTRUCTIONS[name], (vector,) * operands, options, others=others)
+
+    events = launch(kernel, machine=TRN2).trace.events[-2:]
+    assert [repr(event.arguments[option]) for event in events] == [
+        repr(value.item() if isinstance(value, np.generic) else value) for value in (one, other)
+    ]
+
+
+@every("option", [object(), (1, frozenset({2})), 1j])
+def test_an_option_that_the_trace_has_no_form_for(option):
+    def kernel():
+        tile = nl.zeros((4, 8), nl.float32)
+        gate.issue(INSTRUCTIONS["tensor_reduce"], (tile,), (nl_add(), (1,), option, False))
+
+    with pytest.raises(KernelError, match=r"an instruction got a (object|frozenset|complex)"):
+        launch(kernel)
+
+
 @every("shape", [(8, 15), (8, 17), (7, 16), (4, 32), (8, 1)])
 def test_a_destination_has_the_results_elements(shape):
     def kernel():
@@ -179,8 +231,6 @@ def test_free_dimensions_of_a_destination_may_be_others():
 
 
 def nl_add():
-    from difftest.simulator.instructions.alu import ALU_OPS
-
     return ALU_OPS["add"]
 
 
@@ -199,13 +249,20 @@ def test_nothing_is_written_where_a_rule_is_broken():
     np.testing.assert_array_equal(out, values)
 
 
-SPELLING = {"nc_find_index8": {"all_ones"}, "nc_match_replace8": {"backwards"}}
-"""What the two dialects' pages document differently of one instruction: no argument says it."""
+SPELLING = {
+    "nc_find_index8": {"all_ones"},
+    "nc_match_replace8": {"backwards"},
+    "collective_permute": {"replica_group"},
+    "scalar_load": {"dst"},
+    "scalar_store": {"src"},
+}
+"""What no argument says: what the two dialects' pages document differently of one instruction, who
+is in the pairs of a permutation, and the scalar that a function returns or calls ``s``."""
 
 
 def arguments(name):
     """The arguments of AWS's functions of this name, in both dialects."""
-    modules = (nisa, nl, todays_isa, todays_language)
+    modules = (nisa, nl, todays_isa, todays_language, collectives)
     functions = [vars(module).get(name) for module in modules]
     return {
         parameter
@@ -215,10 +272,10 @@ def arguments(name):
     }
 
 
-@every("name", sorted(INSTRUCTIONS))
+@every("name", sorted(INSTRUCTIONS | EFFECTS))
 def test_the_options_of_a_record_are_arguments_of_aws(name):
     """The simulator keeps no books in a record: a call can say all that it is told."""
-    unknown = set(INSTRUCTIONS[name].options) - arguments(name)
+    unknown = set((INSTRUCTIONS | EFFECTS)[name].options) - arguments(name)
     assert unknown == SPELLING.get(name, set())
 
 
@@ -226,3 +283,28 @@ def test_what_the_trace_records_of_a_call_are_arguments_of_aws():
     known = set().union(*map(arguments, nisa.__all__), *map(arguments, todays_isa.__all__))
     # that the kernel left accumulate to the compiler is said by its absence; nl.loop_reduce
     assert set(Attributes._fields) - known == {"inferred", "loop_indices"}
+
+
+def test_an_option_with_a_default_may_be_left_out():
+    """One dialect may have an option that the other has not."""
+    tile = np.ones((4, 4), np.float32)
+
+    def issued(options):
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            gate.issue(dma_copy, (x,), options, dst=out)
+            return out
+
+        [event] = launch(kernel, [tile]).trace
+        return event.arguments
+
+    assert issued(()) == issued((None, None, "unknown")) == {"dge_mode": "unknown"}
+
+
+def test_an_option_without_a_default_is_asked_for():
+    def kernel(x):
+        tile = nl.load(x)
+        gate.issue(tensor_tensor, (tile, tile))
+
+    with pytest.raises(KeyError, match="op"):
+        launch(kernel, [np.ones((4, 4), np.float32)])

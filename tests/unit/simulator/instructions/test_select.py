@@ -184,7 +184,7 @@ REFUSED = [
     (
         "two conditions",
         lambda x, p: nisa.affine_select((P >= X) & (P < 4), x, 0),
-        "affine_select takes one comparison of index expressions as pred",
+        "affine_select takes pred as one comparison of index expressions",
     ),
     ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "takes one comparison"),
     ("a tile as condition", lambda x, p: nisa.affine_select(x > 0, x, 0), "takes one comparison"),

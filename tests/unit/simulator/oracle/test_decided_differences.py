@@ -24,15 +24,14 @@ from difftest.simulator.frontend.classic import typing as nt
 from tests.every import every
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 6)
-MODES = every("plain", [False, True])
 OUTSIDE = nl.mgrid[0:4, 0:6]
 COLUMNS = nl.arange(6)[None, :]
 MIDDLE = nl.ds(1, 2)
 MASK = OUTSIDE.p < 3
 
 
-def run(compute, *arrays, plain):
-    """What ``compute`` returns for the arrays as SBUF tiles."""
+def run(compute, *arrays):
+    """What ``compute`` returns for the arrays as SBUF tiles; the oracle judges how."""
 
     def kernel(*tensors):
         tile = compute(*(nl.load(tensor) for tensor in tensors))
@@ -40,13 +39,12 @@ def run(compute, *arrays, plain):
         nl.store(out, tile)
         return out
 
-    return launch(kernel, arrays, plain=plain).outputs[0]
+    return launch(kernel, arrays, plain=True).outputs[0]
 
 
 LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
 
 
-@MODES
 @every(
     "dtypes, result, expected",
     [
@@ -58,28 +56,26 @@ LARGE = np.array([[2**31 - 1, 5, 2**24 + 1]])
         (("int32", "int16"), "int32", [2**31 - 1, 6, 2**24]),
     ],
 )
-def test_integers_of_32_bits_wrap_where_all_are_of_32_bits(plain, dtypes, result, expected):
+def test_integers_of_32_bits_wrap_where_all_are_of_32_bits(dtypes, result, expected):
     """Elsewhere float32 arithmetic rounds, and a cast saturates (v2.32.0, nisa.tensor_tensor)."""
     left, right = (
         values.astype(d) for values, d in zip((LARGE, LARGE * 0 + 1), dtypes, strict=True)
     )
-    found = run(lambda x, y: nl.add(x, y, dtype=getattr(nl, result)), left, right, plain=plain)
+    found = run(lambda x, y: nl.add(x, y, dtype=getattr(nl, result)), left, right)
     assert_array_equal(found.astype(np.float64), [expected])
 
 
-@MODES
-def test_integers_of_32_bits_wrap_in_place(plain):
+def test_integers_of_32_bits_wrap_in_place():
     def update(x, y):
         x[...] += y
         return x
 
     one = np.ones((1, 3), np.uint32)
-    found = run(update, LARGE.astype(np.int32), one, plain=plain)
+    found = run(update, LARGE.astype(np.int32), one)
     assert_array_equal(found, [[-(2**31), 6, 2**24 + 2]])
 
 
-@MODES
-def test_select_reduce_has_a_float_reduce_res(plain):
+def test_select_reduce_has_a_float_reduce_res():
     def select(x):
         total = nl.zeros((4, 1), nl.int32)
         nisa.select_reduce(
@@ -93,10 +89,9 @@ def test_select_reduce_has_a_float_reduce_res(plain):
         return x
 
     with pytest.raises(DtypeError, match="reduce_res of certain dtypes"):
-        run(select, ROWS, plain=plain)
+        run(select, ROWS)
 
 
-@MODES
 @every(
     "error, compute",
     [
@@ -106,12 +101,11 @@ def test_select_reduce_has_a_float_reduce_res(plain):
         (ShapeError, lambda x: nisa.tensor_tensor(x, x[0:1], nl.add, mask=False)),
     ],
 )
-def test_a_mask_that_leaves_nothing_excuses_nothing(plain, error, compute):
+def test_a_mask_that_leaves_nothing_excuses_nothing(error, compute):
     with pytest.raises(error):
-        run(compute, ROWS, plain=plain)
+        run(compute, ROWS)
 
 
-@MODES
 @every(
     "search",
     [
@@ -120,18 +114,17 @@ def test_a_mask_that_leaves_nothing_excuses_nothing(plain, error, compute):
         lambda x, mask: nisa.nc_match_replace8(data=x, vals=nl.copy(x[:, 0:8]), imm=0.0, mask=mask),
     ],
 )
-def test_a_mask_does_not_make_a_row_that_is_too_long_legal(plain, search):
+def test_a_mask_does_not_make_a_row_that_is_too_long_legal(search):
     """The rule holds of what the mask leaves, too: see the masks that leave less than 8."""
     data = np.arange(2 * 16385, dtype=np.float32).reshape(2, 16385)
     short = nl.arange(16385)[None, :] < 16
-    assert run(lambda x: search(x[:, 0:16384], None), data, plain=plain).size
+    assert run(lambda x: search(x[:, 0:16384], None), data).size
     with pytest.raises(LimitError, match="16384"):
-        run(lambda x: search(x, short), data, plain=plain)
+        run(lambda x: search(x, short), data)
 
 
-@MODES
 @every("reduce_op", [nl.add, nl.subtract])
-def test_a_mask_that_leaves_nothing_leaves_the_reduction_out_too(plain, reduce_op):
+def test_a_mask_that_leaves_nothing_leaves_the_reduction_out_too(reduce_op):
     """So that the tile can be stored: on a device it holds whatever was there."""
 
     def kernel(x):
@@ -148,28 +141,25 @@ def test_a_mask_that_leaves_nothing_leaves_the_reduction_out_too(plain, reduce_o
         nl.store(out, total)
         return out
 
-    assert np.isnan(launch(nki.jit(kernel), [ROWS.copy()], plain=plain).outputs[0]).all()
+    assert np.isnan(launch(nki.jit(kernel), [ROWS.copy()], plain=True).outputs[0]).all()
 
 
-@MODES
-def test_a_mask_does_not_make_a_row_of_bn_stats_legal(plain):
+def test_a_mask_does_not_make_a_row_of_bn_stats_legal():
     data = np.zeros((2, 513), np.float32)
     with pytest.raises(LimitError, match="at most 512"):
-        run(lambda x: nisa.bn_stats(x, mask=nl.arange(513)[None, :] < 9), data, plain=plain)
+        run(lambda x: nisa.bn_stats(x, mask=nl.arange(513)[None, :] < 9), data)
 
 
-@MODES
-def test_a_parameter_is_not_written_under_a_mask_that_leaves_nothing_either(plain):
+def test_a_parameter_is_not_written_under_a_mask_that_leaves_nothing_either():
     def kernel(x: nt.tensor):
         nl.store(x, 1, mask=False)
         return x
 
     with pytest.raises(KernelError, match="does not write to its parameters"):
-        launch(nki.jit(kernel), [ROWS.copy()], plain=plain)
+        launch(nki.jit(kernel), [ROWS.copy()], plain=True)
 
 
-@MODES
-def test_dropout_draws_for_the_box_that_holds_its_mask(plain):
+def test_dropout_draws_for_the_box_that_holds_its_mask():
     def drop(x):
         i = nl.mgrid[0:4, 0:6]
         tile = nl.zeros((4, 6), nl.float32)
@@ -179,24 +169,22 @@ def test_dropout_draws_for_the_box_that_holds_its_mask(plain):
     box = np.random.default_rng(0).random((3, 3), np.float32) >= 0.5
     expected = np.zeros((4, 6), np.float32)
     expected[:3, :3] = np.where(np.tri(3) > 0, box * (ROWS[:3, :3] + 1), 0)
-    assert_array_equal(run(drop, ROWS + 1, plain=plain), expected)
+    assert_array_equal(run(drop, ROWS + 1), expected)
 
 
-@MODES
 @every("source", [np.float64, np.float32, np.int32])
-def test_a_constant_of_tfloat32_is_rounded_by_the_host(plain, source):
+def test_a_constant_of_tfloat32_is_rounded_by_the_host(source):
     values = np.array([[1.0, -3.0, 1 / 3, 2049.0]]).astype(source)
 
     def kernel():
         return nl.shared_constant(values, nl.tfloat32)
 
-    (found,) = launch(kernel, plain=plain).outputs
+    (found,) = launch(kernel, plain=True).outputs
     step = np.exp2(np.floor(np.log2(np.abs(np.where(values == 0, 1, values)))) - 10)
     assert_array_equal(from_bits(found, found.dtype), np.rint(values / step) * step)
 
 
-@MODES
-def test_a_bool_is_a_uint8_to_bitvec_operators(plain):
+def test_a_bool_is_a_uint8_to_bitvec_operators():
     """1 is shifted by 2, not by True; and 2 >> True is 1."""
     bits = np.array([[True, False]])
     table = {
@@ -207,35 +195,28 @@ def test_a_bool_is_a_uint8_to_bitvec_operators(plain):
         (lambda x: nisa.tensor_tensor(x, nl.full((1, 2), 2, nl.int32), nl.right_shift)): [0, 0],
     }
     for compute, expected in table.items():
-        assert_array_equal(run(compute, bits, plain=plain), [expected])
+        assert_array_equal(run(compute, bits), [expected])
 
 
-@MODES
-def test_bitvec_operators_keep_the_low_bits(plain):
+def test_bitvec_operators_keep_the_low_bits():
     """They do not cast, so that nothing saturates."""
     values = np.array([[254, 7]], np.uint8)
-    found = run(lambda x: nl.bitwise_or(x, x, dtype=nl.int8), values, plain=plain)
+    found = run(lambda x: nl.bitwise_or(x, x, dtype=nl.int8), values)
     assert_array_equal(found, np.array([[-2, 7]], np.int8), strict=True)
-    found = run(
-        lambda x: nisa.tensor_partition_reduce(nl.bitwise_or, x, dtype=nl.int8), values, plain=plain
-    )
+    found = run(lambda x: nisa.tensor_partition_reduce(nl.bitwise_or, x, dtype=nl.int8), values)
     assert_array_equal(found, [[-2, 7]])
-    found = run(
-        lambda x: nisa.tensor_reduce(nl.bitwise_or, x, axis=1, dtype=nl.int8), values, plain=plain
-    )
+    found = run(lambda x: nisa.tensor_reduce(nl.bitwise_or, x, axis=1, dtype=nl.int8), values)
     assert_array_equal(found, [[-1]])
 
 
-@MODES
-def test_an_element_of_a_tile_is_transposed_by_dma(plain):
-    found = run(lambda x: nisa.dma_transpose(x[2, 3]), ROWS, plain=plain)
+def test_an_element_of_a_tile_is_transposed_by_dma():
+    found = run(lambda x: nisa.dma_transpose(x[2, 3]), ROWS)
     assert_array_equal(found, [[15.0]])
-    found = run(lambda x: nisa.dma_transpose(x[2]), ROWS, plain=plain)
+    found = run(lambda x: nisa.dma_transpose(x[2]), ROWS)
     assert_array_equal(found, ROWS[2][:, None])
 
 
-@MODES
-def test_a_reduction_into_its_own_data_comes_after_the_result(plain):
+def test_a_reduction_into_its_own_data_comes_after_the_result():
     """nl.copy hands the data on as they are: the sums, written first, would be among them."""
 
     def both(x):
@@ -244,11 +225,10 @@ def test_a_reduction_into_its_own_data_comes_after_the_result(plain):
         )
         return nl.add(copied, 0)
 
-    assert_array_equal(run(both, ROWS, plain=plain), ROWS)
+    assert_array_equal(run(both, ROWS), ROWS)
 
 
-@MODES
-def test_the_registers_are_the_engines_whatever_the_partitions(plain):
+def test_the_registers_are_the_engines_whatever_the_partitions():
     def add_up(x):
         total = nl.zeros((4, 1), nl.float32)
         nisa.activation(nl.copy, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
@@ -262,11 +242,10 @@ def test_the_registers_are_the_engines_whatever_the_partitions(plain):
         return total
 
     expected = np.where(np.arange(4) < 2, 2 * ROWS.sum(axis=1), 0)[:, None]
-    assert_array_equal(run(add_up, ROWS, plain=plain), expected)
+    assert_array_equal(run(add_up, ROWS), expected)
 
 
-@MODES
-def test_a_masked_dma_takes_a_view_of_its_destinations_shape(plain):
+def test_a_masked_dma_takes_a_view_of_its_destinations_shape():
     def copy(x):
         tile = nl.zeros((4, 4), nl.float32)
         source = x.reshape((4, 2, 3))[:, :, 0:2]
@@ -274,25 +253,23 @@ def test_a_masked_dma_takes_a_view_of_its_destinations_shape(plain):
         return tile
 
     with pytest.raises(ShapeError, match="view"):
-        run(copy, ROWS, plain=plain)
+        run(copy, ROWS)
 
 
-@MODES
 @every("returned", ["unwritten", "on chip"])
-def test_what_cannot_be_returned_is_named_by_the_line_that_made_it(plain, returned):
+def test_what_cannot_be_returned_is_named_by_the_line_that_made_it(returned):
     def kernel(x):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)  # made here
         tile = nl.load(x)  # and here
         return out if returned == "unwritten" else tile
 
     with pytest.raises(NkiError) as refused:
-        launch(kernel, [ROWS], plain=plain, strictness="documented")
+        launch(kernel, [ROWS], plain=True, strictness="documented")
     assert isinstance(refused.value, UnwrittenError) == (returned == "unwritten")
     assert "here" in refused.value.location.text
 
 
-@MODES
-def test_a_copy_to_an_offset_has_its_sources_shape(plain):
+def test_a_copy_to_an_offset_has_its_sources_shape():
     def copy(x):
         tile = nl.zeros((4, 6), nl.float32)
         place = OUTSIDE.x + nl.zeros((1, 1), nl.int32)
@@ -300,16 +277,15 @@ def test_a_copy_to_an_offset_has_its_sources_shape(plain):
         return tile
 
     with pytest.raises(ShapeError, match="shape"):
-        run(copy, ROWS, plain=plain)
+        run(copy, ROWS)
 
 
-@MODES
-def test_the_gpsimd_engine_reads_no_vector_in_psum(plain):
+def test_the_gpsimd_engine_reads_no_vector_in_psum():
     def power(x):
         return nisa.tensor_scalar(x, nl.power, nl.zeros((4, 1), nl.float32, buffer=nl.psum))
 
     with pytest.raises(BufferError, match="GpSimd"):
-        run(power, ROWS, plain=plain)
+        run(power, ROWS)
 
 
 def filled(**arguments):
@@ -359,8 +335,7 @@ MADE_OUTSIDE = {
 }
 
 
-@MODES
 @every("use", MADE_OUTSIDE)
-def test_an_index_or_mask_made_outside_the_kernel(plain, use):
+def test_an_index_or_mask_made_outside_the_kernel(use):
     compute, expected = MADE_OUTSIDE[use]
-    assert_array_equal(run(compute, ROWS, plain=plain), expected)
+    assert_array_equal(run(compute, ROWS), expected)

@@ -8,9 +8,9 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.binding import api_of, public
+from difftest.simulator.frontend.nki.dynamic import NkiValidationError
 from difftest.simulator.frontend.nki.levels import ending
 from difftest.simulator.frontend.nki.objects import NkiInstruction
-from difftest.simulator.frontend.nki.patterns import NkiValidationError
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 

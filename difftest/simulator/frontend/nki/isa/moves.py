@@ -50,7 +50,7 @@ def _of_its_kind(values, where):
         values["value"] = int(value)
 
 
-@call(copies.memset, prepare=_of_its_kind, shape=None)
+@call(copies.memset, prepare=_of_its_kind)
 def memset(dst, value, engine=UNKNOWN, name=None):
     """Every element of dst becomes a constant, of dst's own kind."""
 

@@ -1,16 +1,22 @@
-"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM.
-
-The calls are by hand: which elements a product adds to is known by element
-(:mod:`difftest.simulator.frontend.nki.accumulation`), and of an indirect operand in groups.
-"""
+"""``nki.isa``: the Tensor Engine, and what accumulates in PSUM."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError, not_modelled
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    ShapeError,
+    kernel_location,
+    not_modelled,
+    warn,
+)
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
@@ -20,7 +26,6 @@ from difftest.simulator.frontend.nki.constants import (
     matmul_perf_mode,
     member_of,
 )
-from difftest.simulator.frontend.nki.indirect_products import check_pair, for_products
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import is_before
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -33,7 +38,7 @@ from difftest.simulator.trace import Engine, Space
 _WIDE = (FLOAT32, TFLOAT32)
 
 
-@public
+@public  # by hand: what it adds to is known by element, and of an indirect operand in groups
 def nc_matmul(
     dst,
     stationary,
@@ -55,13 +60,10 @@ def nc_matmul(
     """
     mode = member_of(matmul_perf_mode, perf_mode, "nc_matmul").name
     given, tiles = (dst, stationary, moving), bool(tile_position or tile_size)
-    dst, stationary, moving = for_products("nc_matmul", given, tiles=tiles)
+    dst, stationary, moving = _grouped("nc_matmul", given, tiles=tiles)
     if is_transpose and isinstance(moving, IndirectTensor):
-        raise KernelError(
-            "nc_matmul that transposes takes no indirect moving operand",
-            happened="nc_matmul got an indirect moving operand and is_transpose",
-            received=repr(moving),
-        )
+        takes, got = "no indirect moving operand", "an indirect moving operand"
+        raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
@@ -69,7 +71,7 @@ def nc_matmul(
     return _product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
 
 
-@public
+@public  # by hand, as nc_matmul
 def nc_matmul_mx(
     dst,
     stationary,
@@ -82,11 +84,11 @@ def nc_matmul_mx(
     name=None,
 ):
     """``dst = stationary.T @ moving`` of MX operands, or ``dst +=`` where a matmul wrote before."""
-    check_pair(stationary, stationary_scale, "stationary")
-    check_pair(moving, moving_scale, "moving")
+    _check_pair(stationary, stationary_scale, "stationary")
+    _check_pair(moving, moving_scale, "moving")
     options = _pe_tile(tile_position, tile_size)
     given = (dst, stationary, moving, stationary_scale, moving_scale)
-    dst, *operands = for_products("nc_matmul_mx", given, tiles=any(options))
+    dst, *operands = _grouped("nc_matmul_mx", given, tiles=any(options))
     return _product(mx.nc_matmul_mx, dst, tuple(operands), accumulate, options)
 
 
@@ -183,3 +185,60 @@ def _is_identity(stationary, moving):
     if not in_sbuf or moving.tile_shape() != (size, size):
         return False
     return bool(np.array_equal(moving.engine_values(), np.eye(size)))
+
+
+# -- tensor indirection, whose offsets are in groups of 32 partitions (stubs at v2.32.0) -----------
+
+
+class IndirectionWarning(UserWarning):
+    """AWS's pages leave open whether an operand may be indirect."""
+
+
+def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any, ...]:
+    """The operands, ``dst`` first, of which indirect ones have their offsets in groups of 32.
+
+    Raises
+    ------
+    KernelError : one is indirect, and the product is of a tile of the PE array (``tiles``).
+    """
+    indirect = [one for one in operands if isinstance(one, IndirectTensor)]
+    if indirect and tiles:
+        raise KernelError(
+            f"{name} with tensor indirection takes no PE tile",
+            happened=f"{name} got an indirect operand beside tile_position or tile_size",
+            received=repr(indirect[0]),
+        )
+    dst = operands[0]
+    if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
+        warn(
+            IndirectionWarning(
+                f"{name} scatters into float32 ({kernel_location()}): AWS's page lets dst be "
+                "indirect, and names float16, bfloat16 and float8 as the dtypes of indirect "
+                "operands"
+            )
+        )
+    return tuple(one.grouped() if isinstance(one, IndirectTensor) else one for one in operands)
+
+
+def _check_pair(data: Any, scale: Any, role: str) -> None:
+    """Raise unless an MX operand and its scales are indirect by the same index, or neither is.
+
+    Raises
+    ------
+    KernelError : they are not.
+    """
+    indirect = [isinstance(one, IndirectTensor) for one in (data, scale)]
+    if not any(indirect):
+        return
+    if all(indirect) and _index(data) == _index(scale):
+        return
+    raise KernelError(
+        f"nc_matmul_mx takes {role} and its scales indirect by one index, or neither",
+        happened=f"nc_matmul_mx got {role} and {role}_scale by other indices, or one without",
+        received=f"{role} = {data!r}, {role}_scale = {scale!r}",
+    )
+
+
+def _index(view: IndirectTensor) -> tuple[Any, ...]:
+    index = view.index
+    return index.storage.allocation.id, index.pattern, len(view.places)

@@ -1,4 +1,4 @@
-"""``nki.isa``: searches within partitions, gathers and shuffles."""
+"""``nki.isa``: searches within partitions, gathers, shuffles and selections."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.errors import kernel_location, not_modelled, warn
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.calls import call
+from difftest.simulator.frontend.nki.calls import call, commands
+from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.issue import issue
-from difftest.simulator.frontend.nki.levels import is_level
-from difftest.simulator.index import as_integer
-from difftest.simulator.instructions import gather, search
+from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.operands import OperatorName, affine
+from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.instructions import gather, search, select
 from difftest.simulator.instructions import topk as snakes
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.trace import Space
+
+_EQUAL, _MAXIMUM = OperatorName("equal"), OperatorName("maximum")
+_FP32_MIN = float(np.finfo(np.float32).min)
 
 
 @call(search.max8)
@@ -72,7 +80,7 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
             "nki.isa.topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8 and its kin"
         )
     issued = issue(snakes.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
-    if not is_level("0.7"):
+    if current().level != "0.7":
         warn(
             TopKWarning(
                 f"topk writes its results down 16 partitions ({kernel_location()}), as AWS's page "
@@ -94,3 +102,69 @@ def _forget_rest(dst):
     missing = np.zeros((dst.shape[0], dst.size // dst.shape[0]), dtype=np.bool_)
     missing[np.arange(dst.shape[0]) % lanes >= used, column] = True
     dst.forget_written(missing.reshape(dst.shape), dst.origin("left by topk"))
+
+
+def _predicate(values, where):
+    """The affine expression; ``offset`` came third once, before the multiplier."""
+    if is_integer(values["on_true_tile"]):
+        check_level("nisa.affine_select with offset third")
+        order = ("channel_multiplier", "on_true_tile", "on_false_value", "cmp_op", "offset")
+        offset, multiplier, tile, value, op = (values[name] for name in order)
+        given = (multiplier, tile, value, _EQUAL if is_integer(op) else op, offset)
+        values.update(zip(order, given, strict=True))
+    need_tile(values["on_true_tile"], "on_true_tile", where, (Space.SBUF,))
+    values["pred"] = affine(values, where)
+
+
+@call(select.affine_select, prepare=_predicate, pred=None)
+def affine_select(
+    dst,
+    pattern,
+    channel_multiplier,
+    on_true_tile,
+    on_false_value,
+    cmp_op=_EQUAL,
+    offset=0,
+    name=None,
+):
+    """``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
+
+
+@call(
+    select.range_select,
+    prepare=commands("vector"),
+    on_false_value=lambda value, where: float(
+        np.float32(need_number(value, "on_false_value", where))
+    ),
+    reduce_op=alu_op,
+)
+def range_select(
+    dst,
+    on_true_tile,
+    comp_op0,
+    comp_op1,
+    bound0,
+    bound1,
+    reduce_cmd=registers.reset_reduce,
+    reduce_res=None,
+    reduce_op=_MAXIMUM,
+    range_start=0,
+    on_false_value=_FP32_MIN,
+    name=None,
+):
+    """``dst = on_true_tile`` where the free index lies between two bounds held in tiles."""
+
+
+@call(select.select_reduce, prepare=commands("vector"), reduce_op=alu_op)
+def select_reduce(
+    dst,
+    predicate,
+    on_true,
+    on_false,
+    reduce_res=None,
+    reduce_cmd=registers.idle,
+    reduce_op=_MAXIMUM,
+    reverse_pred=False,
+    name=None,
+):
+    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""

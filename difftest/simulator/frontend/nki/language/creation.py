@@ -1,24 +1,34 @@
-"""``nki.language``: tensors made, filled, and made of constants."""
+"""``nki.language``: memories and their sizes; tensors made, filled, and made of constants."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
+from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array, as_nki_dtype, round_to, to_bits
-from difftest.simulator.errors import KernelError, LimitError, ShapeError, not_modelled
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.errors import (
+    KernelError,
+    LimitError,
+    ShapeError,
+    missing_name,
+    not_modelled,
+)
+from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
+from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
-from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.levels import check_level, check_name
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
@@ -31,11 +41,8 @@ UINT8 = np.dtype(np.uint8)
 def _shape(shape: Any, where: str) -> Shape:
     sizes = as_integers(shape, f"{where} with shape")
     if not sizes or min(sizes) < 1:
-        raise ShapeError(
-            f"{where} takes a shape of positive sizes",
-            happened=f"{where} got the shape {list(sizes)}",
-            received=f"shape {list(sizes)}",
-        )
+        takes, got = "a shape of positive sizes", f"shape {list(sizes)}"
+        raise not_taken(where, takes, f"the {got}", got, error=ShapeError)
     return sizes
 
 
@@ -62,38 +69,27 @@ def new_tensor(
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
-    """An address on chip: partition, and byte in each; in PSUM a bank's first. In HBM: the byte.
-
-    Raises
-    ------
-    KernelError : it is no such pair, or lies inside a PSUM bank.
-    """
-    place = as_integers(address, "nl.ndarray with address")
+    """An address on chip: partition, and byte in each; in PSUM a bank's first. In HBM: the byte."""
+    place, bank = as_integers(address, "nl.ndarray with address"), current().machine.psum_bank_bytes
+    count = 1 if space.is_hbm else 2
     if space.is_hbm:
         check_level("nl.ndarray with an address in HBM")
-        if len(place) != 1 or place[0] < 0:
-            raise KernelError(
-                "an address in HBM is (byte,)",
-                happened=f"a tensor in HBM was to lie at address {address!r:.40}",
-                received=f"address={address!r} in {space.value}",
-            )
+    if len(place) == count and min(place) >= 0 and not (space is Space.PSUM and place[1] % bank):
         return place
-    bank = current().machine.psum_bank_bytes
-    inside = space is Space.PSUM and len(place) == 2 and place[1] % bank
-    if len(place) != 2 or min(place) < 0 or inside:
-        raise KernelError(
-            "an address is (partition, byte in each partition), in PSUM the first of a bank",
-            happened=f"a tensor was to lie at address {address!r:.40}",
-            received=f"address={address!r} in {space.value}",
-            limit=f"multiples of {bank} bytes in PSUM",
-        )
-    return place
+    raise KernelError(
+        "an address in HBM is (byte,)"
+        if space.is_hbm
+        else "an address is (partition, byte in each partition), in PSUM the first of a bank",
+        happened=f"a tensor was to lie at address {address!r:.40}",
+        received=f"address={address!r} in {space.value}",
+        limit=None if space.is_hbm else f"multiples of {bank} bytes in PSUM",
+    )
 
 
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     """``tensor`` with every element ``value``: on chip by memset, in HBM as the host gives it."""
     if not tensor.in_hbm:
-        gate.issue(copies.memset, (value,), (None,), dst=tensor)
+        gate.issue(copies.memset, (value,), dst=tensor)
         return tensor
     storage = tensor.storage
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
@@ -156,26 +152,23 @@ def rand(shape, dtype, buffer=SBUF, name=""):
     tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
     if tensor.in_hbm:
         raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
-    gate.issue(copies.rand, (), (None,), dst=tensor)
+    gate.issue(copies.rand, (), dst=tensor)
     return tensor
 
 
 @public
 def shared_constant(constant):
     """A tensor in shared HBM that holds a NumPy array, or what a ``.npy`` file holds."""
+    where, takes = "nl.shared_constant", "a NumPy array or the path of a .npy file"
     if isinstance(constant, (str, os.PathLike)):
         try:
             constant = np.load(constant)
         except (OSError, ValueError) as error:
-            raise KernelError(
-                "nl.shared_constant takes a NumPy array or the path of a .npy file",
-                happened="nl.shared_constant could not read a file",
-                received=f"{constant!r}: {error}",
-            ) from None
+            got = "a file that it could not read"
+            raise not_taken(where, takes, got, f"{constant!r}: {error}") from None
     if not isinstance(constant, np.ndarray):
-        takes = "a NumPy array or the path of a .npy file"
-        raise wrong_kind(constant, takes, "nl.shared_constant")
-    as_nki_dtype(constant.dtype, "nl.shared_constant")
+        raise wrong_kind(constant, takes, where)
+    as_nki_dtype(constant.dtype, where)
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
     made: NkiTensor = current().tile.whole(current().adopt(array, name="constant", mutable=False))
     return made
@@ -190,12 +183,10 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
     elif isinstance(dst, NkiTensor) and dst.shape == (n, n):
         tensor = dst
     else:
-        raise ShapeError(
-            "nl.shared_identity_matrix writes dst of shape (n, n)",
-            happened=f"nl.shared_identity_matrix({n}) got a dst of another shape",
-            received=f"{dst!r} for n={n}",
-        )
-    gate.issue(copies.memset, (0,), (None,), dst=tensor)
+        takes, got = "a dst of shape (n, n)", "a dst of another shape"
+        received = f"{dst!r} for n={n}"
+        raise not_taken("nl.shared_identity_matrix", takes, got, received, error=ShapeError)
+    gate.issue(copies.memset, (0,), dst=tensor)
     step = tensor.storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
@@ -213,3 +204,57 @@ def par_dim(size):
 def ds(start, size):
     """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
     return DynamicSlice.or_none(start, size)
+
+
+_SIZES: dict[str, Callable[[Machine], int]] = {
+    "pmax": lambda machine: machine.partitions,
+    "psum_fmax": lambda machine: machine.psum_fmax,  # psum_bank_fmax under its name before 0.4
+    "psum_bank_fmax": lambda machine: machine.psum_fmax,
+    "psum_bank_fmax_bytes": lambda machine: machine.psum_bank_bytes,
+    "psum_num_banks": lambda machine: machine.psum_banks,
+    "gemm_stationary_fmax": lambda machine: machine.gemm_stationary_fmax,
+    "gemm_moving_fmax": lambda machine: machine.gemm_moving_fmax,
+    "bn_stats_fmax": lambda machine: machine.bn_stats_fmax,
+    "psum_min_align": lambda machine: machine.psum_min_align,
+    "sbuf_min_align": lambda machine: machine.sbuf_min_align,
+    "sbuf_size_bytes": lambda machine: machine.sbuf_partition_bytes * machine.partitions,
+    "sbuf_fmax": lambda machine: machine.sbuf_usable_bytes // 4,
+    "sbuf_fmax_bytes": lambda machine: machine.sbuf_usable_bytes,
+    "total_available_sbuf_size": lambda machine: machine.sbuf_usable_bytes,  # before 0.4
+}
+"""Of a partition, in float32 elements unless the name says bytes; sbuf_size_bytes of them all."""
+
+
+class TileSizes:
+    """``nl.tile_size``: the machine's limits."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> int:
+        if name not in _SIZES:
+            raise missing_name("nki.language.tile_size", name, _SIZES)
+        check_name(f"nl.tile_size.{name}")
+        if is_running():
+            return _SIZES[name](current().machine)
+        return _SIZES[name](machine_of(os.environ.get(TARGET_VARIABLE)))
+
+    def __dir__(self) -> list[str]:
+        return [*_SIZES]
+
+
+def _asks(name: str, summary: str, *regions: MemoryRegion) -> None:
+    def function(buffer: Any) -> bool:
+        return any(buffer is one for one in regions)
+
+    named(function, name, summary)
+
+
+_asks(
+    "is_hbm",
+    "Whether a memory is HBM of either kind.",
+    MemoryRegion.private_hbm,
+    MemoryRegion.shared_hbm,
+)
+_asks("is_sbuf", "Whether a memory is SBUF.", MemoryRegion.sbuf)
+_asks("is_psum", "Whether a memory is PSUM.", MemoryRegion.psum)
+_asks("is_on_chip", "Whether a memory is SBUF or PSUM.", MemoryRegion.sbuf, MemoryRegion.psum)

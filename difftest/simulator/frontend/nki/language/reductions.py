@@ -10,14 +10,17 @@ from typing import Any
 
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_flag
-from difftest.simulator.frontend.axes import last_axes
-from difftest.simulator.frontend.nki.binding import public
+from difftest.simulator.frontend.arguments import as_flag, last_axes
+from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand, settle
-from difftest.simulator.frontend.nki.language.functions import ACTIVATION, FUNCTIONS, elementwise
-from difftest.simulator.instructions import elementwise as vector_engine
-from difftest.simulator.instructions import gate
+from difftest.simulator.frontend.nki.language.functions import (
+    activated,
+    elementwise,
+    inverted,
+    wanted,
+    with_number,
+)
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.operands import need_number, need_tile
@@ -29,8 +32,7 @@ def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: boo
     at = settle(tile) if isinstance(tile, DynamicView) else tile
     axes = last_axes(axis, at, f"nl.{name}")
     options = (ALU_OPS[op], axes, False, as_flag(keepdims, "keepdims"))
-    wanted = tile.dtype if dtype is None else as_nki_dtype(dtype)
-    return issue_new(instructions.tensor_reduce, (tile,), options, dtype=wanted)
+    return issue_new(instructions.tensor_reduce, (tile,), options, dtype=wanted(dtype, tile))
 
 
 def _spread(vector: Any, like: Any) -> Any:
@@ -41,34 +43,20 @@ def _spread(vector: Any, like: Any) -> Any:
     return vector
 
 
-def _scaled(tile: Any, factor: float, shift: float, dtype: Any) -> Any:
-    """``tile * factor + shift``."""
-    options = (ALU_OPS["multiply"], False, ALU_OPS["add"], False)
-    return gate.issue(vector_engine.tensor_scalar, (tile, factor, shift), options, dtype=dtype)
+def _reduction(name: str, op: str, summary: str) -> Any:
+    def function(x: Any, axis: Any, dtype: object = None, keepdims: Any = False) -> Any:
+        return _reduced(name, op, x, axis, dtype, keepdims)
+
+    return named(function, name, summary)
 
 
-@public
-def sum(x, axis, dtype=None, keepdims=False):
-    """The sum along the last axes, in float32."""
-    return _reduced("sum", "add", x, axis, dtype, keepdims)
-
-
-@public
-def prod(x, axis, dtype=None, keepdims=False):
-    """The product along the last axes, in float32."""
-    return _reduced("prod", "multiply", x, axis, dtype, keepdims)
-
-
-@public
-def max(x, axis, dtype=None, keepdims=False):
-    """The largest element along the last axes."""
-    return _reduced("max", "maximum", x, axis, dtype, keepdims)
-
-
-@public
-def min(x, axis, dtype=None, keepdims=False):
-    """The smallest element along the last axes."""
-    return _reduced("min", "minimum", x, axis, dtype, keepdims)
+for _name, _op, _summary in (
+    ("sum", "add", "The sum along the last axes, in float32."),
+    ("prod", "multiply", "The product along the last axes, in float32."),
+    ("max", "maximum", "The largest element along the last axes."),
+    ("min", "minimum", "The smallest element along the last axes."),
+):
+    _reduction(_name, _op, _summary)
 
 
 @public
@@ -81,29 +69,28 @@ def all(x, axis, dtype=None):
 def mean(x, axis, dtype=None, keepdims=False):
     """The mean along the last axes: a float32 sum, scaled and rounded once."""
     total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
-    wanted = x.dtype if dtype is None else as_nki_dtype(dtype)
-    return _scaled(total, total.size / x.size, 0.0, wanted)
+    return with_number(total, "multiply", total.size / x.size, wanted(dtype, x), ("add", 0.0))
 
 
 @public
 def var(x, axis, dtype=None, keepdims=False):
     """The variance along the last axes, in float32; the axes are kept (AWS ignores keepdims)."""
-    wanted = need_tile(x, "x", "nl.var").dtype if dtype is None else dtype
+    result = wanted(dtype, need_tile(x, "x", "nl.var"))
     centre = mean(x, axis, FLOAT32, True)
     centred = elementwise("subtract", x, _spread(centre, x), FLOAT32)
     squared = elementwise("multiply", centred, centred, FLOAT32)
-    return mean(squared, axis, wanted, True)
+    return mean(squared, axis, result, True)
 
 
 @public
 def softmax(x, axis=-1, dtype=None):
     """``exp(x - max) / sum(exp(x - max))`` along the last axes, in float32."""
-    wanted = need_tile(x, "x", "nl.softmax").dtype if dtype is None else dtype
+    result = wanted(dtype, need_tile(x, "x", "nl.softmax"))
     peak = _reduced("softmax", "maximum", x, axis, FLOAT32, True)
     shifted = elementwise("subtract", x, _spread(peak, x), FLOAT32)
-    exponent = ACTIVATION["exp"](shifted)
+    exponent = activated("exp", shifted, FLOAT32)
     total = _reduced("softmax", "add", exponent, axis, FLOAT32, True)
-    return elementwise("multiply", exponent, _spread(FUNCTIONS["reciprocal"](total), x), wanted)
+    return elementwise("multiply", exponent, _spread(inverted(total, FLOAT32), x), result)
 
 
 @public
@@ -121,10 +108,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None):
     work = FLOAT32 if compute_dtype is None else as_nki_dtype(compute_dtype)
     squared = elementwise("multiply", tile, tile, work)
     total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)
-    scale = ACTIVATION["rsqrt"](_scaled(total, 1.0 / n, epsilon, FLOAT32))
+    mean_square = with_number(total, "multiply", 1.0 / n, FLOAT32, ("add", epsilon))
+    scale = activated("rsqrt", mean_square, FLOAT32)
     normal = elementwise("multiply", tile, _spread(scale, tile), work)
-    return elementwise("multiply", normal, w, tile.dtype if dtype is None else dtype)
-
-
-for _name, _function in {"sum": sum, "prod": prod, "max": max, "min": min}.items():
-    _function.nki_name = _name  # type: ignore[attr-defined]  # they are operators too
+    return elementwise("multiply", normal, w, wanted(dtype, tile))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import ShapeError
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import space_of
 from difftest.simulator.frontend.nki.grids import (
@@ -32,67 +33,66 @@ def tiles(source, *, tile_shape=None):
     ``tile_shape`` counts elements of the last dimensions; those before it, in HBM alone, have a
     coordinate for each element. Without it a grid keeps its tiles.
     """
-    return _cut(source, tile_shape, None, "nl.tiles")
+    return _cut("nl.tiles", source, tile_shape)
 
 
 @public
 def blocks(source, *, tile_shape=None, block_shape):
     """A tensor, or what a grid selects, as a grid of blocks; ``block_shape`` counts tiles."""
-    return _cut(source, tile_shape, _sizes(block_shape, "block_shape", "nl.blocks"), "nl.blocks")
+    return _cut("nl.blocks", source, tile_shape, block_shape=block_shape)
 
 
 @public
 def alloc_tiles(*, tile_shape, element_shape, buffer, dtype, address=None, name=""):
     """A new tensor of ``element_shape`` as a grid of tiles; on chip they lie side by side."""
-    given = (tile_shape, element_shape, buffer, dtype, address, name)
-    return _allocated(*given, None, "nl.alloc_tiles")
+    return _allocated("nl.alloc_tiles", **locals())
 
 
 @public
 def alloc_blocks(*, tile_shape, block_shape, element_shape, buffer, dtype, address=None, name=""):
     """What :func:`alloc_tiles` makes, as a grid of blocks; ``block_shape`` counts tiles."""
-    block = _sizes(block_shape, "block_shape", "nl.alloc_blocks")
-    given = (tile_shape, element_shape, buffer, dtype, address, name)
-    return _allocated(*given, block, "nl.alloc_blocks")
+    return _allocated("nl.alloc_blocks", **locals())
 
 
-def _cut(source: Any, tile_shape: Any, block: Shape | None, where: str) -> NkiGrid:
-    tile = None if tile_shape is None else _tile_shape(tile_shape, where)
+def _cut(where: str, source: Any, tile_shape: Any, **blocks: Any) -> NkiGrid:
+    """A tensor or a grid in tiles, or in blocks of the ``block_shape`` that is given."""
+    block = _sizes(where, **blocks) if blocks else None
+    tile = None if tile_shape is None else _sizes(where, tile_shape=tile_shape)
     if isinstance(source, NkiGrid):
         _check_ranks(tile or source.tile_shape, block, source.element_shape, where)
         return source.cut(tile, block, where)
     if not isinstance(source, NkiTensor):
         raise wrong_kind(source, "a tensor or a grid", where)
     if tile is None:
-        raise KernelError(
-            f"{where} takes tile_shape for a tensor",
-            happened=f"{where} got a tensor and no tile_shape",
-            received=repr(source),
-        )
+        takes = "tile_shape for a tensor"
+        raise not_taken(where, takes, "a tensor and no tile_shape", repr(source))
     _check_ranks(tile, block, source.shape, where)
     if not source.in_hbm and len(tile) != len(source.shape):
-        raise ShapeError(
-            f"{where} takes a tile_shape with all dimensions of a tensor on chip",
-            happened=f"{where} was to cut {len(source.shape)} dimensions on chip into tiles of "
-            f"{len(tile)}",
-            received=f"tile_shape={tile} for {source!r}",
+        raise not_taken(
+            where,
+            "a tile_shape with all dimensions of a tensor on chip",
+            f"{len(source.shape)} dimensions on chip to cut into tiles of {len(tile)}",
+            f"tile_shape={tile} for {source!r}",
+            error=ShapeError,
             remedy="name the partitions in tile_shape too; dimensions without tiles are for HBM",
         )
     return whole(Backing(source), tile, block)
 
 
 def _allocated(
+    where: str,
+    *,
     tile_shape: Any,
     element_shape: Any,
     buffer: Any,
     dtype: object,
     address: Any,
     name: str,
-    block: Shape | None,
-    where: str,
+    **blocks: Any,
 ) -> NkiGrid:
-    tile = _tile_shape(tile_shape, where)
-    shape = _sizes(element_shape, "element_shape", where)
+    block = _sizes(where, **blocks) if blocks else None
+    tile = _sizes(where, tile_shape=tile_shape)
+    shape = _sizes(where, element_shape=element_shape)
     _check_ranks(tile, block, shape, where)
     if space_of(buffer, where).is_hbm:
         tensor = new_tensor(shape, dtype, buffer, name, where, address)
@@ -104,44 +104,29 @@ def _allocated(
     return whole(TiledBacking(tensor, shape, tile), tile, block)
 
 
-def _tile_shape(tile_shape: Any, where: str) -> Shape:
-    sizes = _sizes(tile_shape, "tile_shape", where)
-    if len(sizes) < 2:
-        raise ShapeError(
-            f"{where} takes a tile_shape of two dimensions at least",
-            happened=f"{where} got tile_shape={sizes}",
-            received=f"tile_shape={sizes}",
-        )
-    return sizes
-
-
-def _sizes(shape: Any, name: str, where: str) -> Shape:
-    """A tuple of positive integers, of Python's own type, as the pages have it."""
+def _sizes(where: str, **shapes: Any) -> Shape:
+    """A shape by its parameter's name: a tuple of positive integers of Python's own type."""
+    ((name, shape),) = shapes.items()
+    got = f"{name}={shape!r:.60}"
     if not isinstance(shape, tuple) or any(type(size) is not int for size in shape):
-        raise KernelError(
-            f"{where} takes {name} as a tuple of integers",
-            happened=f"{where} got {name}={shape!r:.60}",
-            received=f"{name}={shape!r:.60}",
-        )
+        raise not_taken(where, f"{name} as a tuple of integers", got, got)
     if any(size < 1 for size in shape):
-        raise ShapeError(
-            f"{where} takes a {name} of positive sizes",
-            happened=f"{where} got {name}={shape}",
-            received=f"{name}={shape}",
-        )
+        raise not_taken(where, f"a {name} of positive sizes", got, got, error=ShapeError)
+    if name == "tile_shape" and len(shape) < 2:
+        takes = "a tile_shape of two dimensions at least"
+        raise not_taken(where, takes, got, got, error=ShapeError)
     return shape
 
 
 def _check_ranks(tile: Shape, block: Shape | None, shape: Shape, where: str) -> None:
     if len(tile) > len(shape):
-        raise ShapeError(
-            f"{where} takes a tile_shape of no more dimensions than the tensor",
-            happened=f"{where} was to cut {len(shape)} dimensions into tiles of {len(tile)}",
-            received=f"tile_shape={tile} for {list(shape)} elements",
-        )
+        takes = "a tile_shape of no more dimensions than the tensor"
+        got = f"{len(shape)} dimensions to cut into tiles of {len(tile)}"
+        received = f"tile_shape={tile} for {list(shape)} elements"
+        raise not_taken(where, takes, got, received, error=ShapeError)
     if block is not None and len(block) != len(tile):
-        raise ShapeError(
-            f"{where} takes a block_shape with the dimensions of tile_shape",
-            happened=f"{where} got block_shape={block} for tiles of {len(tile)} dimensions",
-            received=f"block_shape={block}, tile_shape={tile}",
+        takes = "a block_shape with the dimensions of tile_shape"
+        got = f"block_shape={block} for tiles of {len(tile)} dimensions"
+        raise not_taken(
+            where, takes, got, f"block_shape={block}, tile_shape={tile}", error=ShapeError
         )

@@ -88,7 +88,7 @@ REFUSED = [
         "another buffer",
         lambda: nl.zeros((4, 4), nl.float32, buffer="sbuf"),
         "takes buffer as one of NKI's memories",
-        "buffer='sbuf'",
+        "str 'sbuf'",
     ),
     ("float64", lambda: nl.zeros((4, 4), np.float64), "NKI has no such dtype", "float64"),
     ("256 partitions", lambda: nl.zeros((256, 4), nl.float32), "at most 128", "256 partitions"),
@@ -113,8 +113,8 @@ REFUSED = [
     (
         "an identity of nothing",
         lambda: nl.shared_identity_matrix(0),
-        "nl.shared_identity_matrix has at least one row",
-        "n=0",
+        "nl.shared_identity_matrix takes a shape of positive sizes",
+        "0",
     ),
     ("a negative seed", lambda: nl.random_seed(-1), "32 bits and no sign", "-1"),
     ("a large seed", lambda: nl.random_seed(2**32), "32 bits and no sign", "4294967296"),
@@ -139,8 +139,8 @@ REFUSED = [
     (
         "an empty constant",
         lambda: nl.shared_constant(np.zeros((0, 3), np.float32)),
-        "nl.shared_constant has at least one element",
-        "shape (0, 3)",
+        "nl.shared_constant takes a shape of positive sizes",
+        "(0, 3)",
     ),
     (
         "a seed masked by indices",
@@ -168,3 +168,20 @@ def test_a_constant_is_not_written():
 
     with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
         launch(kernel)
+
+
+def test_random_values_repeat_with_their_seed():
+    def compute(_):
+        first = nl.rand((64, 128))
+        nl.random_seed(3)
+        second = nl.rand((64, 128))
+        nl.random_seed(nl.full((1, 1), 3, nl.int32))
+        return first, second, nl.rand((64, 128)), nl.rand((64, 128), nl.bfloat16)
+
+    first, second, third, narrow = on_tiles(compute, DATA)
+    assert_array_equal(second, third)
+    assert (first != second).any()
+    assert ((first >= 0) & (first < 1)).all()
+    assert abs(first.mean() - 0.5) < 0.02
+    assert str(narrow.dtype) == "bfloat16"
+    assert_array_equal(first, on_tiles(compute, DATA)[0])

@@ -101,14 +101,14 @@ REFUSED = [
     (
         "a store of other partitions",
         lambda: nl.store(hbm(4, 4), sbuf(3, 4)),
-        "nl.store's value has its destination's shape",
-        "value [3, 4], destination [4, 4]",
+        "nl.store's value has its target's shape",
+        "target [4, 4], value [3, 4]",
     ),
     (
         "a store of another row",
         lambda: nl.store(hbm(4, 4), sbuf(4, 3)),
-        "broadcast_to repeats dimensions of size 1",
-        "to [4, 4]",
+        "nl.store's value has its target's shape",
+        "target [4, 4], value [4, 3]",
     ),
     (
         "a number for 300 partitions",
@@ -144,14 +144,37 @@ REFUSED = [
     (
         "a transposed load of indices",
         lambda: nl.load_transpose2d(hbm(4, 4)[rows(), X]),
-        "nl.load_transpose2d takes no tile of indices",
-        "indexed by a tile",
+        "nl.load_transpose2d takes a tile as src",
+        "IndexedTile",
     ),
     (
         "a view of what leaves its tensor",
         lambda: hbm(4, 4)[2:6].view(nl.int32),
         "an access stays inside its tensor",
         "indices 2 to 5 on axis 0",
+    ),
+    (
+        "a copy to nowhere",
+        lambda: nisa.dma_copy(dst=None, src=hbm(4, 4)),
+        "dma_copy takes a tile as dst",
+        "NoneType",
+    ),
+    (
+        "an addition that skips",
+        lambda: nisa.dma_copy(
+            dst=hbm(4, 4)[rows(), X],
+            src=sbuf(4, 4),
+            dst_rmw_op=np.add,
+            oob_mode=nisa.oob_mode.skip,
+        ),
+        "dma_copy with dst_rmw_op takes oob_mode.error only",
+        "oob_mode.skip",
+    ),
+    (
+        "a gather that adds",
+        lambda: nisa.dma_copy(dst=sbuf(4, 4), src=hbm(4, 4)[rows(), X], dst_rmw_op=np.add),
+        "what the simulator does not model raises",
+        "indexed by a tile",
     ),
 ]
 X = nl.arange(4)[None, :]

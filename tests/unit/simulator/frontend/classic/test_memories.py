@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difftest.simulator import TRN1, launch
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.memories import ParDim
 
 
 def test_the_tile_sizes_are_the_machines():
@@ -22,3 +23,8 @@ def test_memories_show_their_names():
         "nl.private_hbm",
         "nl.shared_hbm",
     ]
+
+
+def test_par_dim_is_its_number():
+    assert ParDim(128) == 128
+    assert repr(ParDim(128)) == "par_dim(128)"

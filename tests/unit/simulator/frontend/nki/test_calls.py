@@ -2,7 +2,8 @@
 
 import pytest
 
-from difftest.simulator.frontend.nki.calls import call, integer
+from difftest.simulator.frontend.nki.calls import call
+from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.search import local_gather
 from tests.every import every
 
@@ -24,7 +25,7 @@ def whole(dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None):
     [
         (gather_without_index, {}, "index"),
         (local_gather_without_count, {}, "num_valid_indices"),
-        (whole, {"indices": integer}, "indices"),
+        (whole, {"indices": as_integer}, "indices"),
     ],
 )
 def test_what_a_signature_lacks_is_an_error_at_import(signature, converters, missing):

@@ -237,7 +237,7 @@ def loaded(shape, dtype):
         (lambda: moved(1.0), KernelError, "register_move of 1.0"),
         (lambda: nisa.register_move(3, 4), KernelError, "dst as a register"),
         (lambda: loaded((1, 2), nl.int32), ShapeError, "src of one element"),
-        (lambda: loaded((1, 1), nl.float32), DtypeError, "src as an integer"),
+        (lambda: loaded((1, 1), nl.float32), DtypeError, "src of certain dtypes"),
         (
             lambda: nl.fori_loop(0, 1, lambda i: nisa.register_move(i, 3)),
             KernelError,

@@ -36,6 +36,7 @@ FUNCTIONS = {
         lambda x, at: nl.reciprocal(wide(x, at)[:, 0:1]),
         np.float32(1) / DATA[:, 3:4],
     ),
+    "a rounding": (lambda x, at: nl.floor(wide(x, at)), np.floor(DATA[:, 3:8])),
     "a comparison": (lambda x, at: nl.greater(wide(x, at), 0.0), DATA[:, 3:8] > 0),
     "a sum": (lambda x, at: nl.sum(wide(x, at), 1), DATA[:, 3:8].sum(1, keepdims=True)),
 }

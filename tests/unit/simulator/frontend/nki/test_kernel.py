@@ -15,19 +15,16 @@ from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_nl
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.kernel import jit as classic_jit
+from difftest.simulator.frontend.launchable import TARGET_VARIABLE, is_nki
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki import typing as nt
-from difftest.simulator.frontend.nki.kernel import (
-    TARGET_VARIABLE,
-    NkiKernel,
-    is_nki,
-    jit,
-    simulate,
-)
+from difftest.simulator.frontend.nki.kernel import NkiKernel, jit, simulate
 from difftest.simulator.frontend.nki.levels import LevelError, LevelWarning
+from difftest.simulator.frontend.nki.modules import modules
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from tests.every import every
+
+nt = modules()["nki.typing"]
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -236,12 +233,12 @@ def test_a_function_is_of_the_dialect_of_what_it_calls():
     def helper(a):
         return jit(scaled)(a)
 
-    inner, package = jit(scaled), jit.__module__.rpartition(".")[0]
+    inner = jit(scaled)
     for kernel in (Callable(), through_helpers, helper, functools.partial(helper)):
-        assert is_nki(kernel, package)
-    assert is_nki(lambda a: (classic_nl.load, helper, nl.load), package)
-    assert not is_nki(lambda a: (helper, classic_nl.load), package)
-    assert not is_nki(lambda a: a, package)
+        assert is_nki(kernel)
+    assert is_nki(lambda a: (classic_nl.load, helper, nl.load))
+    assert not is_nki(lambda a: (helper, classic_nl.load))
+    assert not is_nki(lambda a: a)
 
 
 def test_the_package_has_a_version_and_a_class_of_dtypes():

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, launch
+from difftest.simulator.arrays import SharedArgumentWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki import typing as nt
 from difftest.simulator.frontend.nki.kernel import jit, simulate
-from difftest.simulator.inputs import SharedArgumentWarning
+from difftest.simulator.frontend.nki.modules import modules
 from tests.every import every
+
+nt = modules()["nki.typing"]
 
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
 

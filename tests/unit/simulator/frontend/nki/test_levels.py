@@ -21,7 +21,7 @@ from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.idioms import READ_AS
+from difftest.simulator.frontend.nki.binding import READ_AS
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LEVELS, LIFETIMES, LevelWarning
 from tests.every import every

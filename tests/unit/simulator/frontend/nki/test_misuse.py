@@ -67,7 +67,7 @@ MISUSES = {
     "select of no dimension": (lambda: wide(8).select(2, 0), "dimension 2 of 2"),
     "dynamic select of the partitions": (
         lambda: wide(8).select(0, offsets()),
-        "a dynamic select was to walk dimension 0",
+        "select with an index held in SBUF was asked of dimension 0 of 2",
     ),
     "two dynamic selects": (
         lambda: hbm(4, 8, 2).select(0, offsets()).select(0, offsets()),

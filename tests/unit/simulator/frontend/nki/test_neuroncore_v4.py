@@ -8,9 +8,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN2, TRN3, DtypeError, KernelError, NkiError, launch
+from difftest.simulator.frontend.launchable import TARGET_VARIABLE
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import TARGET_VARIABLE, jit, simulate
+from difftest.simulator.frontend.nki.kernel import jit, simulate
 from difftest.simulator.frontend.nki.levels import LEVELS
 from difftest.simulator.machine import KIB
 from tests.every import every

@@ -20,6 +20,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import DTYPES, INTEGERS, NKI_NAMES, TFLOAT32, from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.kernel import as_kernel
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction
@@ -138,7 +139,11 @@ class DrawnCall:
 
         arrays = [one.array for one in held.values()]
         return launch(
-            kernel, arrays, machine=self.machine, plain=mode == "plain", exact=exact or False
+            as_kernel(kernel),
+            arrays,
+            machine=self.machine,
+            plain=mode == "plain",
+            exact=exact or False,
         )
 
     def _issue(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:

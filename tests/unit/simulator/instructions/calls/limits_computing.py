@@ -141,7 +141,7 @@ def in_float8(first="float8_e4m3", second="float8_e5m2", pairs=(), size=(), **gi
 
 limit(
     "nc_matmul",
-    "_one_contraction",
+    "one_contraction",
     product((32, 32)),
     product((32, 31)),
     ShapeError,
@@ -433,12 +433,13 @@ def with_scalar(op0="add", reduce_op="add"):
     return Use(operands, options, others=(tile(4, 1),))
 
 
-for legal, illegal, text in (
-    (with_scalar("multiply"), with_scalar("bitwise_or"), "an arithmetic operator"),
-    (with_scalar(reduce_op="minimum"), with_scalar(reduce_op="logical_or"), "few reductions"),
-    (with_scalar("maximum"), with_scalar("rsqrt"), "op=rsqrt"),
+FEW, LAST = with_scalar(reduce_op="logical_or"), with_scalar("maximum")
+for rule, legal, illegal, text in (
+    ("arithmetic(op0)", with_scalar("multiply"), with_scalar("bitwise_or"), "an arithmetic"),
+    ("operators(reduce_op)", with_scalar(reduce_op="minimum"), FEW, "few reductions"),
+    ("vector_ops(op0)", LAST, with_scalar("rsqrt"), "op=rsqrt"),
 ):
-    limit("tensor_scalar_reduce", "_with_tensor_scalar", legal, illegal, KernelError, text)
+    limit("tensor_scalar_reduce", rule, legal, illegal, KernelError, text)
 
 CUBE = tile(4, 2, 8)
 for legal, illegal, text in (

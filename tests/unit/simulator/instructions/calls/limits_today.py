@@ -96,7 +96,7 @@ for illegal in (reduced(command=LOAD), reduced(command=REDUCE, start=0.0)):
     )
 limit(
     "tensor_scalar_reduce",
-    "_with_tensor_scalar",
+    "_registers_do_not_subtract",
     reduced("subtract"),
     reduced("subtract", REDUCE),
     KernelError,
@@ -123,19 +123,12 @@ for legal, illegal, text in (
     (exponential(LOAD, COLUMN), exponential(FRESH, COLUMN), "with reduce_cmd.load_reduce only"),
 ):
     limit("exponential", "_starts_from", legal, illegal, KernelError, text)
-for illegal, text in (
-    (cumulative("bitwise_and"), "an arithmetic operator"),
-    (cumulative(op1="divide"), "few operators"),
-    (cumulative("rsqrt"), "op=rsqrt"),
+for rule, illegal, text in (
+    ("arithmetic(op0)", cumulative("bitwise_and"), "an arithmetic operator"),
+    ("operators(op1)", cumulative(op1="divide"), "few operators"),
+    ("vector_ops(op0)", cumulative("rsqrt"), "op=rsqrt"),
 ):
-    limit(
-        "tensor_scalar_cumulative",
-        "_cumulative_operators",
-        cumulative(),
-        illegal,
-        KernelError,
-        text,
-    )
+    limit("tensor_scalar_cumulative", rule, cumulative(), illegal, KernelError, text)
 limit(
     "tensor_scalar_cumulative",
     "_loads_imm1",
@@ -321,7 +314,7 @@ limit(
 )
 limit(
     "nc_matmul_mx",
-    "_sizes",
+    "one_contraction",
     product(),
     product((32, 64), scale=(64, 8)),
     ShapeError,

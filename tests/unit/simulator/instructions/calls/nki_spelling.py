@@ -19,7 +19,7 @@ from difftest.simulator.frontend.nki.isa.searches import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import INSTRUCTIONS, classic_instructions
+from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
@@ -70,7 +70,7 @@ def topk(t: Any, o: Any) -> None:
 
 
 SPELLINGS: dict[str, Callable[[Any, Any], None]] = {
-    **{name: spelled(name) for name in INSTRUCTIONS.keys() - classic_instructions().keys()},
+    **{name: spelled(name) for name, record in INSTRUCTIONS.items() if not record.classic},
     "dma_compute": dma_compute,
     "topk": topk,
 }

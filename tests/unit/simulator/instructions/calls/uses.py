@@ -13,8 +13,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.frontend.classic.indexing import IndexedTile
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.issued import Issue
-from difftest.simulator.instructions.record import Call, Instruction
+from difftest.simulator.instructions.record import Call, Instruction, Issue
 
 
 class Tensor(NamedTuple):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from difftest.simulator import launch
+from difftest.simulator.arrays import SharedArgumentWarning
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.inputs import SharedArgumentWarning
 from tests.every import every
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.fuse import fuse_moves
-from difftest.simulator.trace import Allocation, Attributes, Event, Region, Seen
+from difftest.simulator.recording import fuse_moves
+from difftest.simulator.trace import Allocation, Attributes, Event, Kind, Region, Seen
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
@@ -220,11 +220,10 @@ def made_and_moved(*, partial=False):
     result = Region(product, 0, shape, strides, role="dst")
     target = Region(total, 0, shape, strides, role="dst", whole=not partial)
     events = [
-        Event(0, "nc_matmul", Engine.TENSOR, (result,), ()),
+        Event(0, Kind("nc_matmul", Engine.TENSOR), (result,), ()),
         Event(
             1,
-            "tensor_copy",
-            Engine.VECTOR,
+            Kind("tensor_copy", Engine.VECTOR),
             (target,),
             (result._replace(role="src"),),
         ),

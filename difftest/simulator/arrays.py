@@ -1,20 +1,26 @@
-"""What a kernel is given: arrays become tensors in HBM, and those it wrote to go back."""
+"""The caller's arrays: given to a kernel they are tensors in HBM; what it returns are arrays."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 import itertools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, Location, ShapeError, warn
+from difftest.simulator.dtypes import Array, to_bits
+from difftest.simulator.errors import KernelError, Location, ShapeError, UnwrittenError, warn
 from difftest.simulator.frontend import foreign
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.instructions.definedness import check_returned
+from difftest.simulator.strictness import note
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Output, Space
 
 
 class SharedArgumentWarning(UserWarning):
@@ -129,3 +135,119 @@ def _depends_on_order(changed: list[tuple[Array, Array]]) -> bool:
         for (array, _), old in zip(changed, before, strict=True):
             array[...] = old
     return ends[0] != ends[1]
+
+
+# -- what it gives back ----------------------------------------------------------------------------
+
+
+def flatten(returned: Any) -> list[Any]:
+    """What a kernel returned, without the tuples and lists around it."""
+    if returned is None:
+        return []
+    if isinstance(returned, (tuple, list)):
+        return [leaf for value in returned for leaf in flatten(value)]
+    return [returned]
+
+
+def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
+    """The returned tensors as arrays of their own, and where each was never written."""
+    outputs = []
+    given: set[int] = set()
+    for value in returned:
+        missing = _never_written(value)
+        storage = value.storage
+        # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
+        own = value.is_whole() and storage.mutable and id(storage) not in given
+        given.add(id(storage))
+        elements = value.elements() if own else value.elements().copy()
+        if not value.holds_bits:
+            elements = to_bits(elements, value.dtype)
+        outputs.append((elements, missing))
+    return tuple(outputs)
+
+
+def note_outputs(
+    returned: Iterable[Any],
+    outputs: Iterable[tuple[Array, Array | None]],
+    arguments: Iterable[Any],
+) -> None:
+    """Have the trace know which tensors leave the kernel, and what of them nothing wrote.
+
+    Parameters
+    ----------
+    returned, outputs : the tensors, and what :func:`as_arrays` gives for them.
+    arguments : those that the kernel may write to.
+    """
+    for tensor in arguments:
+        if tensor.storage.allocation.writes:
+            tensor.storage.allocation.output = Output()
+    for tensor, (_, missing) in zip(returned, outputs, strict=True):
+        allocation = tensor.storage.allocation
+        if missing is not None and missing.any():
+            first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
+            allocation.output = Output(int(np.count_nonzero(missing)), first)
+        elif allocation.output is None:
+            allocation.output = Output()
+
+
+def _never_written(value: Any) -> Array | None:
+    """Where a returned tensor was never written; raises if it cannot be returned."""
+    if not isinstance(value, Tile):
+        raise KernelError(
+            "a kernel returns tensors",
+            happened="the kernel returned something that is no tensor",
+            received=f"{type(value).__name__} {value!r:.80}",
+            remedy="return the tensors created with buffer=nl.shared_hbm",
+        )
+    if not value.space.is_hbm:
+        error = KernelError(
+            "a kernel returns tensors in HBM",
+            happened="the kernel returned a tile that is on chip",
+            received=repr(value),
+            remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
+            location=value.storage.allocation.location,
+        )
+        if not isinstance(value, Tensor):
+            raise error
+        note(error)  # AWS's simulator gives it, and its documentation returns such tiles
+    value.check_bounds()
+    missing = value.unwritten()
+    if missing is not None and missing.all():
+        raise UnwrittenError(
+            "a kernel writes what it returns",
+            happened="the kernel returned a tensor that nothing wrote",
+            received=f"{value!r}, of which nothing was ever written",
+            remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
+            "or store a default first",
+            location=value.storage.allocation.location,
+        )
+    check_returned(value)
+    gaps: Array | None = missing
+    return gaps
+
+
+def warn_of_private(returned: Iterable[Any]) -> None:
+    """Warn of returned tensors in private HBM, which AWS's compiler refuses since NKI 0.3."""
+    for value in returned:
+        if not isinstance(value, Tile) or value.space is not Space.PRIVATE_HBM:
+            continue
+        if value.storage.allocation.location is not None:  # an argument may be returned
+            warnings.warn(
+                f"a kernel returns {value!r}: the compiler rejects outputs that are not in "
+                "nl.shared_hbm since NKI 0.3 (AWS's simulator does not)",
+                stacklevel=3,
+            )
+
+
+def outputs_of(result: Any) -> Any:
+    """A launch's outputs as the API gives them: one array, a tuple of arrays, or None."""
+    for number, missing in enumerate(result.unwritten):
+        if missing is not None:
+            warnings.warn(
+                f"output {number} has {int(missing.sum())} of {missing.size} elements that the "
+                "kernel never wrote; on a device they are whatever was there",
+                stacklevel=3,
+            )
+    if not result.outputs:
+        return None
+    return result.outputs[0] if len(result.outputs) == 1 else result.outputs

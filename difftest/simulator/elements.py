@@ -1,0 +1,160 @@
+"""What an instruction accesses of a tensor, in whatever plane: data, what is defined, errors.
+
+A tile names elements by a pattern. Where indices choose some of those, :meth:`Elements.take` and
+:meth:`Elements.give` go by them; everything else follows from these two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from difftest.simulator.dtypes import BOOL, Array, DType
+from difftest.simulator.errors import kernel_location
+from difftest.simulator.memory import (
+    DEFINED,
+    LEFT,
+    LOST,
+    NEVER,
+    UNSURE,
+    Storage,
+    pattern_view,
+    poison,
+)
+from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.trace import Origin, Space
+
+
+class Elements:
+    """Elements of ``dtype`` of one tensor, in ``shape``."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        dtype: DType
+        shape: Shape
+        storage: Storage
+
+    _strided: ClassVar[bool] = True
+    """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
+    chooses some of that."""
+
+    def _named(self) -> tuple[Pattern, DType, int | None]:
+        """The pattern of which it takes elements, its dtype and its partition axis."""
+        raise NotImplementedError
+
+    @property
+    def space(self) -> Space:
+        return self.storage.space
+
+    @property
+    def in_hbm(self) -> bool:
+        return self.storage.in_hbm
+
+    @property
+    def holds_bits(self) -> bool:
+        """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
+        return self.storage.holds_bits
+
+    # -- in any plane ------------------------------------------------------------------------
+
+    def take(self, region: Array) -> Array:
+        """Of what the pattern names what is accessed: of data, or of anything kept of them."""
+        return region
+
+    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+        if where is None:
+            region[...] = values
+        else:
+            np.copyto(region, values, where=where, casting="unsafe")
+
+    def gather(self, plane: Array) -> Array:
+        """Its part of a flat plane that has something for each element of the tensor."""
+        return self.take(pattern_view(plane, self._named()[0], plane.dtype))
+
+    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
+        """:meth:`give` to its part of a plane."""
+        self.give(pattern_view(plane, self._named()[0], plane.dtype), values, where)
+
+    def elements(self) -> Array:
+        """The elements in memory, as they are held there."""
+        return self.take(self.storage.elements(*self._named()))
+
+    # -- what is defined ---------------------------------------------------------------------
+
+    def codes(self) -> Array | None:
+        """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
+        if self.storage.gaps is None:
+            return None
+        codes = self.storage.codes(*self._named())
+        return None if codes is None else self.take(codes)
+
+    def unwritten(self, code: int = LEFT, most: int = LOST) -> Array | None:
+        """Which of its elements (bool, of its shape) were never written; None if all were.
+
+        ``code`` is the least that is known of them.
+        """
+        codes = self.codes()
+        if codes is None:
+            return None
+        chosen: Array = codes >= code
+        if most < LOST:
+            chosen &= codes <= most
+        return chosen if chosen.any() else None
+
+    def _fresh(self) -> Array | None:
+        """Which of its elements no instruction wrote, nor made of such; None if none."""
+        return self.unwritten(LEFT, NEVER)
+
+    def _chosen(self, where: Array | None) -> Array | None:
+        """Of what its pattern names the elements that ``where`` chooses; None for all."""
+        if self._strided:
+            return where
+        chosen = np.zeros(self._named()[0].shape, BOOL)
+        self.give(chosen, True, where)
+        return chosen
+
+    def mark(self, code: int, where: Array | None = None) -> None:
+        """Note what is known of its elements, or of those that ``where`` chooses."""
+        if code == DEFINED and self.storage.gaps is None:
+            return
+        pattern, dtype, axis = self._named()
+        chosen = where if self._strided else self._chosen(where)
+        self.storage.mark(pattern, code, chosen, dtype=dtype, partition_axis=axis)
+
+    def mark_written(self, where: Array | None = None) -> None:
+        """Note that its elements, or those that ``where`` chooses, have been written."""
+        self.mark(DEFINED, where)
+
+    def origin(self, event: str) -> Origin:
+        """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
+        storage = self.storage
+        if storage.gaps is not None and storage.gaps.origin is not None:
+            return storage.gaps.origin
+        low, high = storage.unwritten_box()
+        return Origin(storage.allocation, low, high, event, kernel_location())
+
+    def forget_written(self, where: Array, origin: Origin) -> None:
+        """Note that the elements that ``where`` chooses hold what nothing wrote after all.
+
+        They look so from now on: what was computed there is of no use, and differs by the mode.
+        ``origin`` says whence that came, for the error of whoever reads them.
+        """
+        chosen = self._chosen(where)
+        assert chosen is not None
+        if not chosen.any():
+            return
+        held = self.storage.elements(*self._named())
+        np.copyto(held, poison((), held.dtype), where=chosen)
+        self.mark(LEFT if self.storage.masked else LOST, where)
+        gaps = self.storage.gaps
+        assert gaps is not None
+        gaps.origin, gaps.lost_at = origin, kernel_location()
+
+    def doubt(self, where: Array, origin: Origin) -> None:
+        """Note that the elements that ``where`` chooses depend on what a mask left out."""
+        self.mark(UNSURE, where)
+        if self.storage.gaps is not None:
+            self.storage.gaps.origin = origin

@@ -1,0 +1,229 @@
+"""What is launched: a function of one dialect, its grid and its machine."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from difftest.simulator.errors import KernelError, Location
+from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
+
+_OURS = __name__.rpartition(".")[0]
+"""The package of both dialects' names."""
+_Own = TypeVar("_Own", bound="Launchable")
+
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+"""AWS's environment variable that names the machine (stub of ``nki.jit``, v2.32.0)."""
+TARGETS = {
+    "trn1": TRN1,
+    "inf2": TRN1,
+    "gen2": TRN1,
+    "trn2": TRN2,
+    "gen3": TRN2,
+    "trn3": TRN3,
+    "gen4": TRN3,
+}
+PARAMETER = "platform_target"
+"""The parameter of ``nki.jit`` that named it up to NKI 0.2 (migration guide, v2.32.0)."""
+DEFAULT_MACHINE = TRN2
+"""Where nothing names one: the machine that the timing model knows, and whose limits hold on
+later ones. AWS's own simulator takes trn3 then."""
+
+
+class Target(NamedTuple):
+    """The machine that ``nki.jit`` was given, as before NKI 0.3, and the kernel's line."""
+
+    name: str
+    location: Location | None
+
+
+class Launchable:
+    """A function of the classic dialect, and how it is launched.
+
+    Calling it inlines it in the kernel that runs.
+    """
+
+    dialect = "classic"
+    level: str | None = None
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        grid: tuple[int, ...] = (),
+        machine: Machine = TRN2,
+        by_reference: bool = True,
+    ) -> None:
+        self.function = function
+        self.grid = grid
+        self._machine = machine
+        self.by_reference = by_reference
+        """Whether parameters may be written, as in kernels of SDKs before 2.21 (``nki.trace``)."""
+        functools.update_wrapper(self, function)
+
+    @property
+    def machine(self) -> Machine:
+        """The machine on which it runs if the launch names none."""
+        return self._machine
+
+    def on(self: _Own, grid: tuple[int, ...]) -> _Own:
+        """The same on a grid."""
+        gridded = copy.copy(self)
+        gridded.grid = grid
+        return gridded
+
+    def check_target(self) -> None:
+        """Check what names its machine against the level of the launch, which runs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.grid:
+            raise KernelError(
+                "a kernel with a grid is not called inside another kernel",
+                happened="a kernel called another one with a grid",
+                received=repr(self),
+                remedy="call it without the grid",
+            )
+        self.check_target()
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        grid = f"{list(self.grid)}" if self.grid else ""
+        return f"<NKI kernel {self.function.__module__}.{self.function.__qualname__}{grid}>"
+
+
+class NkiLaunchable(Launchable):
+    """A function of today's dialect. Arguments may be written: they are updated in place."""
+
+    dialect = "nki"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        level: str | None = None,
+        target: Target | None = None,
+    ) -> None:
+        super().__init__(function)
+        self.level = level
+        """The level of NKI whose modules made the kernel; None for all of them."""
+        self.target = target
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the environment names, or ``nki.jit`` did, or the default."""
+        named = os.environ.get(TARGET_VARIABLE)
+        if not named and self.target is not None:
+            return machine_of(self.target.name, PARAMETER, self.target.location)
+        return machine_of(named)
+
+    def check_target(self) -> None:
+        if self.target is not None:
+            check_level("nki.jit with platform_target", self.target.location)
+
+
+def as_launchable(kernel: Any) -> Launchable:
+    """``kernel`` itself, or a plain function of either dialect, whose parameters may be written."""
+    if isinstance(kernel, Launchable):
+        return kernel
+    need_function(kernel)
+    return NkiLaunchable(kernel) if is_nki(kernel) else Launchable(kernel)
+
+
+def machine_of(
+    target: str | None, where: str = TARGET_VARIABLE, location: Location | None = None
+) -> Machine:
+    """The machine that AWS's environment variable names; the default for None or empty.
+
+    ``where`` and ``location`` are the name of another thing that names it, and the kernel's line.
+
+    Raises
+    ------
+    KernelError : there is no such machine here.
+    """
+    if not target:
+        return DEFAULT_MACHINE
+    machine = TARGETS.get(str(target).lower())
+    if machine is None:
+        raise KernelError(
+            f"{where} names a machine",
+            happened=f"{where} is {target}, which is not modelled",
+            received=f"{where}={target}",
+            limit=f"{', '.join(TARGETS)}: {', '.join(MACHINES)} are modelled",
+            location=location,
+        )
+    return machine
+
+
+def function_in(kernel: Any) -> FunctionType | None:
+    """The Python function that a call of ``kernel`` runs; None for a class, or what is in C."""
+    while not isinstance(kernel, FunctionType) or hasattr(kernel, "__wrapped__"):
+        inner = getattr(kernel, "__wrapped__", None) or getattr(kernel, "__func__", None)
+        if isinstance(kernel, functools.partial):
+            inner = kernel.func
+        called = inspect.getattr_static(type(kernel), "__call__", None)
+        kernel = inner or called
+        if inner is None and not isinstance(called, FunctionType):
+            return None
+    return kernel
+
+
+def need_function(kernel: Any) -> Any:
+    """``kernel``, unless no Python function is in it.
+
+    Raises
+    ------
+    KernelError : it is a class, a function written in C such as ``numpy.exp``, or not callable.
+    """
+    if function_in(kernel) is not None:
+        return kernel
+    raise KernelError(
+        "a kernel is a Python function",
+        happened=f"{kernel!r:.60} was to be a kernel",
+        received=f"{type(kernel).__name__} {kernel!r:.80}",
+        remedy="write a function of tensors that calls nki.language or nki.isa",
+    )
+
+
+def is_nki(kernel: Any) -> bool:
+    """Whether a function is of today's dialect, by what it calls.
+
+    If it names neither dialect it is of that of the functions that it calls.
+    """
+    return _is_nki(kernel, set()) is True
+
+
+def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
+    """Whether a name's value is of today's dialect, False of the other, None of neither."""
+    named = _is_named_nki(value)
+    function = None if named is not None else function_in(value)
+    if function is None or function in seen:
+        return named
+    seen.add(function)
+    used = [function.__globals__.get(name) for name in _names(function.__code__)]
+    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    found = {_is_named_nki(one) for one in used} - {None}
+    found = found or {_is_nki(one, seen) for one in used} - {None}
+    return True in found if found else None
+
+
+def _is_named_nki(value: Any) -> bool | None:
+    """The same, by where a value comes from alone."""
+    if isinstance(value, Launchable):
+        return value.dialect == "nki"
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    if f"{home}.".startswith((f"{_OURS}.nki.", "nki.")):
+        return True
+    return False if f"{home}.".startswith((f"{_OURS}.", "neuronxcc.")) else None
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

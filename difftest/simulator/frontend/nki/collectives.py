@@ -1,0 +1,248 @@
+"""The module that kernels import as ``nki.collectives`` (usually ``ncc``): ranks and their talk.
+
+The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Signatures
+have no body: their arguments go to the options of a record
+(:mod:`difftest.simulator.instructions.exchanges`), and their tensors to its uses.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import KernelError, missing_name
+from difftest.simulator.frontend.nki.binding import API, public
+from difftest.simulator.frontend.nki.calls import call
+from difftest.simulator.frontend.nki.isa.moves import check_priority
+from difftest.simulator.frontend.nki.levels import ending
+from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
+from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.instructions import effects, exchanges
+from difftest.simulator.instructions.exchanges import rank_of
+from difftest.simulator.instructions.operands import need_tile, wrong_kind
+from difftest.simulator.instructions.record import HBM, Instruction
+
+MOST_CHANNELS = 4
+"""Of a replica group with all devices of a node; other groups have 2."""
+
+
+class ReplicaGroup(NKIObject):
+    """Groups of ranks that talk among themselves: lists of ranks, none of them in two."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self, groups: Sequence[Sequence[int]]) -> None:
+        self.groups = tuple(as_integers(group, "a ReplicaGroup of") for group in groups)
+        ranks = [rank for group in self.groups for rank in group]
+        if len(set(ranks)) < len(ranks):
+            raise KernelError(
+                "the groups of a ReplicaGroup do not overlap",
+                happened="a rank is in two groups of a ReplicaGroup",
+                received=f"ReplicaGroup({groups!r})",
+            )
+
+    def __repr__(self) -> str:
+        return f"ReplicaGroup({[list(group) for group in self.groups]})"
+
+
+# -- what an argument says -------------------------------------------------------------------------
+
+
+def _members(group: Any, where: str) -> tuple[int, ...]:
+    """The ranks of the group that has the one that runs."""
+    rank = current().rank
+    if not isinstance(group, ReplicaGroup) or rank is None:
+        raise wrong_kind(group, "an ncc.ReplicaGroup", where, "replica_group")
+    members = next((m for m in group.groups if rank.number in m), ())
+    if not members:
+        takes = f"groups of which one has rank {rank.number}"
+        raise wrong_kind(group, takes, where, "replica_group")
+    return members
+
+
+def _pairs(given: Any, where: str) -> tuple[tuple[int, ...], ...]:
+    """Pairs of a source and a target."""
+    if not isinstance(given, (list, tuple)):
+        raise wrong_kind(given, "a list of pairs", where, "source_target_pairs")
+    pairs = tuple(as_integers(pair, f"{where} with a pair of") for pair in given)
+    sides = ({pair[0] for pair in pairs}, {pair[-1] for pair in pairs})
+    if any(len(side) < len(pairs) for side in sides) or any(len(pair) != 2 for pair in pairs):
+        takes = "pairs (source, target), each rank once as either"
+        raise wrong_kind(given, takes, where, "source_target_pairs")
+    return pairs
+
+
+_OF_ONE = ("collective_permute", "all_gather_v", "all_to_all_v")
+"""Collectives that take one tensor in their lists."""
+
+
+def _tensors(role: str, given: Any, where: str) -> list[Any]:
+    """The tensors of one side; of channels each has one."""
+    by_channel = role.endswith("_by_channel")
+    right = isinstance(given, (list, tuple)) and bool(given)
+    if by_channel and right:
+        right = all(isinstance(one, (list, tuple)) and len(one) == 1 for one in given)
+    if not right:
+        takes = "a list of channels, each a list of one tensor"
+        raise wrong_kind(given, takes if by_channel else "a list of tensors", where, role)
+    if len(given) > 1 and where in _OF_ONE:
+        raise wrong_kind(given, "one tensor", where, role)
+    return [one[0] for one in given] if by_channel else list(given)
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[..., None]], Any]:
+    """Make a signature the call of a collective: its lists of tensors are the record's roles."""
+
+    def make(signature: Callable[..., None]) -> Any:
+        sides = [one for one in inspect.signature(signature).parameters if one[:4] in _SIDES]
+        roles = [role.name for role in (*record.operands, *record.destinations)]
+        roles = [role for role in roles if role != "metadata_tensor"]
+
+        def prepare(values: dict[str, Any], where: str) -> None:
+            rank_of(where)
+            check_priority(values["priority"], where)
+            for role, side in zip(roles, sides, strict=True):
+                values[role] = _tensors(side, values[side], where)
+            if "metadata_tensor" in values:
+                values["metadata_tensor"] = [values["metadata_tensor"]]
+            if "source_target_pairs" in values:
+                pairs = _pairs(values["source_target_pairs"], where)
+                values["replica_group"] = tuple(sorted({*chain(*pairs)}))
+
+        known = {**dict.fromkeys(roles), **settings}
+        return call(record, prepare=prepare, run=_exchange, **known)(signature)
+
+    return make
+
+
+_SIDES = ("srcs", "dsts")
+
+
+def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: Any) -> Any:
+    """Do a collective, of which each tensor of a list is a use."""
+    where, channels = record.name, dict(zip(record.options, options, strict=True))
+    if any(len(side) != len(dsts) for side in operands):
+        raise wrong_kind(dsts, "a list of as many as srcs", where, "dsts")
+    if len(dsts) > 1:
+        for dst in dsts:
+            need_tile(dst, "several dsts", where, HBM)
+    ids = channels.get("channel_ids")
+    if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):
+        takes = f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels"
+        raise wrong_kind(ids, takes, where, "channel_ids")
+    uses = [(one, (dst,)) for *one, dst in zip(*operands, dsts, strict=True)]
+    effects.issue(record, uses, options)
+
+
+@public
+def rank_id(name=None):
+    """The rank that runs, in a register; 0 where a kernel is launched alone."""
+    rank = current().rank
+    return VirtualRegister(0 if rank is None else rank.number, frozen=True)
+
+
+@_collective(exchanges.all_reduce, replica_group=_members)
+def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None):
+    """Each ``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
+
+
+@_collective(exchanges.all_gather, replica_group=_members)
+def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=None):
+    """Each ``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
+
+
+@_collective(exchanges.reduce_scatter, replica_group=_members)
+def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None, name=None):
+    """Each ``dst`` is this rank's part of the reduction of the group's ``src``."""
+
+
+@_collective(exchanges.all_to_all, replica_group=_members)
+def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=None):
+    """Each ``dst`` is this rank's part of each ``src`` of the group, side by side."""
+
+
+@_collective(exchanges.collective_permute, replica_group=None, source_target_pairs=_pairs)
+def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None):
+    """``dst`` of each pair's target is ``src`` of its source; a rank in no pair does nothing."""
+
+
+@_collective(exchanges.collective_permute_implicit, replica_group=_members)
+def collective_permute_implicit(
+    srcs_by_channel, dsts_by_channel, replica_group, channel_ids=(0,), priority=None, name=None
+):
+    """Each channel's ``dst`` is the ``src`` of the rank before this one in the ring."""
+
+
+@_collective(exchanges.collective_permute_implicit_reduce, replica_group=_members)
+def collective_permute_implicit_reduce(
+    srcs0_by_channel,
+    srcs1_by_channel,
+    dsts_by_channel,
+    replica_group,
+    op,
+    channel_ids=(0,),
+    priority=None,
+    name=None,
+):
+    """Each channel's ``dst`` is ``op(src0, src1)`` of the rank before this one in the ring."""
+
+
+@public
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id, replica_group, channel_id=0, name=None
+):
+    """The rank whose data came here in a step of the ring, in a register: at 0 this one's own."""
+    where = "collective_permute_implicit_current_processing_rank_id"
+    rank = rank_of(where)
+    members = _members(replica_group, where)
+    device = isinstance(iteration_id, DeviceValue)
+    step = iteration_id.device_value() if device else as_integer(iteration_id, where)
+    if not 0 <= as_integer(channel_id, f"{where} with channel_id") < MOST_CHANNELS:
+        takes = f"the number of a channel, 0 to {MOST_CHANNELS - 1}"
+        raise wrong_kind(channel_id, takes, where, "channel_id")
+    place = members.index(rank.number)
+    return VirtualRegister(members[(place - step) % len(members)], frozen=True)
+
+
+@_collective(exchanges.all_gather_v, replica_group=_members)
+def all_gather_v(
+    srcs,
+    dsts,
+    replica_group,
+    metadata_tensor,
+    recv_counts_known=False,
+    has_rdispls=False,
+    priority=None,
+    name=None,
+):
+    """Each rank's ``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
+
+
+@_collective(exchanges.all_to_all_v, replica_group=_members)
+def all_to_all_v(
+    srcs,
+    dsts,
+    replica_group,
+    metadata_tensor,
+    recv_counts_known=False,
+    has_rdispls=False,
+    priority=None,
+    name=None,
+):
+    """Each rank's ``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
+
+
+NAMES = {"ReplicaGroup": ReplicaGroup, **API["ncc"]}
+"""All that kernels find in ``nki.collectives``."""
+__all__ = sorted(NAMES)
+
+
+def __getattr__(name):
+    raise missing_name("nki.collectives", name, __all__, ended=ending(f"ncc.{name}"))

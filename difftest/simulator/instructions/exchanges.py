@@ -1,0 +1,455 @@
+"""What cores of a logical NeuronCore, and ranks, say to each other: their records.
+
+The ranks are those of :func:`difftest.simulator.launch_ranks`, each with HBM of its own. Where a
+rank is a logical NeuronCore with two cores, a program meets the programs of its number on the other
+ranks: no page says so, but kernels of aws-neuron/nki-library (``allgather_sb2sb_tiled``) gather the
+tiles of each core on their own. Tensors are reduced in the order of their group, floats in float32;
+the order on a device is not documented. Which rank follows which in a ring, on each channel, the
+runtime determines; here it is the order of the group. Source: the stubs ``nisa.core_barrier``,
+``nisa.sendrecv`` and those of ``nki.collectives`` at v2.32.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce, wraps
+from typing import Any
+
+import numpy as np
+
+from difftest.simulator.core import Rank, current
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError, warn
+from difftest.simulator.instructions.effects import (
+    Act,
+    Exchange,
+    Meeting,
+    Sent,
+    combined,
+    effect,
+)
+from difftest.simulator.instructions.record import (
+    DMA_SPACES,
+    HBM,
+    SBUF_ONLY,
+    Call,
+    Instruction,
+    Role,
+    Rule,
+)
+from difftest.simulator.instructions.rules import (
+    needs_generation,
+    one_dtype,
+    one_memory,
+    one_of,
+    same_shape,
+)
+from difftest.simulator.instructions.writing import check_destination
+from difftest.simulator.memory import Shape
+from difftest.simulator.trace import Engine, Space
+
+# -- the two cores of a logical NeuronCore ---------------------------------------------------------
+
+CORES = (0, 1)
+"""Of a logical NeuronCore with two cores: the only ones that meet."""
+
+
+class BarrierWarning(UserWarning):
+    """A barrier names what the cores do not share."""
+
+
+def _pair(name: str, point: Any, call: str) -> Meeting:
+    """Where the core that runs meets the other one.
+
+    Raises
+    ------
+    KernelError : there is no second core.
+    """
+    core = current()
+    if core.baton is None or core.grid != (len(CORES),):
+        raise KernelError(
+            f"{name} is for two programs side by side",
+            happened=f"{name} was called by a program that has no other beside it",
+            received=f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}",
+            limit="kernel[2]",
+            remedy="launch kernel[2](...), or call it only if nl.num_programs() is 2",
+        )
+    return Meeting(core.baton, core.seat, CORES, (name, point), call, "core", core.steps)
+
+
+def _at_barrier(acts: Sequence[Act]) -> Meeting:
+    """Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning."""
+    data = acts[0].reads["data"]
+    if not data.in_hbm:
+        text = f"core_barrier got data in sbuf, which the cores do not share: {data!r}"
+        warn(BarrierWarning(text))
+    allocation = data.storage.allocation
+    point = allocation.id if data.in_hbm else "sbuf"
+    return _pair("core_barrier", point, f"nisa.core_barrier of {allocation}")
+
+
+@effect(
+    Engine.GPSIMD,
+    operands=(Role(name="data", buffers=(Space.SHARED_HBM, Space.SBUF)),),
+    options=("cores",),
+    rules=(needs_generation(3), one_of("cores", CORES, says="synchronizes both cores")),
+    engine=lambda call, wanted: wanted,
+    exchange=Exchange(_at_barrier, lambda act: None),
+)
+def core_barrier(act: Act) -> None:
+    """Wait until both cores are here."""
+    # Read and written: what comes before it and what comes after depend on each other through it.
+    act.writes["data"] = act.reads["data"]
+
+
+def _fits_gpsimd(call: Call) -> None:
+    src, most = call["src"], call.machine.gpsimd_dma_elements
+    if call.engine is Engine.GPSIMD and src.free_size > most:
+        each, size = src.free_size * src.dtype.itemsize, src.dtype.itemsize
+        raise LimitError(
+            "sendrecv by GpSimd's own DMA moves few bytes a partition",
+            happened=f"sendrecv by GpSimd's own DMA got {each} bytes a partition",
+            received=f"{each} bytes a partition of {name_of(src.dtype)}",
+            limit=f"{most * size} bytes",
+            remedy="leave dma_engine out, or send it in parts",
+        )
+
+
+def _in_pipe(acts: Sequence[Act]) -> Meeting:
+    pipe = acts[0].call["pipe_id"]
+    return _pair("sendrecv", pipe, f"nisa.sendrecv with pipe_id={pipe}")
+
+
+@effect(
+    Engine.DMA,
+    Engine.GPSIMD,
+    operands=(Role(name="src", buffers=SBUF_ONLY),),
+    destinations=(Role(name="dst", buffers=SBUF_ONLY),),
+    options=("send_to_rank", "recv_from_rank", "pipe_id", "dma_engine"),
+    rules=(
+        needs_generation(3),
+        one_dtype("src", "dst"),
+        same_shape("src", "dst"),
+        _fits_gpsimd,
+        one_of("send_to_rank", *CORES, says="sends to a core of the logical NeuronCore"),
+        one_of("recv_from_rank", *CORES, says="receives from a core of the logical NeuronCore"),
+    ),
+    engine=lambda call, wanted: Engine.GPSIMD if call["dma_engine"] != "dma" else Engine.DMA,
+    exchange=Exchange(_in_pipe, lambda act: (act.call["send_to_rank"], *act.send_all())),
+)
+def sendrecv(act: Act) -> None:
+    """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
+    me, source, dst = act.meeting.me, act.call["recv_from_rank"], act.writes["dst"]
+    to, message = act.given[source]
+    src = message.src
+    if to != me:
+        raise KernelError(
+            "in a sendrecv each core sends to the one that receives from it",
+            happened=f"core {me} was to receive from core {source}, which sends to core {to}",
+            received=f"core {me} receives from core {source}, which sends to core {to}",
+        )
+    if src.shape != dst.shape or src.dtype != dst.dtype:
+        raise ShapeError(
+            "both cores of a sendrecv move tiles of the same shape and dtype",
+            happened=f"core {source} sent a tile of another shape or dtype than core {me} receives",
+            received=f"src {src!r} of core {source}, dst {dst!r} of core {me}",
+        )
+    act.take(message)
+    act.reads["src"] = src
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+def rank_of(where: str) -> Rank:
+    """The rank that runs; of a rank with two cores, the program that has done less comes first.
+
+    Raises
+    ------
+    KernelError : the kernel was launched alone.
+    """
+    core = current()
+    if core.rank is None:
+        raise KernelError(
+            f"{where} is between ranks",
+            happened=f"{where} was called with no other ranks",
+            received="a kernel that was launched alone",
+            remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
+        )
+    if core.baton is not None:
+        core.baton.check()
+        core.baton.give_way(core.seat, core.steps)
+    return core.rank
+
+
+_OWN = ("recv_counts_known", "replica_group")
+"""Options that the members do not have to say alike, or have said already."""
+
+
+def _among_ranks(acts: Sequence[Act]) -> Meeting:
+    """Where the members of a group meet, each the program of its number, if they say the same."""
+    core, call = current(), acts[0].call
+    rank, members, shapes = (
+        core.rank,
+        call["replica_group"],
+        [one.reads["src"].shape for one in acts],
+    )
+    assert rank is not None
+    if not all(0 <= member < rank.ranks for member in members):
+        raise KernelError(
+            f"{call.name} names ranks of the launch",
+            happened=f"{call.name} names a rank that was not launched",
+            received=f"ranks {list(members)}",
+            limit=f"0 to {rank.ranks - 1}",
+        )
+    agreed = [value for name, value in call.options.items() if name not in _OWN]
+    text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
+    if core.program:
+        text += f", by program {', '.join(map(str, core.program))} of each"
+    point = (call.name, members, core.program, *agreed)
+    alike = "metadata_tensor" not in acts[0].reads
+    return Meeting(rank.baton, rank.number, members, point, text, "rank", alike=alike)
+
+
+_REDUCTIONS: dict[str, Any] = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
+_OP = one_of("op", *_REDUCTIONS, says="reduces by one of three operators")
+_DIM, _DIM_ON_CHIP = (
+    one_of("collective_dim", *allowed, says="works along few dimensions")
+    for allowed in ((0,), (0, 1))
+)
+
+
+def _along(call: Call) -> None:
+    """A gather has two dimensions on chip."""
+    (_DIM if call["src"].space.is_hbm else _DIM_ON_CHIP)(call)
+
+
+def _divides(call: Call) -> None:
+    """The members can share ``src`` evenly."""
+    ranks, size = len(call["replica_group"]), call["src"].shape[0]
+    if size % ranks:
+        raise ShapeError(
+            f"{call.name} splits src evenly among the ranks of a group",
+            happened=f"{call.name} was to split {size} among {ranks} ranks",
+            received=f"{size} in dimension 0 of {call['src']!r}",
+            limit=f"a multiple of {ranks}",
+        )
+
+
+def _like_src(call: Call) -> Shape:
+    shape: Shape = call["src"].shape
+    return shape
+
+
+def _gathered(call: Call) -> Shape:
+    """As many of ``src`` along the dimension as there are members."""
+    dim, ranks = call["collective_dim"], len(call["replica_group"])
+    return tuple(size * ranks if k == dim else size for k, size in enumerate(_like_src(call)))
+
+
+def _part(call: Call) -> Shape:
+    rows, *free = _like_src(call)
+    return (rows // len(call["replica_group"]), *free)
+
+
+def _collective(
+    *options: str,
+    rules: tuple[Rule, ...] = (),
+    shape: Callable[[Call], Shape] | None = _like_src,
+    buffers: tuple[Space, ...] = DMA_SPACES,
+    srcs: tuple[str, ...] = ("src",),
+    **other: Any,
+) -> Callable[[Callable[[Act], None]], Instruction]:
+    """The record of a collective, of which an act moves one tensor of each side."""
+    sides = (*srcs, "dst")
+    memories = (one_memory(*sides),) if buffers is DMA_SPACES else ()
+    known = {
+        "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
+        "destinations": (Role(name="dst", buffers=buffers, shape=shape),),
+        "options": (*options, "replica_group"),
+        "rules": (*memories, one_dtype(*sides), *rules),
+        "exchange": Exchange(_among_ranks),
+    }
+    return effect(Engine.DMA, **{**known, **other})
+
+
+def _makes(make: Callable[[Act, list[Array], Any], Array]) -> Callable[[Act], None]:
+    """The meaning that fills ``dst`` with what is made of what each member has sent of ``src``."""
+
+    @wraps(make)
+    def meaning(act: Act) -> None:
+        op = _REDUCTIONS[act.call["op"].name] if "op" in act.call.options else None
+        act.take(combined([sent[0] for sent in act.given], partial(make, act), op))
+
+    return meaning
+
+
+def _place(act: Act) -> int:
+    """Where this rank stands among the members."""
+    return act.meeting.members.index(act.meeting.me)
+
+
+@_collective("op", rules=(_OP,))
+@_makes
+def all_reduce(act: Act, given: list[Array], op: Any) -> Array:
+    """``dst`` is the reduction of the group's ``src``."""
+    return reduce(op, given)
+
+
+@_collective("collective_dim", rules=(_along,), shape=_gathered)
+@_makes
+def all_gather(act: Act, given: list[Array], op: Any) -> Array:
+    """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
+    return np.concatenate(given, axis=act.call["collective_dim"])
+
+
+@_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
+@_makes
+def reduce_scatter(act: Act, given: list[Array], op: Any) -> Array:
+    """``dst`` is this rank's part of the reduction of the group's ``src``."""
+    return np.split(reduce(op, given), len(given))[_place(act)]
+
+
+@_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM)
+@_makes
+def all_to_all(act: Act, given: list[Array], op: Any) -> Array:
+    """``dst`` is this rank's part of each ``src`` of the group, side by side."""
+    return np.concatenate([np.split(one, len(given))[_place(act)] for one in given])
+
+
+@_collective("source_target_pairs", buffers=HBM)
+def collective_permute(act: Act) -> None:
+    """``dst`` of each pair's target is ``src`` of its source; a rank that only sends is silent."""
+    pairs = {target: source for source, target in act.call["source_target_pairs"]}
+    if act.meeting.me in pairs:
+        act.take(act.given[act.meeting.members.index(pairs[act.meeting.me])][0])
+    else:
+        act.reads, act.writes = {}, {}
+
+
+@_collective("channel_ids")
+def collective_permute_implicit(act: Act) -> None:
+    """``dst`` is ``src`` of the rank before this one in the ring."""
+    act.take(act.given[_place(act) - 1][0])
+
+
+@_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
+def collective_permute_implicit_reduce(act: Act) -> None:
+    """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
+    op = _REDUCTIONS[act.call["op"].name]
+    act.take(combined(act.given[_place(act) - 1], lambda pair, op: op(*pair), op))
+
+
+# -- sizes that lie in a tensor: flat buffers, of which each rank sends some elements --------------
+
+
+_NEVER, _ON_A_SWITCH = (
+    one_of("has_rdispls", False, says=says)
+    for says in (
+        "does not support has_rdispls=True (AWS: current limitations)",
+        "takes has_rdispls=True on NeuronSwitch-based instances (trn3)",
+    )
+)
+
+
+def _may_displace(call: Call) -> None:
+    if call.machine.nc_version < 4:
+        _ON_A_SWITCH(call)
+
+
+def _table(call: Call) -> Shape:
+    """Rows of a column for each rank: counts, places, counts that came, places where they go."""
+    shape = (4 if call["has_rdispls"] else 3, len(call["replica_group"]))
+    return shape if call["metadata_tensor"].space.is_hbm else (1, *shape)
+
+
+def _row(table: Any, number: int) -> Any:
+    rows = slice(number, number + 1)
+    return table[rows, :] if table.in_hbm else table[:, rows, :]
+
+
+def _numbers(act: Act, row: int) -> list[int]:
+    """A row of the metadata; the counts that came are never read."""
+    numbers = np.asarray(_row(act.reads["metadata_tensor"], row).values())
+    return [int(one) for one in numbers.reshape(-1)]
+
+
+def _chunks(
+    act: Act, role: str, places: Iterable[int], counts: Iterable[int], most: int | None = None
+) -> list[Any]:
+    """The elements of a flat tensor from places on; None for none of them.
+
+    Raises
+    ------
+    OutOfBoundsError : they leave it, or are more than ``most``.
+    """
+    tensor = {**act.reads, **act.writes}[role]
+    flat = tensor.reshape((tensor.size,))
+    chunks = []
+    for place, count in zip(places, counts, strict=True):
+        some = count or role == "dst"
+        if some and (place + count > flat.size or (most is not None and count > most)):
+            raise OutOfBoundsError(
+                f"{act.call.name} moves elements of {role}",
+                happened=f"{act.call.name} was to move elements that {role} does not have",
+                received=f"{count} elements at {place} of {tensor!r}",
+                limit=f"{flat.size} elements, " + ("" if most is None else f"{most} of a rank"),
+                remedy="make dst larger, or send less" if role == "dst" else None,
+            )
+        chunks.append(flat[place : place + count] if count else None)
+    return chunks
+
+
+def _give_chunks(act: Act) -> list[Sent]:
+    """What each member is to get of ``src``: a gather gives the same to all."""
+    if not act.call["recv_counts_known"]:
+        check_destination(act.reads["metadata_tensor"])
+    ranks, some = len(act.meeting.members), 1 if act.call.name == "all_gather_v" else None
+    chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
+    nothing = Sent(np.empty(0, act.reads["src"].dtype))
+    given = [nothing if one is None else act.send(one) for one in chunks]
+    return given * ranks if some else given
+
+
+def _receive(act: Act) -> None:
+    """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
+    dst, displaced = act.writes["dst"], act.call["has_rdispls"]
+    came = [sent[_place(act)] for sent in act.given]
+    counts, slot = [one.values.size for one in came], dst.size // len(came)
+    places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
+    chunks = _chunks(act, "dst", places, counts, None if displaced else slot)
+    for chunk, one in zip(chunks, came, strict=True):
+        if chunk is not None:
+            act.take(one, chunk)
+    act.parts = [(tile, None) for tile in (dst, *act.reads.values())]
+    if not act.call["recv_counts_known"]:
+        row = act.writes["metadata_tensor"] = _row(act.reads["metadata_tensor"], 2)
+        act.take(Sent(np.array(counts, np.uint32).reshape(row.shape)), row)
+
+
+_BY_TABLE: dict[str, Any] = {
+    "operands": (
+        Role(name="src", buffers=HBM),
+        Role(
+            name="metadata_tensor",
+            buffers=DMA_SPACES,
+            dtypes=(np.dtype(np.uint32),),
+            shape=_table,
+        ),
+    ),
+    "buffers": HBM,
+    "shape": None,
+    "exchange": Exchange(_among_ranks, _give_chunks),
+}
+
+
+@_collective("recv_counts_known", "has_rdispls", rules=(_NEVER,), **_BY_TABLE)
+def all_gather_v(act: Act) -> None:
+    """``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
+    _receive(act)
+
+
+@_collective("recv_counts_known", "has_rdispls", rules=(_may_displace,), **_BY_TABLE)
+def all_to_all_v(act: Act) -> None:
+    """``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
+    _receive(act)
