@@ -100,7 +100,7 @@ INSPECTION = Rule(
 LINT = Rule(
     "difftest/lint/**/*.py",
     (
-        *("difftest.lint", "difftest.analysis", "difftest.migration.rules"),
+        *("difftest.lint", "difftest.analysis", "difftest.migration"),
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
         *("difftest.api.documented", "numpy"),
     ),
