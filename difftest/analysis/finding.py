@@ -1,11 +1,13 @@
-"""What a finding on a kernel is, whoever found it: advice, a check of a trace, a linter."""
+"""What a finding on a kernel is, whoever found it, and what a detector of hazards is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from difftest.simulator.trace import Event, Location
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Event, Location, Trace
 
 
 class Severity(Enum):
@@ -77,3 +79,48 @@ def finding_of(
         remedy=remedy,
         evidence=tuple(sorted(event.number for event in events)),
     )
+
+
+PAGES = "docs/reference/detectors"
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What a trace alone cannot settle: whether the outputs depend on the order of what has none.
+
+    Runs of the same case in other orders do: see :mod:`difftest.inspection.orders`.
+    """
+
+    differs: Finding
+    """What is to be said if another order gives other outputs."""
+    agrees: Finding | None = None
+    """What is to be said if none does; None for nothing."""
+    loop: Location | None = None
+    """The line of the loop whose iterations it is about; None for the programs."""
+
+
+Found = Iterable[Finding | Suspicion]
+Reader = Callable[[Trace, Machine], Found]
+"""Reads a trace of a kernel and the machine that it ran on. Several detectors may share one, which
+then reads once for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detector:
+    """One kind of finding, which the page of its group has a section on."""
+
+    id: str
+    """Of its findings, in lower case with hyphens: what ``# difftest: allow[id]`` names."""
+    severity: Severity
+    """The worst that its findings have."""
+    title: str
+    """What the kernel does wrong, in a few words."""
+    group: str
+    """The title of its page."""
+    reader: Reader
+
+    @property
+    def page(self) -> str:
+        """Where the documentation says more of it."""
+        name = self.group.lower().replace("'", "").replace(" ", "-")
+        return f"{PAGES}/{name}.md#{self.id}"

@@ -82,7 +82,7 @@ class EmbeddedSimulator:
         exact = result.exact
         findings: tuple[Finding, ...] = ()
         if inspector is not None:
-            findings = (*inspector.findings, *findings_of(call.kernel, self.level))
+            findings = (*inspector.findings, *findings_of(call.kernel, self.level, result.trace))
         if call.outputs:
             if exact is not None:
                 exact = exact.of(call.outputs)

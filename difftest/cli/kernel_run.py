@@ -92,8 +92,7 @@ level_option = click.option(
     type=click.Choice(LEVELS),
     help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
 )
-_OPTIONS = (
-    click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
+argument_options = (
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
     click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
     click.option(
@@ -108,6 +107,11 @@ _OPTIONS = (
     click.option(
         "--case", help="A case of the kernel test PATH::TEST, as JSON, instead of shapes."
     ),
+)
+"""What a kernel is called with."""
+_OPTIONS = (
+    click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
+    *argument_options,
     click.option(
         "--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names."
     ),

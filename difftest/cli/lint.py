@@ -1,23 +1,26 @@
-"""`difftest lint`: what the compiler would refuse, read off the source."""
+"""`difftest lint`: what the compiler would refuse, read off the source, or off a kernel's run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from difftest.lint.check import Diagnostic, lint_file, rules
+from difftest.cli.kernel_run import KernelRun, argument_options
+from difftest.lint.check import Diagnostic, rules
+from difftest.lint.files import new_in_files, new_in_trace
 from difftest.lint.formats import FORMATS
-from difftest.lint.sdk import SDKS
+from difftest.lint.listing import rules_page
+from difftest.lint.offer import offers
+from difftest.lint.sdk import SDKS, TARGETS
 
-TARGETS = ("trn1", "trn2", "trn3")
-CLASSIC = "NKU301"
-"""The rule for a file of the classic dialect."""
-CANNOT_READ = 2
-"""The exit code for files that could not be read, as ruff has it."""
+
+def _with_arguments(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(argument_options):
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -29,32 +32,45 @@ CANNOT_READ = 2
 @click.option("--select", "ids", multiple=True, metavar="ID", help="Rules to ask; else all.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--explain", metavar="ID", help="Show the page of a rule, and read no file.")
+@click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
+@click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
+@_with_arguments
 @click.pass_context
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **given: Any
 ) -> None:
     """Look in FILES, or in the files of folders, for what the compiler would refuse.
 
-    Nothing is compiled and no kernel runs. The exit code is 1 if something is found, 2 if a file
-    could not be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
+    Nothing is compiled. No kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or
+    PATH::TEST), on the simulator. The exit code is 1 if something is found, 2 if a file could not
+    be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
     _check_ids(*given["ids"], *([explain] if explain else []))
     if explain:
         click.echo(rules()[explain].page, nl=False)
         return
-    if not files:
-        raise click.UsageError("name a file, or a folder, of kernels")
-    diagnostics, unread = _read(_python_files(files), **given)
+    if given.pop("listed"):
+        click.echo(rules_page(), nl=False)
+        return
+    if not files and not given["kernel"]:
+        raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
+    asked: dict[str, Any] = {name: SDKS.get(given.pop(name)) for name in ("sdk", "before")}
+    asked |= {name: given.pop(name) for name in ("target", "ids")}
+    diagnostics, unread = new_in_files(files, **asked)
+    for text in unread:
+        click.echo(text, err=True)
+    if given["kernel"]:
+        diagnostics += _traced(asked, given)
     text = FORMATS[form](diagnostics)
     if text:
         click.echo(text)
     if form == "text":
-        for path in dict.fromkeys(one.path for one in diagnostics if one.id == CLASSIC):
-            click.echo(_fix(Path(path)), err=True)
+        for text in offers(diagnostics):
+            click.echo(text, err=True)
         count = len(diagnostics)
         said = "nothing found" if not count else f"{count} finding{'s' if count > 1 else ''}"
         click.echo(said, err=True)
-    context.exit(CANNOT_READ if unread else int(bool(diagnostics)))
+    context.exit(2 if unread else int(bool(diagnostics)))
 
 
 def _check_ids(*ids: str) -> None:
@@ -63,42 +79,8 @@ def _check_ids(*ids: str) -> None:
             raise click.UsageError(f"there is no rule {id}; the rules are {', '.join(rules())}")
 
 
-def _read(
-    files: Sequence[Path],
-    sdk: str | None,
-    before: str | None,
-    target: str | None,
-    ids: Sequence[str],
-) -> tuple[list[Diagnostic], int]:
-    """The diagnostics of files, and how many of them could not be read."""
-    diagnostics: list[Diagnostic] = []
-    unread = 0
-    for file in files:
-        try:
-            found = lint_file(file, SDKS[sdk] if sdk else None, target, ids)
-            known = set(lint_file(file, SDKS[before], target, ids)) if before else set()
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            click.echo(f"{file}: cannot be read as Python: {error}", err=True)
-            unread += 1
-        else:
-            diagnostics += [one for one in found if one not in known]
-    return diagnostics, unread
-
-
-def _fix(file: Path) -> str:
-    """What `difftest migrate` makes of a classic file that a newer SDK refuses."""
-    if find_spec("libcst") is None:
-        return f"{file}: `difftest migrate` rewrites it: pip install 'nki-difftest[migrate]'"
-    from difftest.migration.rewriting import migrate
-
-    left = len(migrate(file.read_text(encoding="utf-8")).left)
-    if not left:
-        return f"{file}: fix, safe: `difftest migrate {file}` rewrites all of it"
-    places = f"{left} place{'s' * (left > 1)}"
-    return f"{file}: fix, unsafe: `difftest migrate {file}` leaves {places} to do by hand"
-
-
-def _python_files(paths: Sequence[Path]) -> list[Path]:
-    return [
-        file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
-    ]
+def _traced(asked: dict[str, Any], given: dict[str, Any]) -> list[Diagnostic]:
+    """What the run of a kernel breaks."""
+    level = asked["sdk"].level if asked["sdk"] else None
+    trace = KernelRun(machine=asked.pop("target"), level=level, **given).launch().trace
+    return new_in_trace(trace, **asked)

@@ -19,9 +19,9 @@ from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise, unused_helpers
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
-from difftest.timing.views.advice import findings
 from difftest.timing.views.perfetto import perfetto
 from difftest.timing.views.plot import PlottingError, need_matplotlib, plot
+from difftest.timing.views.text import findings
 
 PICTURES = (".png", ".svg", ".pdf")
 

@@ -8,10 +8,11 @@ import io
 import numpy as np
 
 from difftest.analysis.detectors.survey import adds
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator import NkiError
+from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.dtypes import Array
 from difftest.simulator.exact.run import ExactOutput
-from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.trace import Event, Location, Trace
 from difftest.simulator.witness import Testimony
 
@@ -35,9 +36,6 @@ AT_RANDOM = Order(seed=0, interleaved=True)
 _FLOAT64 = 2.0**-20
 """Of a bound of float32's rounding errors, or a narrower dtype's: what float64 may add to it. The
 units of the two are 2**-29 apart; long sums may be counted with the root of their length."""
-
-DRAWS = frozenset({"rand", "rand2", "rng", "dropout"})
-"""Instructions that draw random numbers, of which an exact run can tell nothing."""
 
 
 def depends_on_order(testimony: Testimony, loop: Location | None = None) -> bool:
@@ -89,7 +87,8 @@ def _is_rounding(testimony: Testimony, order: Order) -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         one, other = testimony.exactly(FORWARD), testimony.exactly(order)
     if not one:  # random numbers have no exact run: it can be told neither way
-        return any(event.opcode in DRAWS for event in testimony.trace.events)
+        random = Purpose.BITS, Purpose.DRAW
+        return any(purpose(event) in random for event in testimony.trace.events)
     return len(one) == len(other) and all(map(_agree, one, other))
 
 

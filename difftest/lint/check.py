@@ -15,6 +15,7 @@ from difftest.lint.silence import Ignored, ignored_in
 from difftest.lint.source import Source, Spot
 
 _RULES = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade")
+_TRACE_RULES = ("instructions", "accesses", "device_loops")
 """The modules that have rules."""
 
 
@@ -43,7 +44,7 @@ class Diagnostic:
 @cache
 def rules() -> dict[str, Rule]:
     """All rules by id."""
-    for name in _RULES:
+    for name in _RULES + _TRACE_RULES:
         import_module(f"difftest.lint.{name}")
     return dict(sorted(RULES.items()))
 
@@ -115,7 +116,7 @@ def _idle(
     source: Source, comments: Iterable[Ignored], active: Iterable[Rule]
 ) -> Iterator[Diagnostic]:
     """A diagnostic of each id in a comment that silenced nothing, if its rule was asked."""
-    asked = {one.id for one in active}
+    asked = {one.id for one in active if not one.reads_traces}
     for comment in comments:
         for id in sorted(comment.ids - comment.used):
             if id in asked or id not in rules():

@@ -52,6 +52,7 @@ CODES: dict[str, Cause] = {
         "the kernel or graph becomes too many instructions (more than 5,000,000)",
         "unroll less: a device loop (nl.fori_loop), larger tiles, or several kernels",
         f"{_AWS}; {_KILN}",
+        rules=("NKI531",),
     ),
     "NCC_EXTP004": Cause("the graph becomes too many instructions", _SPLIT, _AWS),
     "NCC_EVRF009": Cause("the activations of the graph do not fit in HBM", _SMALLER, _AWS),
@@ -88,6 +89,7 @@ CODES: dict[str, Cause] = {
         "float8_e4m3fn in a graph for trn1 or trn2, whose float8_e4m3 ends at 240",
         "use float8_e4m3; or, below 240, --experimental-unsafe-fp8e4m3fn-as-fp8e4m3",
         _KILN,
+        rules=("NKI506",),
     ),
     "NCC_EVRF066": Cause(
         "the grid of the launch differs from the logical NeuronCore's degree",
@@ -95,7 +97,10 @@ CODES: dict[str, Cause] = {
         "the pages of v2.33",
     ),
     "NCC_EOCP001": Cause(
-        "float8_e4m3 and float8_e4m3fn are in one graph", "use one of the two", _KILN
+        "float8_e4m3 and float8_e4m3fn are in one graph",
+        "use one of the two",
+        _KILN,
+        rules=("NKI506",),
     ),
     "NCC_EARG001": Cause(
         "this machine has no logical NeuronCores of that degree",
@@ -117,30 +122,42 @@ CODES: dict[str, Cause] = {
         "an instruction is not one of GpSimd's on trn1",
         "name no engine, or the vector engine",
         _KILN,
+        rules=("NKI501",),
     ),
-    "NCC_IXCG863": Cause("nl.mod is no operator of the hardware", "compute it in two steps", _KILN),
+    "NCC_IXCG863": Cause(
+        "nl.mod is no operator of the hardware",
+        "compute it in two steps",
+        _KILN,
+        rules=("NKI503",),
+    ),
     "NCC_IXCG864": Cause(
         "the operators of an instruction do not go together",
         "split it: activation, then tensor_reduce",
         _MOE,
     ),
     "NCC_IXCG832": Cause(
-        "register_store goes to HBM alone on trn1", "store to HBM, and copy it to SBUF", _KILN
+        "register_store goes to HBM alone on trn1",
+        "store to HBM, and copy it to SBUF",
+        _KILN,
+        rules=("NKI507",),
     ),
     "NCC_IXCG967": Cause(
         "a step of an access pattern does not fit in 16 bits",
         "reshape, or copy in pieces, so that steps stay below 32768 elements",
         _KILN,
+        rules=("NKI522",),
     ),
     "NCC_IBVF043": Cause(
         "activation(op=nl.copy) takes an immediate bias, and got a tensor",
         "use nisa.tensor_scalar to add it",
         f"{_KILN}; {_ISSUE}1296",
+        rules=("NKI502",),
     ),
     "NCC_INLA001": Cause(
         "an instruction with an operand that the machine's instruction does not have",
         "leave out dst_idx, dynamic offsets on chip, or the fourth dimension",
         f"{_KILN}; {_MOE}",
+        rules=("NKI504", "NKI508"),
     ),
     "NCC_IBIR030": Cause(
         "an offset of a register without an access pattern", "pass it to .ap(scalar_offset=)", _KILN
@@ -159,6 +176,7 @@ CODES: dict[str, Cause] = {
         "a tensor in PSUM crosses the border of a device loop",
         "allocate it in the body, and keep what is carried in SBUF",
         _KILN,
+        rules=("NKI541",),
     ),
     "NCC_IBIR158": Cause(
         "the first step of .ap on chip is not the tensor's free size",
@@ -175,11 +193,13 @@ CODES: dict[str, Cause] = {
         "an operand on chip has an offset from a register",
         "offsets of registers are for DMAs",
         _KILN,
+        rules=("NKI523",),
     ),
     "NCC_IBCG901": Cause(
         "a DMA broadcasts one partition to others by a step of 0",
         "broadcast by a matmul with ones, or load once for each partition",
         "Jerry2423/kda-for-trainium, trn2, classic",
+        rules=("NKI528",),
     ),
     "NCC_ILLC059": Cause(
         "a collective is issued by one program of two", "issue it in both programs", _KILN
@@ -188,6 +208,7 @@ CODES: dict[str, Cause] = {
         "the two programs of a logical NeuronCore have different control flow",
         "give both the same loops and branches; a device loop needs the grid of 2",
         f"{_KILN}; {_ISSUE}1388",
+        rules=("NKI544",),
     ),
     "NCC_IXLV002": Cause(
         "the two programs of a logical NeuronCore differ in what they issue",
@@ -198,6 +219,7 @@ CODES: dict[str, Cause] = {
         "a static DMA of an input stands inside a device loop",
         "let it be dynamic: leave dge_mode out, or give it an offset of the loop",
         _KILN,
+        rules=("NKI542",),
     ),
     "NCC_IGCA103": Cause(
         "a DMA that skips indices stands inside a device loop, and its tensor would be spilled",
@@ -208,11 +230,13 @@ CODES: dict[str, Cause] = {
         "some tensors of the kernel have addresses and others have none",
         "give all of them an address, or none",
         f"{_KILN}; {_MOE}",
+        rules=("NKI524",),
     ),
     "NCC_IGCA044": Cause(
         "some tensors of the kernel have addresses and others have none",
         "give all of them an address, or none",
         _KILN,
+        rules=("NKI524",),
     ),
     "NCC_ISCH714": Cause(
         "an instruction reads what another one wrote by an aliased address",
@@ -250,29 +274,40 @@ TEXTS: dict[str, Cause] = {
         _KILN,
     ),
     r"dst dtype must be float32 on gen2": Cause(
-        "on trn1 a transpose writes float32 in PSUM", "make dst float32", _KILN
+        "on trn1 a transpose writes float32 in PSUM",
+        "make dst float32",
+        _KILN,
+        rules=("NKI505",),
     ),
     r"dst dtype must match input dtype on gen3": Cause(
         "since trn2 a transpose keeps its input's dtype", "make dst of the input's dtype", _KILN
     ),
     r"free dimensions total elements must be 1": Cause(
-        "an indirect DMA takes one index a partition", "pass indices of shape (P, 1)", _KILN
+        "an indirect DMA takes one index a partition",
+        "pass indices of shape (P, 1)",
+        _KILN,
+        rules=("NKI525",),
     ),
     r"hwdge is only supported for NeuronCore-v3": Cause(
         "trn1 has no hardware descriptors", "leave dge_mode out", _KILN
     ),
     r"transpose only supported for HBM->SB": Cause(
-        "dma_transpose on trn1 goes from HBM to SBUF", "nisa.nc_transpose on chip", _KILN
+        "dma_transpose on trn1 goes from HBM to SBUF",
+        "nisa.nc_transpose on chip",
+        _KILN,
+        rules=("NKI526",),
     ),
     r"partitions starting at partition (32|64|96)": Cause(
         "an operand begins at partition 32, 64 or 96 and is too long for that",
         "begin at partition 0; 32 partitions at 32 and 96, 64 at 64",
         _KILN,
+        rules=("NKI521",),
     ),
     r"does not dominate this use": Cause(
         "a value of a device loop's body is used outside of it",
         "keep it in a tensor that is made before the loop",
         f"{_KILN}; {_ISSUE}1346 and 1354",
+        rules=("NKI543",),
     ),
     r"must-pinned memloc DynamicDMAScratchLoc": Cause(
         "an address in SBUF lies over the scratch of software DMAs",
@@ -283,6 +318,7 @@ TEXTS: dict[str, Cause] = {
         "the kernel has too many static descriptors",
         "fewer and larger DMAs, or dynamic ones",
         _KILN,
+        rules=("NKI530",),
     ),
     r"Out of memory in sbuf": Cause(
         "the live tiles do not fit SBUF",

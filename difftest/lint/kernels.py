@@ -13,20 +13,31 @@ from difftest.lint.check import Diagnostic, lint
 from difftest.lint.hazards import HAZARDS
 from difftest.lint.sdk import SDKS
 from difftest.lint.source import Source, called_by
-from difftest.simulator.trace import Location
+from difftest.lint.traced import lint_trace, sdk_of
+from difftest.simulator.trace import Location, Trace
+
+_DETECTED = ("NKI521", "NKI544")
+"""Rules of traces that the detectors partition-start and program-trip-counts have, too."""
 
 
-def findings_of(kernel: Callable[..., Any], level: str | None = None) -> tuple[Finding, ...]:
+def findings_of(
+    kernel: Callable[..., Any], level: str | None = None, trace: Trace | None = None
+) -> tuple[Finding, ...]:
     """The rules that a kernel, and the functions of its file that it calls, break.
 
-    ``level`` is that of NKI, None for the newest of its dialect. A kernel whose source cannot be
-    read breaks none. All are warnings: it has run here. Hazards are left to who reads its trace.
+    All are warnings: it has run here. Hazards are left to who looks for them in its trace. A
+    kernel whose source cannot be read breaks no rule of sources.
+
+    Parameters
+    ----------
+    level : of NKI; None for the newest of its dialect.
+    trace : of the kernel's run, for the rules of traces.
     """
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
-    if code is None:
-        return ()
-    return _findings(code.co_filename, function.__name__, level)
+    read = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
+    findings = () if code is None else _findings(code.co_filename, function.__name__, level)
+    return (*findings, *(_finding(one) for one in read if one.id not in _DETECTED))
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,8 @@ from typing import Any
 
 from difftest.analysis.finding import Severity
 from difftest.lint.sdk import SDKS, Frontend, Release
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Event, Trace
 
 PAGES = Path(__file__).with_name("pages")
 
@@ -55,6 +57,15 @@ Refusal = tuple[ast.AST, str]
 Check = Callable[[Any, Any], Iterable[Refusal]]
 """Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.Spot`."""
 
+Breach = tuple[Event | Allocation, str]
+"""The event or tensor that breaks a rule of traces, and what it does, in words."""
+Reader = Callable[[Trace, Machine], Iterable[Breach]]
+"""Reads a trace of a launch on a machine."""
+
+
+def _nothing(*_: Any) -> Iterable[Any]:
+    return ()
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
@@ -80,8 +91,9 @@ class Rule:
     group: Group
     rule: str
     remedy: str
-    check: Check
     sources: tuple[str, ...]
+    check: Check = _nothing
+    reader: Reader = _nothing
     nodes: tuple[type[ast.AST], ...] = ()
     frontends: frozenset[Frontend] = frozenset(Frontend)
     since: str | None = None
@@ -96,6 +108,11 @@ class Rule:
     def page(self) -> str:
         """Its page: an explanation, with a wrong and a right kernel."""
         return (PAGES / f"{self.id}.md").read_text(encoding="utf-8")
+
+    @property
+    def reads_traces(self) -> bool:
+        """Whether it looks at what a kernel does, and not at its source."""
+        return self.reader is not _nothing
 
     def holds(self, sdk: Release, target: str | None) -> bool:
         """Whether an SDK refuses it for a machine; None for any."""
@@ -120,9 +137,23 @@ def rule(id: str, **data: Any) -> Callable[[Check], Check]:
     """
 
     def enter(check: Check) -> Check:
-        if id in RULES:
-            raise ValueError(f"two rules have the id {id}")
-        RULES[id] = Rule(id=id, check=check, **data)
+        _enter(Rule(id=id, check=check, **data))
         return check
 
     return enter
+
+
+def trace_rule(id: str, **data: Any) -> Callable[[Reader], Reader]:
+    """Enter a rule whose reader of traces is the function below; raises as :func:`rule`."""
+
+    def enter(reader: Reader) -> Reader:
+        _enter(Rule(id=id, reader=reader, **data))
+        return reader
+
+    return enter
+
+
+def _enter(one: Rule) -> None:
+    if one.id in RULES:
+        raise ValueError(f"two rules have the id {one.id}")
+    RULES[one.id] = one

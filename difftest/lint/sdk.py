@@ -52,3 +52,5 @@ SDKS = {version: _sdk(version) for version in (f"2.{minor}" for minor in range(2
 LAST_CLASSIC = SDKS["2.27"]
 """The last that compiles a file of the classic dialect as its documentation says."""
 NEWEST = SDKS["2.33"]
+TARGETS = ("trn1", "trn2", "trn3")
+"""The machines that a compiler can be asked to compile for."""

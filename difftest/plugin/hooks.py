@@ -197,7 +197,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.harness.spec_arguments import SpecError
     from difftest.plugin.fresh import fresh_run
     from difftest.plugin.run_report import CASE
-    from difftest.simulator.threads import one_thread
+    from difftest.simulator.launch import one_thread
 
     finished = False
     runner.start(reproduction_of(item, session.request))

@@ -4,6 +4,9 @@ A baton is handed on where a program waits for others, ends, or is about to touc
 share while another one is behind: then the one that has done fewest steps catches up first. So
 what they see of each other is what they would see if they ran step by step in turn, each launch
 does the same, and programs that share nothing run one after the other.
+
+An :class:`Order` is for whoever asks whether a kernel keeps its claim that the order of programs,
+or of the iterations of ``affine_range``, does not matter: the outputs are the same in each then.
 """
 
 from __future__ import annotations
@@ -12,9 +15,46 @@ import contextvars
 import random
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from difftest.simulator.errors import KernelError, Location, kernel_location
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Order:
+    """Forward, reversed, or shuffled with a seed: the programs, or the iterations of one loop.
+
+    Attributes
+    ----------
+    loop : the line of the ``affine_range`` whose iterations it is about; None for the programs.
+    serial : whether programs run one after the other that would take turns, those of today's
+        dialect; reversed they do anyway.
+    interleaved : whether programs also take turns inside, at each access to what they share: those
+        of a classic grid, which otherwise run one after the other, step by step, and with a seed
+        all in an order that it chooses.
+    """
+
+    loop: Location | None = None
+    reversed: bool = False
+    serial: bool = False
+    seed: int | None = None
+    interleaved: bool = False
+
+    def arranged(self, items: Sequence[T]) -> Sequence[T]:
+        """The items in this order."""
+        if self.seed is not None:
+            rng = np.random.default_rng((self.seed, len(items)))
+            return [items[place] for place in rng.permutation(len(items))]
+        return items[::-1] if self.reversed else items
+
+
+FORWARD = Order()
+"""The simulator's own."""
 
 
 class DeadlockError(KernelError):

@@ -1,4 +1,4 @@
-"""Whether a kernel's tensors fit PSUM together: the part of the question that ends a launch.
+"""What fits: a tensor its memory, or its address in it; all that are live at one time PSUM.
 
 Only if all tensors together exceed PSUM are the exact live ranges (first write to last use, which
 is what the compiler's allocator sees) laid side by side. Those that the kernel placed itself count
@@ -13,11 +13,75 @@ SBUF, beyond which a compiler may spill to HBM, is read off the trace
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from difftest.simulator.errors import LimitError
+from difftest.simulator.errors import LimitError, ShapeError
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Space
+from difftest.simulator.trace import Allocation, Area, Space
+
+
+def partition_bytes(space: Space, machine: Machine) -> int:
+    """Bytes of a partition of SBUF or PSUM that a kernel's tensors can have."""
+    return machine.psum_partition_bytes if space is Space.PSUM else machine.sbuf_usable_bytes
+
+
+def check_partitions(partitions: int, what: object, machine: Machine) -> None:
+    """Raise :class:`LimitError` if a tensor has more partitions than the memory."""
+    if partitions > machine.partitions:
+        raise LimitError(
+            f"the partition size of a tile is at most {machine.partitions}",
+            happened=f"a tile has {partitions} partitions",
+            received=f"{what}: {partitions} partitions",
+            limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
+            remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
+            "and put the rest into the free dimension",
+        )
+
+
+def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine) -> None:
+    """Raise :class:`LimitError` if one tensor alone exceeds its memory's partitions."""
+    if allocation.partitions > machine.partitions:
+        check_partitions(allocation.partitions, allocation, machine)
+    limit = partition_bytes(allocation.space, machine)
+    received = allocation.partition_bytes
+    for size in allocation.shape[:block_axes]:
+        received //= size
+    if received > limit:
+        raise LimitError(
+            f"a tile fits the bytes that {allocation.space.value} has in each partition",
+            happened=f"a tile has {received} bytes a partition in {allocation.space.value}",
+            received=f"{allocation}: {received} bytes a partition",
+            limit=f"{limit} bytes a partition ({machine.name})",
+            remedy="use a smaller free dimension and loop over the rest",
+        )
+
+
+def check_address(allocation: Allocation, machine: Machine) -> None:
+    """Raise unless a tensor on chip lies in its memory at the address that the kernel gave it.
+
+    Raises
+    ------
+    LimitError : it reaches beyond the last partition, or the last byte of each.
+    ShapeError : the tensor has block dimensions, which have no single address.
+    """
+    if allocation.partition_axis:
+        raise ShapeError(
+            "a tensor with an address has its partitions first",
+            happened="a tensor with block dimensions was given an address",
+            received=f"{allocation}",
+        )
+    area, space = allocation.area, allocation.space
+    size = partition_bytes(space, machine)
+    if area is not None and not Area(0, machine.partitions, 0, size).covers(area):
+        raise LimitError(
+            f"a tensor with an address lies in {space.value}",
+            happened=f"a tensor with an address leaves {space.value}",
+            received=f"{allocation} at address {allocation.address}: partitions {area.first} "
+            f"to {area.last - 1}, bytes {area.low} to {area.high - 1} of each",
+            limit=f"partitions 0 to {machine.partitions - 1}, bytes 0 to {size - 1} "
+            f"({machine.name})",
+            remedy="an address is (first partition, first byte in each partition)",
+        )
 
 
 def occupied_bytes(allocation: Allocation, quadrant: int) -> int:
@@ -49,7 +113,7 @@ def placed_bytes(allocations: Iterable[Allocation], quadrant: int) -> int:
     return total
 
 
-def check_psum(machine: Machine, allocations: Iterable[Allocation]) -> None:
+def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
     """Compare the tensors that are live at one time with PSUM.
 
     Raises
@@ -58,6 +122,8 @@ def check_psum(machine: Machine, allocations: Iterable[Allocation]) -> None:
     """
     quadrant = machine.start_partition_step
     limit = machine.psum_partition_bytes * machine.partitions
+    if sum(occupied_bytes(one, quadrant) for one in allocations) <= limit:
+        return
     used = [a for a in allocations if a.first >= 0 and not a.is_temporary]
     changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
     live: dict[int, Allocation] = {}

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory, PlacedStorage
-from difftest.simulator.capacity import check_psum, occupied_bytes
+from difftest.simulator.baton import FORWARD, Baton
+from difftest.simulator.capacity import (
+    check_address,
+    check_psum,
+    check_tensor_size,
+)
+from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import (
     KernelError,
@@ -27,10 +32,8 @@ from difftest.simulator.errors import (
     place_of,
 )
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import Shape, Storage, check_tensor_size, poison
-from difftest.simulator.ordering import FORWARD
+from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
 from difftest.simulator.recording import Part, mark_in_part, region_of
-from difftest.simulator.running import RUNNING as RUNNING
 from difftest.simulator.trace import (
     Allocation,
     Event,
@@ -46,7 +49,6 @@ from difftest.simulator.trace import (
 )
 
 if TYPE_CHECKING:
-    from difftest.simulator.baton import Baton
     from difftest.simulator.tile import Tile
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -128,7 +130,7 @@ class Core:
         """The engines' reduction registers (nisa.reduce_cmd), by engine name."""
         self.register_origins: dict[str, Origin] = {}
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
-        self.placed: dict[Space, PlacedMemory] = {}
+        self.placed: dict[Space, PlacedMemory] = defaultdict(PlacedMemory)
         """The memories in which the kernel places tensors itself."""
         self.oracle: Any = None
         """What judges each instruction, in plain mode; None without."""
@@ -160,11 +162,8 @@ class Core:
         self.auto_alloc = False
         """Whether the kernel asked for its own placements to be ignored."""
         self._in_psum: list[Allocation] = []
-        self._psum_bytes = 0
-        """What all tensors of PSUM would take together."""
-        self._fitting: dict[tuple[Space, Shape, DType, int], tuple[int, DType]] = {}
-        """Tensors on chip that fit their memory -> the bytes that one takes, and the dtype in which
-        it is held."""
+        self._fitting: dict[tuple[Space, Shape, DType, int], DType] = {}
+        """Tensors on chip that fit their memory -> the dtype in which one is held."""
         self._shared: dict[tuple[str, int], Storage] = {}
         self._shared_next: Counter[str] = Counter()
 
@@ -195,7 +194,7 @@ class Core:
         core.calls = self.calls
         core.drawn = self.drawn
         core._shared = self._shared
-        core.placed[Space.SHARED_HBM] = self._placed_in(Space.SHARED_HBM)
+        core.placed[Space.SHARED_HBM] = self.placed[Space.SHARED_HBM]
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
         core.oracle = None if self.oracle is None else self.oracle.beside()
@@ -311,7 +310,6 @@ class Core:
         )
         for made in self._bodies:
             made.append(allocation.id)
-        memory = None if address is None else self._placed_in(space)
         if space.is_hbm:
             if address is not None:
                 allocation.address = 0, address[0]
@@ -320,29 +318,20 @@ class Core:
             data = host_array(poison, shape, dtype)
         else:
             key = (space, shape, dtype, partition_axis)
-            fitting = self._fitting.get(key)
-            if fitting is None:
+            held = self._fitting.get(key)
+            if held is None:
                 check_tensor_size(allocation, partition_axis, self.machine)
-                size = occupied_bytes(allocation, self.machine.start_partition_step)
-                fitting = self._fitting[key] = size, storage_dtype(dtype)
-            occupied, held = fitting
-            if memory is not None and address is not None:
+                held = self._fitting[key] = storage_dtype(dtype)
+            if address is not None:
                 allocation.address = address[0], address[1]
-                memory.check(allocation)
+                check_address(allocation, self.machine)
             if space is Space.PSUM:
-                self._psum_bytes += occupied
                 self._in_psum.append(allocation)
             data = np.empty(shape, held)
         self.trace.allocations.append(allocation)
-        if memory is not None:
-            return PlacedStorage(memory, allocation, data)
+        if address is not None:
+            return PlacedStorage(self.placed[space], allocation, data)
         return Storage(allocation, data)
-
-    def _placed_in(self, space: Space) -> PlacedMemory:
-        """A memory in which the kernel places tensors."""
-        if space not in self.placed:
-            self.placed[space] = PlacedMemory(self.machine, space)
-        return self.placed[space]
 
     def _allocate_shared(
         self, shape: Shape, dtype: np.dtype[Any], name: str, address: tuple[int, ...] | None
@@ -369,8 +358,7 @@ class Core:
 
     def check_capacity(self) -> None:
         """Whether the tensors live at one time fit this core's PSUM."""
-        if self._psum_bytes > self.machine.psum_partition_bytes * self.machine.partitions:
-            check_psum(self.machine, self._in_psum)
+        check_psum(self.machine, self._in_psum)
 
     def adopt(
         self,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.dtypes import name_of
-from difftest.simulator.running import RUNNING
 from difftest.simulator.trace import Space
 
 Shape = tuple[int, ...]
+
+RUNNING: contextvars.ContextVar[Any] = contextvars.ContextVar("difftest_core")
+"""Where the launch that runs is found: set for its time, and no longer."""
 
 
 class Descriptor(NamedTuple):
@@ -28,6 +31,8 @@ class Descriptor(NamedTuple):
     """Of the instruction, if it is one's operand or destination."""
     indirect: str = ""
     """Whether indices say where it lies: "rows", or "whole" if one moves all of it."""
+    index: Any = None
+    """The descriptor of the one tile that says where it lies, in today's dialect."""
 
     @property
     def partitions(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, NkiError, ShapeError
+from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
 
 Shape = tuple[int, ...]
 
@@ -111,6 +111,38 @@ def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
             received=spell(item),
         )
     return start, stop, step
+
+
+def no_index(item: object, kinds: str, place: str, remedy: str | None = None) -> KernelError:
+    """The error for what is no index; ``kinds`` are those of the dialect."""
+    return KernelError(
+        f"a tensor is indexed with {kinds}",
+        happened=f"a tensor was indexed with a {type(item).__name__}",
+        received=f"{item!r:.60} at {place}",
+        remedy=remedy,
+    )
+
+
+def no_element(item: slice, place: str) -> ShapeError:
+    """The error for a slice that selects no element."""
+    return ShapeError(
+        "a slice selects at least one element",
+        happened=f"the slice {spell(item)} selects no element",
+        received=f"{spell(item)} at {place}",
+    )
+
+
+def left_tensor(
+    what: str, place: str, received: str, limit: str, remedy: str | None = None
+) -> OutOfBoundsError:
+    """The error for an access, an index or an offset that leaves its tensor at ``place``."""
+    return OutOfBoundsError(
+        f"{what} stays inside its tensor",
+        happened=f"{what} left its tensor: {place}",
+        received=received,
+        limit=limit,
+        remedy=remedy,
+    )
 
 
 def spell(item: object) -> str:

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
-from difftest.simulator.index import as_integer, expand_ellipsis, is_integer, slice_bounds, spell
+from difftest.simulator.errors import NkiError, OutOfBoundsError
+from difftest.simulator.index import (
+    as_integer,
+    expand_ellipsis,
+    is_integer,
+    left_tensor,
+    no_element,
+    no_index,
+    slice_bounds,
+)
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 
@@ -163,20 +171,13 @@ def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shap
 
 def _slice(item: Any, size: int, axis: int, tile: Patterned) -> tuple[int, int, int]:
     """Start, count and step of a slice."""
+    place = f"axis {axis} of {tile!r}"
     if not isinstance(item, slice):
-        raise KernelError(
-            "a tensor is indexed with integers, slices, None and '...', or as its dialect has it",
-            happened=f"a tensor was indexed with a {type(item).__name__}",
-            received=f"{type(item).__name__} at axis {axis} of {tile!r}",
-        )
+        raise no_index(item, "integers, slices, None and '...', or as its dialect has it", place)
     start, stop, step = slice_bounds(item, size)
     count = -(-(stop - start) // step)
     if count <= 0:
-        raise ShapeError(
-            "a slice selects at least one element",
-            happened="a slice selected no element",
-            received=f"{spell(item)} on axis {axis} of {tile!r}",
-        )
+        raise no_element(item, place)
     return start, count, step
 
 
@@ -185,11 +186,11 @@ def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:
     number = next(k for k, axis in enumerate(axes) if leaves(axis, tile.shape))
     axis = axes[number]
     low, high = span(axis, tile.shape)
-    return OutOfBoundsError(
-        "an access stays inside its tensor",
-        happened=f"an access left its tensor: index {low if low < 0 else high} of {axis.size}",
-        received=f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
-        limit=f"0 to {axis.size - 1}",
-        remedy="correct the loop's bounds, or give the instruction a mask "
+    return left_tensor(
+        "an access",
+        f"index {low if low < 0 else high} of {axis.size}",
+        f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
+        f"0 to {axis.size - 1}",
+        "correct the loop's bounds, or give the instruction a mask "
         "(NKI does not wrap negative indices)",
     )

@@ -15,6 +15,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, DType
 from difftest.simulator.elements import Elements
 from difftest.simulator.errors import OutOfBoundsError
+from difftest.simulator.index import left_tensor
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
 
@@ -90,12 +91,12 @@ class IndirectTile(Elements):
     def _left(self, arrays: tuple[Array, ...], at: Shape) -> OutOfBoundsError:
         """The error for the element ``at``, whose index is out of bounds."""
         index = [int(array[at]) for array in arrays]
-        return OutOfBoundsError(
-            "an index held in a tile stays inside its tensor",
-            happened=f"an index held in a tile left its tensor: {index}",
-            received=f"index {index} into {self.base!r}, at element {list(at)}",
-            limit=f"{[size - 1 for size in self.base.shape]}",
-            remedy="correct the indices, or pass oob_mode=nisa.oob_mode.skip",
+        return left_tensor(
+            "an index held in a tile",
+            f"{index}",
+            f"index {index} into {self.base!r}, at element {list(at)}",
+            f"{[size - 1 for size in self.base.shape]}",
+            "correct the indices, or pass oob_mode=nisa.oob_mode.skip",
         )
 
     def take(self, region: Array) -> Array:

@@ -7,10 +7,13 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, NamedTuple
+
+from threadpoolctl import ThreadpoolController
 
 from difftest.simulator.arrays import (
     Arguments,
@@ -19,7 +22,7 @@ from difftest.simulator.arrays import (
     note_outputs,
     warn_of_private,
 )
-from difftest.simulator.baton import Baton, ProgramStopped
+from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelError, KernelExit, NkiError
@@ -34,10 +37,8 @@ from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.oracle.judge import Oracle
-from difftest.simulator.ordering import FORWARD, Order
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
-from difftest.simulator.threads import one_thread
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 from difftest.simulator.witness import Testimony, witness
@@ -93,7 +94,7 @@ class Finished(NamedTuple):
             self.trace(),
             self.exact,
             said(),
-            tuple(one for one, tensor in self.arguments.written if tensor.storage.is_destination),
+            tuple(one for one, tile in self.arguments.written if tile.storage.allocation.writes),
         )
 
     def everything(self) -> tuple[Array, ...]:
@@ -161,11 +162,12 @@ def launch(
 
 def witnessed(run: Launch) -> Finished:
     """Run a kernel, and tell the witness, if there is one."""
-    told = None if run.plain else witness()
+    told = witness()
     if told is None:
         return run.finished()
     finished = replace(run, record=True).finished()
-    once_more = replace(run, record=False, exact=False, drawn=finished.core.drawn)
+    drawn = finished.core.drawn
+    once_more = replace(run, record=False, plain=False, exact=False, drawn=drawn)
 
     def again(order: Order) -> tuple[Array, ...]:
         return replace(once_more, order=order).finished().everything()
@@ -383,3 +385,34 @@ def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
     space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
     made: Tile = core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
     return made
+
+
+# -- BLAS ----------------------------------------------------------------------------------------
+
+_LIMITED = threading.Lock()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A scope in which BLAS has one thread; after it, as many as before. It costs microseconds.
+
+    The products of a kernel are those of tiles. Threads that wait for their share of one spin, and
+    where another process has the core, for hundreds of times as long as the product takes.
+
+    The number is the process's. A scope inside another, or beside it in another thread, leaves it
+    alone: so scopes that overlap cannot take the limit for the number to go back to.
+    """
+    if not _LIMITED.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _blas().limit(limits=1):
+            yield
+    finally:
+        _LIMITED.release()
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """The libraries that NumPy has loaded: it takes a millisecond to look for them."""
+    return ThreadpoolController().select(user_api="blas")

@@ -3,11 +3,16 @@
 A :class:`Storage` is one tensor. HBM holds the dtype's own bits, SBUF and PSUM arrays of
 :func:`~difftest.simulator.dtypes.storage_dtype` until a kernel asks for bits there too. Data are
 contiguous, so that every :class:`~difftest.simulator.pattern.Pattern` is a view of them.
+
+A tensor to which the kernel gives an address takes certain bytes of its memory. Where two of them
+overlap, each reads what the other wrote, bit for bit, as on the machine, also when the kernel has
+no name for the other any more. A placed tensor is like any other until a second one overlaps it.
+From then on both are views of one piece of the memory's bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,11 +25,10 @@ from difftest.simulator.dtypes import (
     is_float,
     to_bits,
 )
-from difftest.simulator.errors import LimitError, Location, UnwrittenError
-from difftest.simulator.machine import Machine
+from difftest.simulator.errors import Location
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape
-from difftest.simulator.trace import Allocation, Origin, Space
+from difftest.simulator.trace import Allocation, Area, Origin, Space
 
 if TYPE_CHECKING:
     from difftest.simulator.exact.bounded import Held
@@ -37,43 +41,12 @@ def pattern_view(base: Array, pattern: Pattern, dtype: DType) -> Array:
     return np.ndarray(shape, dtype, base, offset * size, [stride * size for stride in strides])
 
 
-def check_partitions(partitions: int, what: object, machine: Machine) -> None:
-    """Raise :class:`LimitError` if a tensor has more partitions than the memory."""
-    if partitions > machine.partitions:
-        raise LimitError(
-            f"the partition size of a tile is at most {machine.partitions}",
-            happened=f"a tile has {partitions} partitions",
-            received=f"{what}: {partitions} partitions",
-            limit=f"{machine.partitions} partitions ({machine.name}, nl.tile_size.pmax)",
-            remedy=f"loop over the first dimension in tiles of at most {machine.partitions}, "
-            "and put the rest into the free dimension",
-        )
-
-
-def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine) -> None:
-    """Raise :class:`LimitError` if one tensor alone exceeds its memory's partitions."""
-    if allocation.partitions > machine.partitions:
-        check_partitions(allocation.partitions, allocation, machine)
-    in_psum = allocation.space is Space.PSUM
-    limit = machine.psum_partition_bytes if in_psum else machine.sbuf_usable_bytes
-    received = allocation.partition_bytes
-    for size in allocation.shape[:block_axes]:
-        received //= size
-    if received > limit:
-        raise LimitError(
-            f"a tile fits the bytes that {allocation.space.value} has in each partition",
-            happened=f"a tile has {received} bytes a partition in {allocation.space.value}",
-            received=f"{allocation}: {received} bytes a partition",
-            limit=f"{limit} bytes a partition ({machine.name})",
-            remedy="use a smaller free dimension and loop over the rest",
-        )
-
-
 DEFINED, UNSURE, LEFT, NEVER, LOST = range(5)
 """What is known of an element, in this order: it is defined; an instruction made it of what a mask
 left out; a mask left it out, so nothing wrote it; nothing wrote it, which is an error for whoever
 uses it; an instruction made it of what nothing wrote."""
-_CODE = np.dtype(np.uint8)
+_BYTE = np.dtype(np.uint8)
+"""Of a code, and of what tensors share."""
 
 
 class Gaps:
@@ -81,7 +54,7 @@ class Gaps:
 
     Attributes
     ----------
-    codes : flat; None in :data:`UNTOUCHED` alone.
+    codes : flat; None in :data:`UNTOUCHED`, and of no use where tensors share a piece's.
     count : how many of them are not :data:`DEFINED`.
     unit : an element's bytes, or less once a view of a smaller dtype was written.
     masked : a mask left elements out, so that reading what nothing wrote gives poison.
@@ -162,11 +135,6 @@ class Storage:
         return self.whole.size
 
     @property
-    def is_destination(self) -> bool:
-        """Whether an instruction was to write to it, whatever the values."""
-        return self.allocation.writes > 0
-
-    @property
     def partition_step(self) -> int:
         return self.allocation.partition_step
 
@@ -191,7 +159,12 @@ class Storage:
 
         Of tensors in HBM, which may be the caller's arrays, it cannot.
         """
-        if self.in_hbm or values.dtype != self.data.dtype or values.shape != self.data.shape:
+        if (
+            self.in_hbm
+            or self.shared
+            or values.dtype != self.data.dtype
+            or values.shape != self.data.shape
+        ):
             return False
         self.data = values
         self.mark_whole()
@@ -227,7 +200,7 @@ class Storage:
         if gaps is None:
             return None
         if gaps is UNTOUCHED:
-            return np.full(pattern.shape, NEVER, _CODE)
+            return np.full(pattern.shape, NEVER, _BYTE)
         region = self._region(gaps, pattern, dtype or self.dtype, partition_axis)
         codes: Array = region if region.ndim == len(pattern.shape) else region.max(axis=-1)
         return codes
@@ -268,7 +241,10 @@ class Storage:
     def mark_whole(self) -> None:
         """Note a write of all of it, by something else than a matmul."""
         self.products = None
-        self.gaps = None
+        if self.shared:
+            self.mark(self.whole, DEFINED)
+        else:
+            self.gaps = None
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""
@@ -296,22 +272,27 @@ class Storage:
 
     def poison(self) -> None:
         """Let what was never written look so: a launch that may go on from there computes NaN."""
-        gaps = self.gaps
+        gaps, axis = self.gaps, self.allocation.partition_axis
+        if gaps is None:
+            return
         if gaps is UNTOUCHED:
             self.data[...] = poison((), self.data.dtype)[()]
-        elif gaps is not None and gaps.codes is not None:
-            held = self.data.dtype
-            unit = held if gaps.unit == self.dtype.itemsize else np.dtype(f"V{gaps.unit}")
-            missing = gaps.codes >= LEFT
-            blank = poison((self.size,), held).view(unit)
-            self.data.reshape(-1).view(unit)[missing] = blank[missing]
+            return
+        missing = self._region(gaps, self.whole, self.dtype, axis) >= LEFT
+        pattern, blank = self.whole, poison(self.allocation.shape, self.data.dtype)
+        dtype = self.dtype
+        if missing.ndim > blank.ndim:  # of each element some bytes
+            parts = missing.shape[-1]
+            pattern, dtype = pattern.finer(parts), np.dtype(f"V{blank.itemsize // parts}")
+            blank = blank[..., None].view(dtype)
+        np.copyto(self.elements(pattern, dtype, axis), blank, where=missing)
 
     def _own_gaps(self) -> Gaps:
         """Its gaps, with a code for each element."""
         gaps = self.gaps
         if gaps is None or gaps is UNTOUCHED:
             size, code = self.size, DEFINED if gaps is None else NEVER
-            codes = np.full(size, code, _CODE)
+            codes = np.full(size, code, _BYTE)
             gaps = self.gaps = Gaps(codes, size if code else 0, self.dtype.itemsize)
         return gaps
 
@@ -326,7 +307,7 @@ class Storage:
             gaps.count *= parts
         if dtype.itemsize > gaps.unit:
             pattern = pattern.finer(dtype.itemsize // gaps.unit)
-        return pattern_view(gaps.codes, pattern, _CODE)
+        return pattern_view(gaps.codes, pattern, _BYTE)
 
 
 POISON_INTEGER = int(np.frombuffer(b"\xa5" * 4, np.int32)[0])
@@ -345,35 +326,142 @@ def poison(shape: Shape, dtype: DType) -> Array:
     return np.full(shape, np.full(dtype.itemsize, byte, dtype=np.uint8).view(dtype)[0])
 
 
-def unwritten_error(tile: Any, missing: Array, *, returned: bool = False) -> UnwrittenError:
-    """The error for reading, or returning, a tile of which these elements were never written."""
-    first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage, gaps = tile.storage, tile.storage.gaps
-    origin, made = gaps and gaps.origin, storage.allocation.location
-    rule = "an instruction reads only what was written before"
-    happened = "an instruction read what nothing had written"
-    so_far = "never"
-    remedy = (
-        "write the tensor first (nl.zeros, nl.load, an instruction's result), or read only the "
-        "part that is written"
-    )
-    if returned:
-        rule, happened = "a kernel writes what it returns", "the kernel returned what nothing had"
-        happened += " written"
-    elif storage.programs > 1:
-        rule = "what another program writes may be read after the two have met, no sooner"
-        happened, so_far = "a program read what no program had written yet", "not yet"
-        remedy = (
-            "if another program writes it, a barrier is missing: let them meet between the two "
-            "(nisa.core_barrier on this tensor; a classic grid has none)"
-        )
-    return UnwrittenError(
-        rule,
-        happened=happened,
-        received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were {so_far} "
-        f"written, the first at {list(first)}"
-        + ("" if made is None else f"; it was made at {made}")
-        + ("" if origin is None else f"; they came from {origin}"),
-        location=gaps.lost_at if returned and gaps else None,
-        remedy=remedy,
-    )
+# -- tensors that the kernel places ----------------------------------------------------------------
+
+
+class Piece:
+    """A part of a memory that tensors share: its bytes, and what is known of each."""
+
+    def __init__(self, area: Area) -> None:
+        self.area = area
+        shape = (area.last - area.first, area.high - area.low)
+        self.bytes = np.zeros(shape, _BYTE)
+        self.codes = np.full(shape, NEVER, _BYTE)
+        self.merged: Piece | None = None
+        """The larger piece that has taken this one in."""
+
+    def take_in(self, area: Area, held: Array, codes: Array) -> None:
+        """Hold what was written in an area, with what is known of it."""
+        rows = slice(area.first - self.area.first, area.last - self.area.first)
+        columns = slice(area.low - self.area.low, area.high - self.area.low)
+        for own, new in ((self.bytes, held), (self.codes, codes)):
+            np.copyto(own[rows, columns], new, where=codes != NEVER)
+
+
+class PlacedMemory:
+    """One memory as far as kernels place tensors in it."""
+
+    def __init__(self) -> None:
+        self.alone: list[PlacedStorage] = []
+        """The tensors that no other one has overlapped."""
+        self.pieces: list[Piece] = []
+        self.rounded: list[Area] = []
+        """Where tensors had exact values other than the machine's when they began to share."""
+
+    def place(self, storage: PlacedStorage) -> None:
+        """Let a new tensor share the bytes of all that it overlaps."""
+        area = storage.area
+        alone = [one for one in self.alone if one.area.overlaps(area)]
+        pieces = [one for one in self.pieces if one.area.overlaps(area)]
+        self.alone = [one for one in self.alone if one not in alone]
+        if not alone and not pieces:
+            self.alone.append(storage)
+            return
+        areas = [area, *(one.area for one in alone), *(one.area for one in pieces)]
+        ends = [*zip(*areas, strict=True)]
+        box = Area(min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3]))
+        piece = pieces[0] if pieces else None
+        if piece is None or piece.area != box:
+            piece = Piece(box)
+            for old in pieces:
+                piece.take_in(old.area, old.bytes, old.codes)
+                old.merged = piece
+            self.pieces = [one for one in self.pieces if one not in pieces] + [piece]
+        for one in alone:
+            piece.take_in(one.area, *one.held())
+            if one.exact is not None:
+                self.rounded.append(one.area)
+        for one in (*alone, storage):
+            one.share(piece)
+
+
+class PlacedStorage(Storage):
+    """A tensor with an address. ``shared`` once its data are bytes that others have too."""
+
+    __slots__ = ("_piece", "area", "memory", "shared", "start")
+
+    def __init__(self, memory: PlacedMemory, allocation: Allocation, data: Array) -> None:
+        super().__init__(allocation, data)
+        assert allocation.area is not None
+        self.area: Area = allocation.area
+        self.start = (self.area.first, self.area.low)
+        self.memory = memory
+        self.shared = False
+        memory.place(self)
+
+    @property
+    def piece(self) -> Piece:
+        """The bytes that it shares."""
+        while self._piece.merged is not None:
+            self._piece: Piece = self._piece.merged
+        return self._piece
+
+    def may_hide(self) -> bool:
+        """Whether others had exact values other than the machine's where it begins to share."""
+        return any(area.overlaps(self.area) for area in self.memory.rounded)
+
+    def held(self) -> tuple[Array, Array]:
+        """Its bytes and their codes, a row for each partition, while it shares none."""
+        rows = self.area.last - self.area.first
+        codes: Array = np.full((rows, 1), DEFINED if self.gaps is None else NEVER, _BYTE)
+        if self.gaps is not None and self.gaps.codes is not None:
+            codes = self.gaps.codes.repeat(self.gaps.unit).reshape(rows, -1)
+        held = self.bits().view(_BYTE).reshape(rows, -1)
+        return held, np.broadcast_to(codes, held.shape)
+
+    def share(self, piece: Piece) -> None:
+        """Hold the data in a piece's bytes from now on."""
+        if self.gaps is None or self.gaps is UNTOUCHED:
+            self.gaps = Gaps(None, 1, 1)
+        self._piece = piece
+        self.shared = self.holds_bits = True
+        self.data = self.elements(self.whole, self.dtype, self.allocation.partition_axis)
+
+    def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
+        if not self.shared:
+            return super().elements(pattern, dtype, partition_axis)
+        piece = self.piece
+        return self.placed(piece.bytes, piece.area, pattern, dtype, partition_axis)
+
+    def _region(
+        self, gaps: Gaps, pattern: Pattern, dtype: DType, partition_axis: int | None
+    ) -> Array:
+        if not self.shared:
+            return super()._region(gaps, pattern, dtype, partition_axis)
+        piece = self.piece
+        finer = pattern.finer(dtype.itemsize)
+        return self.placed(piece.codes, piece.area, finer, _BYTE, partition_axis)
+
+    def placed(
+        self,
+        base: Array,
+        area: Area,
+        pattern: Pattern,
+        dtype: DType,
+        partition_axis: int | None,
+    ) -> Array:
+        """A pattern's elements in ``base``, the bytes of an area: a view.
+
+        A pattern counts as if the partitions of the tensor lay one after the other, with the bytes
+        that the tensor has of each; in ``base`` they are as far apart as the area's.
+        """
+        offset, shape, strides = pattern
+        steps = [stride * dtype.itemsize for stride in strides]
+        first = (self.area.first - area.first) * base.shape[1] + self.area.low - area.low
+        number, byte = 0, offset * dtype.itemsize
+        if not self.in_hbm:
+            row = self.allocation.partition_bytes
+            number, byte = divmod(byte, row)
+            if partition_axis is not None and partition_axis < len(steps):
+                steps[partition_axis] = steps[partition_axis] // row * base.shape[1]
+        return np.ndarray(shape, dtype, base, first + number * base.shape[1] + byte, steps)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from difftest.simulator.baton import Baton
+from difftest.simulator.baton import Baton, Order
 from difftest.simulator.core import Rank
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.launchable import Launchable
 from difftest.simulator.launch import Finished, Launch, LaunchResult
 from difftest.simulator.machine import Machine
-from difftest.simulator.ordering import Order
 from difftest.simulator.witness import Testimony, witness
 
 

@@ -8,14 +8,14 @@ any use of it without one raises.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+import sys
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
-from difftest.simulator.debugging import contents, is_for_a_person
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
-from difftest.simulator.elements import Elements
+from difftest.simulator.elements import Elements, unwritten_error
 from difftest.simulator.errors import (
     KernelError,
     NkiError,
@@ -26,7 +26,6 @@ from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, w
 from difftest.simulator.memory import (
     NEVER,
     Storage,
-    unwritten_error,
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
@@ -146,6 +145,14 @@ class Tile(Elements):
             happened="a tensor was used as a condition",
             received=f"{self!r} used as a condition",
             remedy="compare with 'is None' if you meant that; else use a mask or nl.where",
+        )
+
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise KernelError(
+            "a tile is not an array: its values exist when the kernel runs, not when it is traced",
+            happened="a tile was used as a NumPy array",
+            received=f"{self!r} used as a NumPy array",
+            remedy="use the functions of nki.language; return a tensor in HBM to see its values",
         )
 
     # -- data --------------------------------------------------------------------------------
@@ -333,3 +340,47 @@ def padded(tile: Tile, values: Shape, ndim: int) -> Shape:
     """Strides or steps of a tile, with 0 for the dimensions that :meth:`Tile.tile_shape` adds."""
     added = (0,) * (ndim - len(values))
     return added + values if tile.partition_axis is None else values + added
+
+
+# -- what a debugger shows of a tile ---------------------------------------------------------------
+
+_DEBUGGERS = frozenset({"pdb", "bdb", "IPython", "pydevd", "_pydevd_bundle", "_pydev_bundle"})
+"""Packages that ask for a repr to show it to a person: Python's, IPython's, those of editors."""
+_ON_THE_WAY = frozenset({"pprint", "reprlib"})
+_FEW = 48
+"""Elements that are shown; of more, the ends of each axis."""
+
+
+def is_for_a_person(depth: int = 2) -> bool:
+    """Whether a debugger called the function ``depth`` frames up, such as a ``__repr__``."""
+    frame = sys._getframe(depth)
+    while frame.f_back is not None and _package(frame.f_globals) in _ON_THE_WAY:
+        frame = frame.f_back
+    return _package(frame.f_globals) in _DEBUGGERS
+
+
+def _package(names: dict[str, Any]) -> str:
+    return str(names.get("__name__", "")).partition(".")[0]
+
+
+def contents(values: Array, unwritten: Array | None) -> str:
+    """Statistics of what was written, and the values, indented under a headline.
+
+    >>> print(contents(np.float32([[1, 2], [np.nan, 5]]), np.array([[False] * 2, [False, True]])))
+      min 1, max 2, mean 1.5; 1 of 4 never written, 1 NaN, 0 infinite
+      [[ 1.  2.]
+       [nan  5.]]
+    """
+    numbers = values.astype(np.float64)
+    written = numbers if unwritten is None else numbers[~unwritten]
+    finite = written[np.isfinite(written)]
+    missing = 0 if unwritten is None else int(unwritten.sum())
+    text = "nothing finite was written"
+    if finite.size:
+        text = f"min {finite.min():g}, max {finite.max():g}, mean {finite.mean():g}"
+    text += (
+        f"; {missing} of {numbers.size} never written, {int(np.isnan(written).sum())} NaN, "
+        f"{int(np.isinf(written).sum())} infinite"
+    )
+    shown = np.array2string(numbers, threshold=_FEW, edgeitems=3, precision=6)
+    return "\n".join(f"  {line}" for line in (text, *shown.splitlines()))

@@ -426,11 +426,6 @@ class Event:
         return {**self.kind.options, **dict(zip(self.kind.numbers, self.numbers, strict=True))}
 
     @property
-    def clears(self) -> bool:
-        """Whether it writes zeros, and nothing else."""
-        return self.opcode == "memset" and self.arguments.get("value") == 0
-
-    @property
     def location(self) -> Location | None:
         """The innermost of the kernel's source lines, which knows those that called it."""
         return place_of(self.stack)

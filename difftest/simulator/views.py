@@ -9,6 +9,7 @@ import math
 
 from difftest.simulator.dtypes import DType, name_of
 from difftest.simulator.errors import OutOfBoundsError, ShapeError
+from difftest.simulator.index import left_tensor
 from difftest.simulator.indexing import Patterned
 from difftest.simulator.pattern import Pattern, Shape
 
@@ -143,11 +144,11 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
 
 def _leaves(tile: Patterned, pattern: Pattern, reached: str, limit: str) -> OutOfBoundsError:
     pairs = [list(pair) for pair in zip(pattern.strides, pattern.shape, strict=True)]
-    return OutOfBoundsError(
-        "an access pattern stays inside its tensor",
-        happened="an access pattern left its tensor",
-        received=f"{reached} of {tile.storage.allocation}, by [step, count] {pairs} from "
-        f"offset {pattern.offset}",
-        limit=limit,
-        remedy="correct the counts, the steps or the offset (steps are in elements)",
+    by = f"by [step, count] {pairs} from offset {pattern.offset}"
+    return left_tensor(
+        "an access pattern",
+        reached,
+        f"{reached} of {tile.storage.allocation}, {by}",
+        limit,
+        "correct the counts, the steps or the offset (steps are in elements)",
     )

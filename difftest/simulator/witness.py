@@ -10,10 +10,10 @@ import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from difftest.simulator.baton import Order
 from difftest.simulator.dtypes import Array
 from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.machine import Machine
-from difftest.simulator.ordering import Order
 from difftest.simulator.trace import Trace
 
 

@@ -6,13 +6,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from difftest.analysis.footprint import footprint
+from difftest.analysis.purpose import clears
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
-from difftest.timing.costs import Cost, CostTable, free_elements
+from difftest.timing.costs import Cost, CostTable, free_elements, work
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, source_of, transfer
-from difftest.timing.work import work
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""
@@ -93,7 +93,7 @@ class Costing:
 
 def _kind(event: Event) -> Hashable:
     """All that the cost of an instruction can depend on: not where its operands lie."""
-    told = event.attributes, event.arguments.get("dge_mode"), event.clears
+    told = event.attributes, event.arguments.get("dge_mode"), clears(event)
     kind = [event.opcode, event.engine, *told, len(event.writes)]
     for allocation, _, shape, strides, axis, _, _, view, _ in event.writes + event.reads:
         kind += (

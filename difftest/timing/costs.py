@@ -1,6 +1,6 @@
 """What an instruction costs: one row for each instruction, machine, engine and kind of operands.
 
-A row gives, for N elements a partition (or what :mod:`difftest.timing.work` counts),
+A row gives, for N elements a partition (or what :func:`work` counts),
 
     interval = cycles * N / clock + interval_ns     from its start to the next one's
     latency  = cycles * N / clock + latency_ns      from its start to its result
@@ -13,11 +13,13 @@ derive the other rows from trn2's. The Tensor Engine and DMA have models of thei
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from difftest.analysis.footprint import free_axes
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
@@ -175,7 +177,7 @@ def inner_stride(region: Region) -> int:
 
 def variant(event: Event) -> str:
     """The kind of operands that the event has, as the table names it."""
-    chooser = _VARIANTS.get(event.opcode)
+    chooser = _VARIANTS.get(purpose(event))
     return chooser(event) if chooser else ANY
 
 
@@ -209,21 +211,17 @@ def _moved(event: Event) -> str:
     return "2-byte sbuf apart" if apart and space == "sbuf" else f"2-byte {space}"
 
 
-def _tensor_tensor(event: Event) -> str:
+def _combined(event: Event) -> str:
+    """Of two inputs one in PSUM can be read beside the other (ISA)."""
     dense = all(inner_stride(r) == r.dtype.itemsize for r in event.reads)
     whole = len({elements(region) for region in event.reads}) == 1
     if _narrow(event) and dense and whole and _space(event) == "sbuf":
         return "2-byte sbuf"
-    return _source(event)
-
-
-def _source(event: Event) -> str:
-    """Of two inputs one in PSUM can be read beside the other (ISA)."""
     return "psum" if any(r.allocation.space is Space.PSUM for r in event.reads) else ANY
 
 
-def _memset(event: Event) -> str:
-    return "2-byte sbuf" if event.clears and _narrow(event) and _space(event) == "sbuf" else ANY
+def _filled(event: Event) -> str:
+    return "2-byte sbuf" if clears(event) and _narrow(event) and _space(event) == "sbuf" else ANY
 
 
 def _activation(event: Event) -> str:
@@ -238,13 +236,64 @@ def _register(event: Event) -> str:
 
 
 _VARIANTS = {
-    **dict.fromkeys(("register_load", "register_store", "scalar_load", "scalar_store"), _register),
-    "tensor_copy": _copy,
-    "tensor_scalar": _moved,
-    "tensor_copy_predicated": _space,
-    "select_reduce": _space,
-    "tensor_tensor": _tensor_tensor,
-    "scalar_tensor_tensor": _source,
-    "memset": _memset,
-    "activation": _activation,
+    Purpose.REGISTER: _register,
+    Purpose.COPY: _copy,
+    Purpose.SCALE: _moved,
+    Purpose.PICK: _space,
+    Purpose.COMBINE: _combined,
+    Purpose.FILL: _filled,
+    Purpose.FUNCTION: _activation,
+}
+
+
+GPSIMD_CORE_PARTITIONS = 16
+"""Partitions that one core of the GpSimd Engine serves (ISA)."""
+GATHER_CYCLES = 28
+"""Cycles of local_gather for each index (ISA), besides ``GATHER_STEP`` for each element."""
+GATHER_STEP = 4
+"""ISA's ``t``, a constant that AWS may change."""
+
+
+def work(event: Event) -> float:
+    """How much an instruction has to do: what its row's cycles are multiplied by.
+
+    That is N, the elements a partition of its largest operand, but for the instructions whose
+    documented cost (ISA) counts something else.
+    """
+    counted = _WORK.get(event.opcode)
+    return counted(event) if counted else free_elements(event)
+
+
+def _topk(event: Event) -> float:
+    """4 n + K cycles. The trace has no n: taken is all that 16 partitions of the source hold."""
+    n = GPSIMD_CORE_PARTITIONS * elements(event.reads[0])
+    return 4 * n + elements(event.writes[0])
+
+
+def _local_gather(event: Event) -> float:
+    """Indices times elements for each, times ISA's C.
+
+    ISA divides by C, which grows as fewer elements are taken for an index; but it also says that
+    more of them make a gather faster. So C is taken as cycles, not as a rate. Elements for an
+    index: the least power of two with which the indices fill the result.
+    """
+    gathered, index = event.writes[0], event.reads[1]
+    indices = GPSIMD_CORE_PARTITIONS * elements(index)
+    width = 1
+    while width * indices < elements(gathered):
+        width *= 2
+    step = GATHER_STEP * width
+    cycles = (GATHER_CYCLES + step) / step / min(4 / gathered.dtype.itemsize, width)
+    return elements(gathered) * cycles
+
+
+def _gather(event: Event) -> float:
+    """Elements of the result: what lies between them in the source costs nothing."""
+    return elements(event.writes[0])
+
+
+_WORK: dict[str, Callable[[Event], float]] = {
+    "topk": _topk,
+    "local_gather": _local_gather,
+    "gather_flattened": _gather,
 }

@@ -20,8 +20,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Engine
-from difftest.timing.critical_path import Stretch, critical_path, waited_for_place
 from difftest.timing.evidence import Evidence
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.ranges import (
@@ -38,7 +38,7 @@ from difftest.timing.ranges import (
     range_of_evidence,
     spilled,
 )
-from difftest.timing.schedule import Schedule, Span
+from difftest.timing.schedule import Schedule, Span, Stretch, critical_path, waited_for_place
 
 COVERAGE = 0.9
 """The part of published latencies that are to lie inside their intervals."""
@@ -195,8 +195,9 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
 
 def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine.name
-    if one.opcode != "dma_copy":
-        known = DOCUMENTED if one.opcode in ("dma_transpose", "dma_compute") else ASSUMED
+    does = purpose(one.event)
+    if does is not Purpose.COPY:
+        known = DOCUMENTED if does in (Purpose.TRANSPOSE, Purpose.SUM) else ASSUMED
         basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
         return Basis(basis.value, one.opcode), known
     within = range_of_evidence(one.modelled, machine)
@@ -209,7 +210,7 @@ def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range
 def _product(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine
     assert one.matmul is not None
-    if one.opcode == "nc_matmul_mx" or one.matmul.width > 1:
+    if one.matmul.width > 1:
         return Basis(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
     within = (
         PROBED_PRODUCTS if machine.nc_version < 3 else range_of_evidence(one.modelled, machine.name)

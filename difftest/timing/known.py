@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difftest.analysis.purpose import PURPOSES, Purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 from difftest.timing.clockwork import Clockwork, clockwork
@@ -44,9 +45,10 @@ def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
         times.long_rate,
         times.element_write,
     )
-    if instruction == "dma_transpose":
+    does = PURPOSES.get(instruction)
+    if does is Purpose.TRANSPOSE:
         return (*moved, times.transpose_share)
-    if instruction in INDIRECT:
+    if does in INDIRECT:
         return (*moved, times.software_generation, times.software_per_partition)
     return moved
 

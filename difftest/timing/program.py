@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.analysis.dependences import Dependences
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -53,11 +54,9 @@ _LOAD, _DRAIN = Kind("dma_copy", Engine.DMA), Kind(BARRIER, Engine.GPSIMD)
 """What stands around each turn of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
-PRODUCTS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
+_PRODUCTS = (Purpose.PRODUCT, Purpose.TRANSPOSE)
 """What the model of the Tensor Engine knows."""
-MODELLED = PRODUCTS | {
-    *("dma_compute", "dma_copy", "dma_gather", "dma_scatter", "dma_transpose", "sendrecv")
-}
+MODELLED = (*_PRODUCTS, Purpose.COPY, Purpose.GATHER, Purpose.SCATTER, Purpose.SUM, Purpose.SEND)
 """And that of DMA; anything else on those engines has a row among the costs, or no known cost."""
 
 
@@ -100,6 +99,11 @@ class LoweredInstruction:
     @property
     def opcode(self) -> str:
         return self.event.opcode
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether an engine other than DMA copies."""
+        return self.transfer is None and purpose(self.event) is Purpose.COPY
 
 
 class Decisions(NamedTuple):
@@ -149,7 +153,7 @@ class Program:
             one
             for one in self.instructions
             if any(timed.cost is None for timed in one.times.values())
-            or (not one.times and one.opcode not in MODELLED)
+            or (not one.times and purpose(one.event) not in MODELLED)
         ]
 
 
@@ -262,9 +266,7 @@ class _Builder:
     def build(self, progress: Progress | None) -> Program:
         events = self.trace.events
         accumulated = {
-            event.writes[0].allocation.id
-            for event in events
-            if event.opcode in PRODUCTS and event.attributes.accumulate
+            event.writes[0].allocation.id for event in events if event.attributes.accumulate
         }
         removed = 0
         repeated = self.decisions.repeated
@@ -306,7 +308,7 @@ class _Builder:
     def _load_identities(self) -> None:
         """One DMA for each dtype that the Tensor Engine of a core transposes."""
         for event in self.trace.events:
-            if event.opcode != "nc_transpose" or event.engine is not Engine.TENSOR:
+            if event.engine is not Engine.TENSOR or purpose(event) is not Purpose.TRANSPOSE:
                 continue
             dtype, core = event.reads[0].dtype, self._core(event)
             if (core, dtype.name) in self.identities:
@@ -352,7 +354,7 @@ class _Builder:
             modelled = known.modelled
         if moved is not None:
             trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
-        if product is not None and event.opcode == "nc_transpose":
+        if product is not None and product.turns:
             identity = self.identities[core, event.reads[0].dtype.name]
             reads = (*reads, _whole(identity))
         data, order = self.dependences.of(index, reads, writes)
@@ -387,7 +389,7 @@ class _Builder:
         """Times by engine, or what the Tensor Engine or DMA have to do, and what that rests on."""
         if event.engine is Engine.DMA:
             return {}, None, self.costing.transfer(event), self.clockwork.descriptor.evidence
-        if event.engine is Engine.TENSOR and event.opcode in PRODUCTS:
+        if event.engine is Engine.TENSOR and purpose(event) in _PRODUCTS:
             product = self.costing.product(event, self.machine)
             return {}, product, None, self.clockwork.row_overhead.evidence
         return self.costing.of(event), None, None, Evidence.ASSUMED
@@ -434,7 +436,7 @@ def _turn(event: Event) -> Turn:
 
 def _clears(event: Event, accumulated: set[int]) -> bool:
     """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    if not event.clears:
+    if not clears(event):
         return False
     target = event.writes[0].allocation
     return target.space is Space.PSUM and target.id in accumulated

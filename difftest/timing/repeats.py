@@ -9,8 +9,9 @@ inferred (:mod:`difftest.timing.compiler`).
 
 from __future__ import annotations
 
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Iteration, Space, Trace
+from difftest.simulator.trace import Allocation, Engine, Event, Iteration, Space, Trace
 from difftest.timing.compiler import Compiler, RepeatRule
 
 Key = tuple[object, ...]
@@ -28,8 +29,8 @@ class Repeated:
     def __init__(self, trace: Trace, machine: Machine, compiler: Compiler) -> None:
         self.events: set[int] = set()
         self.twins: dict[int, Allocation] = {}
-        self._rules = {"tensor_copy": compiler.repeated_copies, "dma_copy": compiler.repeated_loads}
-        if any(rule is not RepeatRule.KEPT for rule in self._rules.values()):
+        self._compiler = compiler
+        if {compiler.repeated_copies, compiler.repeated_loads} != {RepeatRule.KEPT}:
             self._room = machine.sbuf_usable_bytes
             self._peak: int | None = None
             self._written: dict[int, Event] = {}
@@ -77,7 +78,10 @@ class Repeated:
 
     def _key(self, event: Event) -> Key | None:
         """What two equal copies have in common; None if it is no copy that could be left out."""
-        rule = self._rules.get(event.opcode, RepeatRule.KEPT)
+        if purpose(event) is not Purpose.COPY:
+            return None
+        loads = event.engine is Engine.DMA
+        rule = self._compiler.repeated_loads if loads else self._compiler.repeated_copies
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
         around = self._outermost(event)
@@ -89,7 +93,7 @@ class Repeated:
         if not (sole and source.whole and target.whole and _fills(event)):
             return None
         held = self.twins.get(source.allocation.id, source.allocation)
-        if event.opcode == "dma_copy" and (not held.space.is_hbm or held.writes):
+        if loads and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
         if rule is RepeatRule.INVARIANT:
@@ -97,7 +101,6 @@ class Repeated:
             if changes and held.id not in self._lasting:
                 return None
         return (
-            event.opcode,
             event.engine,
             held.id,
             -1 if before is None else before.number,

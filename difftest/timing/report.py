@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from difftest.analysis.intervals import covered
 from difftest.simulator.trace import Engine, Region, Space
-from difftest.timing.critical_path import critical_path
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import LoweredInstruction
-from difftest.timing.schedule import Span
+from difftest.timing.schedule import Span, critical_path
 
 ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SYNC)
 UNAVAILABLE = -1.0
@@ -67,15 +65,15 @@ class Report:
     def _flops(self, own: float) -> dict[str, float]:
         instructions = self.prediction.program.instructions
         clockwork = self.prediction.program.clockwork
-        works = [(one.opcode, one.matmul) for one in instructions if one.matmul]
-        model = sum(work.flops for opcode, work in works if opcode != "nc_transpose")
-        turned = sum(work.flops for opcode, work in works if opcode == "nc_transpose")
+        works = [one.matmul for one in instructions if one.matmul]
+        model = sum(work.flops for work in works if not work.turns)
+        turned = sum(work.flops for work in works if work.turns)
         clock = clockwork.clocks[Engine.TENSOR].value * 1e9
         program = self.prediction.program
         cells = program.machine.pe_cells
-        widest = max((work.width for _, work in works), default=1)
+        widest = max((work.width for work in works), default=1)
         peak = 2 * cells * clock * widest * program.cores
-        hardware = sum(work.passes * work.rows * work.width for _, work in works) * 2 * cells
+        hardware = sum(work.passes * work.rows * work.width for work in works) * 2 * cells
         moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
         intensity = model / moved if moved else UNAVAILABLE
         return {
@@ -87,7 +85,7 @@ class Report:
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": intensity,
             "peak_flops_bandwidth_ratio": peak / self._hbm_rate,
-            "matmul_instruction_count": sum(work.passes for _, work in works),
+            "matmul_instruction_count": sum(work.passes for work in works),
             "neuroncore_cycle_count": own * clock,
         }
 
@@ -277,3 +275,14 @@ def _intervals(prediction: Prediction) -> dict[str, object]:
 
 def _line(line: Line) -> dict[str, object]:
     return line._asdict() | {"evidence": line.evidence.value}
+
+
+def covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """The time that at least one of the intervals covers."""
+    total = 0.0
+    reached = float("-inf")
+    for start, end in sorted(intervals):
+        if end > reached:
+            total += end - max(start, reached)
+            reached = end
+    return total

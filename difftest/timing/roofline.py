@@ -40,7 +40,7 @@ def roofline(prediction: Prediction) -> Roofline:
     for one in prediction.program.instructions:
         if one.matmul:
             cycles += one.matmul.passes * one.matmul.rows
-            flops += one.matmul.flops if one.opcode != "nc_transpose" else 0
+            flops += 0 if one.matmul.turns else one.matmul.flops
         if one.transfer:
             moved += one.transfer.bytes * (one.transfer.reads_hbm + one.transfer.writes_hbm)
     rate = prediction.program.hbm_rate

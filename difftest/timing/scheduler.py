@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import heapq
 
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
-from difftest.timing.hbm import SharedHbm
+from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
 from difftest.timing.transfer import Transfer
@@ -406,5 +407,5 @@ class Scheduler:
 
 def _table(one: LoweredInstruction) -> str:
     """The table of activation functions that it needs; copies are in every table."""
-    op = one.event.attributes.op if one.opcode == "activation" else None
+    op = one.event.attributes.op if purpose(one.event) is Purpose.FUNCTION else None
     return op or "copy"

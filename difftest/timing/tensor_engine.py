@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import Clockwork
@@ -40,6 +41,11 @@ class Matmul(NamedTuple):
     partial: bool = False
     """Whether the stationary operand of a product fills a part of the PE array."""
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is a product, and not one of MX operands."""
+        return not self.turns and self.width < PACKED
+
 
 class Issued(NamedTuple):
     """When a matmul was streamed; times in ns."""
@@ -58,11 +64,11 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
     stationary = event.reads[0]
     size = stationary.dtype.itemsize
-    packed = event.opcode == "nc_matmul_mx"
+    packed = stationary.dtype.names is not None
     four_byte = size >= 4 and not packed
     strided = inner_stride(stationary) != size
     depth, columns = stationary.partitions, elements(stationary)
-    if event.opcode == "nc_transpose":
+    if purpose(event) is Purpose.TRANSPOSE:
         cycles = depth * (2 if four_byte else 1)
         passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one since then
         return Matmul(passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)

@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from difftest.analysis.footprint import Dims, footprint, free_axes
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Event, Region
 from difftest.timing.clockwork import Clockwork
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
 """Of a transpose whose descriptors the hardware generates (DMA)."""
-INDIRECT = frozenset({"dma_gather", "dma_scatter"})
+INDIRECT = (Purpose.GATHER, Purpose.SCATTER)
 INDEX = "index"
 """The role of an operand that says which elements of another one are meant."""
 
@@ -50,15 +51,16 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
     itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
-    if event.opcode in INDIRECT:  # of each index a run, which is whole on the other side
-        small = source if event.opcode == "dma_scatter" else target
+    does = purpose(event)
+    if does in INDIRECT:  # of each index a run, which is whole on the other side
+        small = source if does is Purpose.SCATTER else target
         run = small.shape[-1]
-    elif event.opcode == "dma_transpose":
+    elif does is Purpose.TRANSPOSE:
         run = source.shape[-1] if source.whole else target.partitions
     else:
         run = contiguous_run(source, target)
     rows = max(1, small.elements // run)
-    if event.opcode == "dma_compute":  # half a copy's rate for two sources (ARCH4)
+    if does is Purpose.SUM:  # half a copy's rate for two sources (ARCH4)
         rows *= len(event.reads)
     if on_chip is None:
         first, last = 0, 1
@@ -74,7 +76,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         busy=busy,
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
-        transposes=event.opcode == "dma_transpose",
+        transposes=does is Purpose.TRANSPOSE,
         generated=_generated(event, source),
         software=_in_software(event, clockwork),
     )
@@ -90,7 +92,7 @@ def source_of(event: Event) -> Region:
 
 def _in_software(event: Event, clockwork: Clockwork) -> bool:
     """Whether the GpSimd Engine makes the descriptors, in profiles and benchmarks alike."""
-    if event.opcode in INDIRECT or event.arguments.get("dge_mode") == "swdge":
+    if purpose(event) in INDIRECT or event.arguments.get("dge_mode") == "swdge":
         return True
     return not clockwork.generates and any(region.role == INDEX for region in event.reads)
 
@@ -102,7 +104,7 @@ def _generated(event: Event, source: Region) -> bool:
     (DMA); the others have their descriptors laid down.
     """
     mode = event.arguments.get("dge_mode")
-    if event.opcode != "dma_transpose" or mode == "swdge":
+    if purpose(event) is not Purpose.TRANSPOSE or mode == "swdge":
         return mode != "none"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
     return source.whole and whole and source.dtype.itemsize == 2 and mode != "none"

@@ -100,7 +100,7 @@ INSPECTION = Rule(
 LINT = Rule(
     "difftest/lint/**/*.py",
     (
-        *("difftest.lint", "difftest.analysis", "difftest.migration.rules"),
+        *("difftest.lint", "difftest.analysis", "difftest.migration"),
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
         *("difftest.api.documented", "numpy"),
     ),
@@ -129,19 +129,15 @@ RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT]
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
-    "debugging",
     "strictness",
     "pattern",
     "machine",
     "trace",
     "dtypes",
     "trace_json",
-    "running",
     "descriptor",
     "capacity",
-    "ordering",
     "memory",
-    "addresses",
     "index",
     "baton",
     "recording",
@@ -170,7 +166,6 @@ LAYERS = (
     "frontend.classic",
     "arrays",
     "witness",
-    "threads",
     "launch",
     "ranks",
     "frontend.kernel",  # kernels as objects: a call launches them

@@ -5,7 +5,7 @@ section on each. A reader is a function of a trace and the machine that yields f
 needs to know of data is in the trace, where the simulator notes it: no detector runs anything.
 """
 
-from difftest.analysis.detectors.detector import Detector, Found, Reader, Suspicion
 from difftest.analysis.detectors.table import DETECTORS, Detected, detect
+from difftest.analysis.finding import Detector, Found, Reader, Suspicion
 
 __all__ = ["DETECTORS", "Detected", "Detector", "Found", "Reader", "Suspicion", "detect"]

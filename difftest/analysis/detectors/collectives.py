@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.analysis.footprint import footprint
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Region, Trace
 
 SHARED = "exchange-buffer-shared"
-EXCHANGES = ("all_to_all", "all_to_all_v")
-"""The collectives of which it is on record."""
 
 
 def collectives(trace: Trace, machine: Machine) -> Iterator[Finding]:
@@ -24,7 +23,7 @@ def collectives(trace: Trace, machine: Machine) -> Iterator[Finding]:
     earlier: dict[tuple[int, ...], list[Event]] = {}
     said: set[tuple[object, ...]] = set()
     for event in trace.events:
-        if event.opcode not in EXCHANGES:
+        if purpose(event) is not Purpose.EXCHANGE:
             continue
         before = earlier.setdefault(event.program, [])
         other, region = _shared(event, before)

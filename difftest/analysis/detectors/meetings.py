@@ -18,10 +18,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Event, Trace
 
-MEETINGS = ("core_barrier", "sendrecv")
-"""Instructions at which programs wait for each other."""
+
+def is_meeting(event: Event) -> bool:
+    """Whether programs wait for each other at an event."""
+    return purpose(event) in (Purpose.BARRIER, Purpose.SEND)
 
 
 class Chains:
@@ -58,13 +61,13 @@ def _steps(trace: Trace) -> list[_Step]:
     meetings: list[list[Event]] = [[]]
     between: list[list[Event]] = [[]]
     for event in trace.events:
-        if event.opcode in MEETINGS:
+        if is_meeting(event):
             met[event.program] = met.get(event.program, 0) + 1
         count = met.get(event.program, 0)
         if count == len(between):
             meetings.append([])
             between.append([])
-        (meetings if event.opcode in MEETINGS else between)[count].append(event)
+        (meetings if is_meeting(event) else between)[count].append(event)
     steps: list[_Step] = []
     for count, (meeting, others) in enumerate(zip(meetings, between, strict=True)):
         if meeting:

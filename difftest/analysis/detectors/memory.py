@@ -9,6 +9,7 @@ from typing import NamedTuple
 from difftest.analysis.finding import Finding, Severity, each_line
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Area, Event, Location, Region, Space, Trace
 
@@ -135,7 +136,7 @@ def _sent(trace: Trace) -> dict[int, Event]:
     """
     calls: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
-        if event.opcode == "sendrecv":
+        if purpose(event) is Purpose.SEND:
             calls.setdefault(event.program, []).append(event)
     found: dict[int, Event] = {}
     for one, other in zip(*calls.values(), strict=True):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from difftest.analysis.detectors.survey import adds
 from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Region, Trace
 
@@ -61,14 +63,10 @@ def _adds(event: Event) -> bool:
     """Whether a result is the sum of tensors: each addition rounds."""
     if event.attributes.accumulate:
         return True
-    if event.opcode == "dma_compute":
-        return len(event.reads) > 1
-    if event.opcode in ("dma_copy", "dma_scatter", "dma_gather"):
-        return any(region.role == "dst" for region in event.reads)
-    op = event.attributes.op or ""
-    return event.opcode in ("tensor_tensor", "scalar_tensor_tensor") and (
-        op.rpartition("+")[2] in ("add", "subtract")
-    )
+    does = purpose(event)
+    if does is Purpose.COMBINE:
+        return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
+    return len(event.reads) > 1 if does is Purpose.SUM else adds(event)
 
 
 def _part(region: Region) -> Part:

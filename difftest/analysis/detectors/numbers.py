@@ -11,6 +11,7 @@ import numpy as np
 
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.finding import Finding, Severity, each_line, finding_of
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Seen, Sight, Trace
 
@@ -38,8 +39,9 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     stored = noted.get(Seen.INFINITY_STORED, [])
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
+        constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
         lost = [one for one in infinities if one[1].value is not None]
-        for events in by_line([one for one in lost if one[0].opcode not in _FILLS]):
+        for events in by_line([one for one in lost if purpose(one[0]) not in constants]):
             yield _lost(events)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
@@ -103,10 +105,6 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
     )
 
 
-_FILLS = ("memset", "range_select", "affine_select")
-"""Instructions that put a constant where something is left out: a minimum that is an infinity."""
-
-
 def _lost(noted: Noted) -> Finding:
     """A number that a cast made an infinity of, of which the outputs show nothing."""
     event, sight = noted[0]
@@ -124,7 +122,7 @@ def _lost(noted: Noted) -> Finding:
 
 def _is_fill(event: Event, sight: Sight) -> bool:
     """Whether an infinity is range_select's fill in a narrow dtype, which cannot be chosen."""
-    return event.opcode == "range_select" and sight.value == float(np.finfo(np.float32).min)
+    return purpose(event) is Purpose.SELECT and sight.value == float(np.finfo(np.float32).min)
 
 
 def _out_of_range(noted: Noted) -> Finding:
@@ -163,7 +161,7 @@ def _random(trace: Trace) -> set[int]:
         follows = any(region.allocation.id in bits for region in event.reads)
         for region in event.writes:
             tensor = region.allocation
-            if event.opcode == "rng" or (follows and tensor.dtype.kind in "iu"):
+            if purpose(event) is Purpose.BITS or (follows and tensor.dtype.kind in "iu"):
                 bits.add(tensor.id)
             else:
                 bits.discard(tensor.id)

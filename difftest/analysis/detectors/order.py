@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
-from difftest.analysis.detectors.detector import Found, Suspicion
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
-from difftest.analysis.finding import Finding, Severity, each_line
+from difftest.analysis.finding import Finding, Found, Severity, Suspicion, each_line
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, LoopKind, Space, Trace
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
-from difftest.analysis.detectors.detector import Found, Suspicion
-from difftest.analysis.detectors.meetings import MEETINGS, Chains
+from difftest.analysis.detectors.meetings import Chains, is_meeting
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import accumulates
-from difftest.analysis.finding import Finding, Severity, each_line
+from difftest.analysis.finding import Finding, Found, Severity, Suspicion, each_line
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace
 
@@ -97,7 +97,7 @@ def _all_races(trace: Trace) -> Found:
         allocation = accesses[0].region.allocation
         if allocation.space is not Space.SHARED_HBM:
             continue
-        touches = [touch for touch in accesses if touch.event.opcode not in MEETINGS]
+        touches = [touch for touch in accesses if not is_meeting(touch.event)]
         if len({touch.event.program for touch in touches}) > 1:
             yield from _races(touches, allocation, epochs, chains, divided=trace.divided)
 
@@ -106,15 +106,15 @@ def _epochs(trace: Trace) -> _Epochs:
     total: dict[tuple[int, ...], int] = {}
     own: dict[int, dict[tuple[int, ...], int]] = {}
     for event in trace.events:
-        if event.opcode == "core_barrier":
+        if purpose(event) is Purpose.BARRIER:
             own.setdefault(event.writes[0].allocation.id, {})
     by_any: dict[int, int] = {}
     by_own: dict[int, dict[int, int]] = {tensor: {} for tensor in own}
     for event in trace.events:
         program, number = event.program, event.number
-        if event.opcode in MEETINGS:
+        if is_meeting(event):
             total[program] = total.get(program, 0) + 1
-        if event.opcode == "core_barrier":
+        if purpose(event) is Purpose.BARRIER:
             counts = own[event.writes[0].allocation.id]
             counts[program] = counts.get(program, 0) + 1
         by_any[number] = total.get(program, 0)
@@ -342,7 +342,7 @@ def _addresses(trace: Trace) -> Found:
     """Tensors that two programs exchange and the kernel placed at other addresses in each."""
     calls: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
-        if event.opcode == "sendrecv":
+        if purpose(event) is Purpose.SEND:
             calls.setdefault(event.program, []).append(event)
     said: set[tuple[object, ...]] = set()
     for pair in zip(*calls.values(), strict=False):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of
-from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import Finding, Severity, finding_of
+from difftest.analysis.finding import Finding, Found, Severity, finding_of
 from difftest.analysis.footprint import Footprint, footprint
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Space, Trace
 
@@ -25,7 +25,6 @@ START = "psum-start"
 FOREIGN = "psum-foreign"
 ADDITION = "psum-addition"
 
-MATMULS = ("nc_matmul", "nc_matmul_mx")
 SEEN_ON = 2
 """The version of the NeuronCore on which chains were seen to lose products. AWS's own kernels have
 such chains on the next (nki-library 2.29, core/output_projection/output_projection_tkg.py)."""
@@ -68,7 +67,7 @@ class _Chain:
 
 
 def _is_product(touch: Touch) -> bool:
-    return touch.event.opcode in MATMULS and touch.region.role == "dst"
+    return purpose(touch.event) is Purpose.PRODUCT and touch.region.role == "dst"
 
 
 def _blocks(touches: list[Touch]) -> Iterable[list[Touch]]:
@@ -147,15 +146,11 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         done[place] = False
 
 
-def _clears(event: Event) -> bool:
-    return event.clears
-
-
 def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:
     """A matmul that adds to what something else wrote."""
-    others = [t for t in touches if t.writes and t.event.opcode not in MATMULS]
+    others = [t for t in touches if t.writes and purpose(t.event) is not Purpose.PRODUCT]
     if not modern:  # its compiler knows tiles that are cleared and added to
-        others = [touch for touch in others if not _clears(touch.event)]
+        others = [touch for touch in others if not clears(touch.event)]
     if not others:
         return
     if modern and machine.nc_version >= 4:
@@ -195,7 +190,7 @@ def _additions(touches: list[Touch]) -> Iterator[Finding]:
     """``+=`` on a PSUM tile of anything but a matmul, in the classic dialect."""
     for touch in touches:
         event = touch.event
-        if not touch.writes or event.opcode in MATMULS or event.attributes.op not in _SUMS:
+        if not touch.writes or event.attributes.op not in _SUMS:
             continue
         if any(
             region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]

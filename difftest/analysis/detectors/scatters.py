@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
-from difftest.analysis.detectors.detector import Found
-from difftest.analysis.detectors.meetings import MEETINGS
+from difftest.analysis.detectors.meetings import is_meeting
 from difftest.analysis.detectors.survey import Touch, adds, survey_of
 from difftest.analysis.detectors.turns import accumulates
-from difftest.analysis.finding import Finding, Severity, finding_of
+from difftest.analysis.finding import Finding, Found, Severity, finding_of
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -82,7 +82,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _aborts(event: Event) -> bool:
     """Whether a DMA that skips indices is one of those that were seen to abort."""
-    return event.opcode == "dma_transpose" or adds(event)
+    return purpose(event) is Purpose.TRANSPOSE or adds(event)
 
 
 def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
@@ -146,7 +146,7 @@ def _of_tensor(writes: list[Touch], allocation: Allocation) -> Iterator[Finding]
     """The place in ``writes`` of the last plain write, and of the last addition, of each cell."""
     for place, touch in enumerate(writes):
         event, region = touch.event, touch.region
-        if event.opcode in MEETINGS:
+        if is_meeting(event):
             plain[...] = added[...] = _NOBODY
         elif not accumulates(touch):
             if canvas.knows(region):

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import (
     Allocation,
     Engine,
@@ -64,7 +65,7 @@ class Survey:
         for event in trace.events:
             if event.seen:
                 self.seen.append(event)
-            if event.opcode == "dma_scatter":
+            if purpose(event) is Purpose.SCATTER:
                 self.has_scatter = True
             if len(event.writes) > 1:
                 self.has_reduce_res |= event.operand("reduce_res") is not None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.detectors.detector import Found
 from difftest.analysis.detectors.order import updates
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.detectors.turns import is_within
-from difftest.analysis.finding import Finding, Severity, each_line
+from difftest.analysis.finding import Finding, Found, Severity, each_line
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
 

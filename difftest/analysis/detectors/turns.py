@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from difftest.analysis.detectors.canvas import are_apart
 from difftest.analysis.detectors.survey import Touch, adds
+from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Allocation, Event, Iteration, Loop, LoopKind, Region
 
 
@@ -94,7 +95,7 @@ def accumulates(touch: Touch) -> bool:
     event = touch.event
     if event.attributes.loop_indices:
         return True
-    into = event.attributes.accumulate or (event.opcode == "dma_scatter" and adds(event))
+    into = event.attributes.accumulate or (purpose(event) is Purpose.SCATTER and adds(event))
     return into and (touch.writes or touch.region.role == "dst")
 
 

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.addresses import PlacedMemory, PlacedStorage
+from difftest.simulator.capacity import partition_bytes
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.carrying import spread as over
 from difftest.simulator.instructions.writing import fit
+from difftest.simulator.memory import PlacedMemory, PlacedStorage
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area
 
@@ -39,10 +42,7 @@ class Owners:
         if isinstance(tile, IndirectTile):
             tile, where = tile.base, tile.there(where)
         number = _FIRST + storage.allocation.id if rounded else _MACHINE
-        chosen = None
-        if where is not None:
-            chosen = where.reshape(tile.shape) if where.size == tile.size else where
-            chosen = np.broadcast_to(chosen, tile.shape)[..., None]
+        chosen = None if where is None else over(where, tile.shape)[..., None]
         tile.give(self._bytes(storage, tile), number, chosen)
 
     def own(self, tile: Tile) -> Array | str | None:
@@ -68,7 +68,8 @@ class Owners:
 
     def _bytes(self, storage: PlacedStorage, tile: Tile) -> Array:
         """Of each byte of a tile, along a new last axis, who wrote it: a view."""
-        machine, size = storage.memory.machine, storage.memory.partition_bytes
+        machine = current().machine
+        size = partition_bytes(storage.space, machine)
         if storage.memory not in self._maps:
             self._maps[storage.memory] = np.zeros((machine.partitions, size), _OWNER)
         owners = self._maps[storage.memory]

@@ -18,7 +18,7 @@ from difftest.simulator.errors import (
     missing_name,
     not_modelled,
 )
-from difftest.simulator.index import as_integers
+from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -167,6 +167,11 @@ _ENGINES = {int(member): Engine[member.name.upper()] for member in engine}
 _COMMANDS = {int(member): Accumulate[member.name.upper()] for member in reduce_cmd}
 
 
+def as_name(name: object) -> str:
+    """A tensor's name in traces and errors, which changes no value."""
+    return "" if name is None else f"{name}"
+
+
 def as_engine(value: object, where: str) -> Engine:
     """The trace's engine for a member of ``nki.isa.engine``."""
     if isinstance(value, engine):
@@ -258,6 +263,16 @@ def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     if (error := not_last(axes, data, where)) is not None:
         raise error
     return axes
+
+
+def as_pairs(pattern: Any, where: str, first: str, second: str) -> list[tuple[int, int]]:
+    """The pattern of an access or of numbers, as a list of pairs of integers."""
+    try:
+        return [(as_integer(one, first), as_integer(other, second)) for one, other in pattern]
+    except (TypeError, ValueError):
+        takes = f"pattern as a list of [{first}, {second}]"
+        got = "a pattern that is not a list of pairs"
+        raise not_taken(where, takes, got, f"pattern={pattern!r:.80}") from None
 
 
 def need_two(tile: Tile, where: str) -> None:

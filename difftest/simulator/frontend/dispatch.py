@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from difftest.simulator.core import RUNNING
+from difftest.simulator.descriptor import RUNNING
 from difftest.simulator.errors import KernelError, SignatureError
 from difftest.simulator.frontend.arguments import HINTS, fits, no_extras, undocumented_argument
 from difftest.simulator.strictness import note

@@ -11,6 +11,7 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.index import Shape, as_integer, is_integer
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
@@ -59,12 +60,10 @@ def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
     numbers = tuple(as_integer(a, f"nl.{kind.value}_range of") for a in args) if known else ()
     if not known or numbers[2:] == (0,):
-        raise KernelError(
-            f"nl.{kind.value}_range takes integers: ([start,] stop[, step])",
-            happened=f"nl.{kind.value}_range got a step of 0, or what is not an integer",
-            received=", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument",
-            remedy="use // instead of / for a trip count",
-        )
+        takes, got = "integers: ([start,] stop[, step])", "a step of 0, or what is not an integer"
+        given = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
+        remedy = "use // instead of / for a trip count"
+        raise not_taken(f"nl.{kind.value}_range", takes, got, given, remedy=remedy)
     return range(*numbers)
 
 
@@ -86,7 +85,7 @@ def static_range(*args: int) -> Iterator[int]:
 def program_along(axis: Any, grid: Shape) -> int:
     """The number of this program along an axis of a launch grid; 0 of a launch without one."""
     core = current()
-    _check_axis(axis, grid, "nl.program_id")
+    check_axis(axis, grid, "nl.program_id")
     core.trace.divided = True
     return core.program[axis] if core.grid else 0
 
@@ -96,7 +95,7 @@ def programs_along(axes: Any, grid: Shape) -> int:
     given: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
     total = 1
     for axis in range(len(grid)) if axes is None else given:
-        _check_axis(axis, grid, "nl.num_programs")
+        check_axis(axis, grid, "nl.num_programs")
         total *= grid[axis]
     return total
 
@@ -116,7 +115,8 @@ def program_ndim() -> int:
     return len(current().grid)
 
 
-def _check_axis(axis: object, grid: Shape, where: str) -> None:
+def check_axis(axis: object, grid: Shape, where: str) -> None:
+    """Raise :class:`KernelError` unless a grid has the axis."""
     ndim = len(grid)
     if not 0 <= as_integer(axis, f"{where} of") < ndim:
         raise KernelError(

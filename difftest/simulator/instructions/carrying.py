@@ -34,6 +34,11 @@ def over(shape: Shape, missing: Array) -> Array:
     return np.broadcast_to(missing.reshape(*missing.shape[:1], *ones, *missing.shape[1:]), shape)
 
 
+def spread(where: Array, shape: Shape) -> Array:
+    """A mask in the shape of what it is of, which it may lack axes of."""
+    return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
+
+
 def by_row(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
     """Of an instruction each element of whose result follows from all of its partition."""
     return over_rows(call.result.shape, partitions_of(missing))

@@ -17,13 +17,13 @@ harm as long as nobody uses what follows from them. What does, the record says
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
+from difftest.simulator.elements import unwritten_error
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.carrying import (
@@ -32,18 +32,13 @@ from difftest.simulator.instructions.carrying import (
     by_row,
     over_rows,
     partitions_of,
+    spread,
 )
-from difftest.simulator.instructions.indices import (
-    left_out,
-    origin_of,
-    resolve,
-    undefined_places,
-)
+from difftest.simulator.instructions.indices import origin_of, resolve, undefined_places
 from difftest.simulator.instructions.observing import changed, first_of, see
 from difftest.simulator.instructions.record import DST, Call, Issue
 from difftest.simulator.instructions.unboxed import kept_of
-from difftest.simulator.memory import LOST, NEVER, UNSURE, poison, unwritten_error
-from difftest.simulator.pattern import Shape
+from difftest.simulator.memory import LEFT, LOST, NEVER, UNSURE, poison
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
@@ -52,7 +47,7 @@ INDICES = {"local_gather": "index", "gather_flattened": "indices", "nc_n_gather"
 """Instructions that read an operand of indices, and its name."""
 _LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
 UNWRITTEN, UNDEFINED = "unwritten", "undefined"
-"""The accounts of the reduction registers."""
+"""What is not defined, as the reduction registers have accounts of it, in the order of those."""
 
 
 class Follows(NamedTuple):
@@ -74,38 +69,39 @@ class Gapped:
         self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
         dst, operands, where = self.dst, self.operands, self.where
         self.never: dict[int, Array] = {}
-        """By the operand's place which of its elements nothing wrote, in its own shape."""
+        """By the operand's place which of its elements nothing wrote, in its tile shape."""
         self.left: dict[int, Array] = {}
         """The same of what masks left out; ``dst`` is the last."""
         self.origin: Origin | None = None
         """Of those that masks left out."""
-        self.lost: Follows | None = None
-        """The results that count as never written."""
-        self.unsure: Follows | None = None
-        """The results that depend on elements that masks left out."""
+        self.follows: dict[str, Follows] = {}
+        """The results that count as never written, and those that depend on what masks left out."""
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
                 resolve(access, call, where)
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
-                places = undefined_places(operand)
-                self._leave_out(place, places, operand.base, *operand.index_tiles)
+                index_tiles = operand.index_tiles
+                self._leave_out(place, undefined_places(operand), operand.base, *index_tiles)
             if isinstance(operand, (Tile, IndirectTile)) and operand.storage.gaps is not None:
                 operand.check_bounds()
                 never = self._kept(place, operand.unwritten(NEVER))
                 if never is not None:
                     self.never[place] = never
-                self._leave_out(place, left_out(operand), operand)
+                self._leave_out(place, operand.unwritten(UNSURE, LEFT), operand)
         if call.reads_dst and isinstance(dst, Tile):
-            codes = dst.codes()
-            if codes is not None and (codes == UNSURE).any():
-                self._leave_out(len(operands), codes == UNSURE, dst)
+            self._leave_out(len(operands), dst.unwritten(UNSURE, UNSURE), dst)
         self.registers = {
             name: held.copy() for name, held in core.accumulators.items() if self.left
         }
         for place, left in self.left.items():
             if self._name(place) == INDICES.get(call.name):
                 see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
+        for masks in (self.never, self.left):
+            for place, mask in masks.items():
+                operand = (*operands, dst)[place]
+                if isinstance(operand, Tile) and not operand.in_hbm:
+                    masks[place] = mask.reshape(operand.tile_shape())
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
         """The elements of an operand that a mask which is no box leaves; None for none."""
@@ -144,19 +140,18 @@ class Gapped:
                 continue
             held = operand.engine_values(unwritten=place not in self.never or carries is not None)
             if place in self.never:
-                self.never[place] = missing = self.never[place].reshape(held.shape)
+                missing = self.never[place]
                 some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
                 held = np.where(missing, some, held)
             values.append(held)
         if carries is None or not self.never:
             return values
-        self.lost = self._carried(values)
-        if self.lost is not None and carries is by_row:
-            inner = self.issued.inner
-            if inner is not None:
-                self.issued.inner = inner & ~over_rows(inner.shape, self.lost.partitions)
-                return values
-            values = [_without_rows(value, self.lost.partitions) for value in values]
+        self._carry(values)
+        lost, inner = self.follows.get(UNWRITTEN), self.issued.inner
+        if lost is not None and carries is by_row:
+            if inner is None:
+                return [_without_rows(value, lost.partitions) for value in values]
+            self.issued.inner = inner & ~over_rows(inner.shape, lost.partitions)
         return values
 
     def foresee(self) -> None:
@@ -168,34 +163,30 @@ class Gapped:
         """
         call, dst = self.call, self.dst
         if self.left and isinstance(dst, Tile):
-            self._be_unsure(self._by_rule(self.left))
+            self._follow(UNDEFINED, self._by_rule(self.left), self.origin)
         if call.instruction.carries is None:
             return
-        for place, missing in self.never.items():
-            operand = self.operands[place]
-            if isinstance(operand, Tile) and not operand.in_hbm:
-                self.never[place] = missing.reshape(operand.tile_shape())
         if self.never:
-            self.lost = self._carried(list(self.operands))
+            self._carry(list(self.operands))
         old = dst.unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             products = dst.storage.products  # it adds where a matmul wrote alone
             old = old & (False if products is None else dst.gather(products))
         if old is not None and old.any():
             old = old.reshape(call.result.shape)
-            if self.lost is None:
-                self.lost = Follows(old, partitions_of(old), dst.origin(""))
+            lost = self.follows.get(UNWRITTEN)
+            if lost is None:
+                self._follow(UNWRITTEN, old, dst.origin(""))
             else:
-                self.lost = self.lost._replace(elements=self.lost.elements | old)
+                self.follows[UNWRITTEN] = lost._replace(elements=lost.elements | old)
 
-    def _carried(self, values: list[Any]) -> Follows | None:
-        """The results that follow from elements never written; None for none, or if let pass."""
+    def _carry(self, values: list[Any]) -> None:
+        """Note the results that follow from elements never written, unless those are let pass."""
         call, dst, where = self.call, self.dst, self.where
         carries = call.instruction.carries
         assert carries is not None
         elements: Array | None = None
         origin: Origin | None = None
-        partitions = np.zeros(call.result.shape[0] if call.result.shape else 1, BOOL)
         is_argument = dst.in_hbm and dst.storage.allocation.location is None
         given = is_argument or dst.storage.masked
         for place, missing in self.never.items():
@@ -206,7 +197,7 @@ class Gapped:
                 kept = carries(call, missing, name, values)
             chosen = None
             if kept is not None and where is not None:
-                chosen = _spread(where, kept.shape)
+                chosen = spread(where, kept.shape)
                 kept = kept & chosen
                 if not kept.any() and not (whole and self.issued.inner is not None):
                     continue
@@ -214,13 +205,10 @@ class Gapped:
             if kept is None or nothing_left or whole or (given and kept.any()):
                 doubt(unwritten_error(self.operands[place], missing))
                 self._go_on(values)
-                return None
+                return
             elements = kept if elements is None else elements | kept
-            partitions |= partitions_of(missing if name == REDUCE_INIT else kept)
             origin = origin or self.operands[place].origin(f"read by {call.name}")
-        if elements is None or origin is None:
-            return None
-        return Follows(elements, partitions, origin)
+        self._follow(UNWRITTEN, elements, origin)
 
     def _go_on(self, values: list[Any]) -> None:
         """Compute with what looks unwritten, where that is no error."""
@@ -238,28 +226,26 @@ class Gapped:
         call, left = self.call, self.left
         carries, options = call.instruction.carries, call.options.values()
         decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
-        if self.issued.inner is not None:
+        boxed = self.issued.inner is None
+        if not boxed:
             left = {place: mask for place, mask in left.items() if place < len(self.operands)}
-        elif call.name not in INDICES and (
-            decides or carries in (None, by_row) or len(self.operands) in left
-        ):
-            self._be_unsure(self._recomputed(left, results))
-            return
-        elements = self._by_rule(left)
-        self._be_unsure(self._recomputed(left, results) if elements is None else elements)
+        by_values = decides or carries in (None, by_row) or len(self.operands) in left
+        by_values = by_values and boxed and call.name not in INDICES
+        elements = None if by_values else self._by_rule(left)
+        if elements is None:
+            read = (*self.operands, self.dst) if call.reads_dst else self.operands
+            elements = changed(self.core, call, read, left, self.registers, results)
+        self._follow(UNDEFINED, elements, self.origin)
 
-    def _recomputed(self, left: dict[int, Array], results: Any) -> Array | None:
-        read = (*self.operands, self.dst) if self.call.reads_dst else self.operands
-        return changed(self.core, self.call, read, left, self.registers, results)
-
-    def _be_unsure(self, elements: Array | None) -> None:
-        if elements is None or self.origin is None:
+    def _follow(self, kind: str, elements: Array | None, origin: Origin | None) -> None:
+        """Note what of the first destination follows, and which partitions of registers."""
+        if elements is None or origin is None:
             return
         rows = partitions_of(elements)
-        for place, mask in self.left.items():
+        for place, mask in (self.never if kind == UNWRITTEN else self.left).items():
             if self._name(place) == REDUCE_INIT:
                 rows |= partitions_of(mask)
-        self.unsure = Follows(elements, rows, self.origin)
+        self.follows[kind] = Follows(elements, rows, origin)
 
     def _name(self, place: int) -> str:
         roles = self.call.instruction.operands
@@ -276,16 +262,14 @@ class Gapped:
         for place, one in enumerate(() if call.instruction.in_place else self.operands):
             held = one.engine_values(unwritten=True) if isinstance(one, Tile) else one
             if place in left and self._name(place) == index:
-                held = np.where(left[place].reshape(held.shape), 0, held)
+                held = np.where(left[place], 0, held)
             values.append(held)
         unsure = np.zeros(call.result.shape, BOOL)
         for place, mask in left.items():
             if place == len(self.operands):
                 unsure |= mask.reshape(unsure.shape)
                 continue
-            operand, name = self.operands[place], self._name(place)
-            if isinstance(operand, Tile) and not operand.in_hbm and mask.shape == operand.shape:
-                mask = mask.reshape(operand.tile_shape())
+            name = self._name(place)
             if call.name == "local_gather" and name == index:
                 mask = _of_cores(call, mask)
             rule = by_reach if carries is None or name == index else carries
@@ -301,14 +285,12 @@ class Gapped:
         if isinstance(dst, IndirectTile):
             self._settle_scatter(dst, where)
             return
-        for follows, chosen, kind in (
-            (self.unsure, where, UNDEFINED),
-            (self.lost, self.where, UNWRITTEN),
-        ):
+        for kind, chosen in ((UNDEFINED, where), (UNWRITTEN, self.where)):
+            follows = self.follows.get(kind)
             if follows is not None:
-                elements = _spread(follows.elements, dst.shape)
+                elements = spread(follows.elements, dst.shape)
                 if chosen is not None:
-                    elements = elements & _spread(chosen, dst.shape)
+                    elements = elements & spread(chosen, dst.shape)
                 _note(self.core, dst, elements, follows.origin, kind)
 
     def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
@@ -319,8 +301,9 @@ class Gapped:
             if dst.in_hbm:
                 brought = moved if kept is None else moved & kept
                 see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origin)
-        if self.lost is not None:
-            dst.forget_written(self.lost.elements.reshape(dst.shape), self.lost.origin)
+        lost = self.follows.get(UNWRITTEN)
+        if lost is not None:
+            dst.forget_written(lost.elements.reshape(dst.shape), lost.origin)
         places = undefined_places(dst)
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
@@ -356,10 +339,8 @@ def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> 
             values = dst.values(unwritten=True)
             shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
             hidden = elements & ~shown
-            if hidden.any():
-                see(core, Seen.UNDEFINED_STORED, "dst", hidden, values, origin)
-            else:
-                see(core, Seen.UNDEFINED_STORED, "dst", elements, None, origin)
+            chosen, shown = (hidden, values) if hidden.any() else (elements, None)
+            see(core, Seen.UNDEFINED_STORED, "dst", chosen, shown, origin)
         dst.doubt(elements, origin)
 
 
@@ -384,10 +365,6 @@ def _without_rows(value: Any, lost: Array) -> Any:
     return result
 
 
-def _spread(where: Array, shape: Shape) -> Array:
-    return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
-
-
 def _of_cores(call: Call, index: Array) -> Array:
     """The partitions of the cores of which something is: each 16 share their indices."""
     lanes = call.machine.gpsimd_core_partitions
@@ -403,9 +380,7 @@ def settle_further(core: Core, call: Call, issued: Issue, gapped: Gapped | None)
     dst, others = issued.dst, issued.others
     targets = [tile for tile in others if tile is not None]
     for kind in (UNWRITTEN, UNDEFINED):
-        follows = None
-        if gapped is not None:
-            follows = gapped.lost if kind == UNWRITTEN else gapped.unsure
+        follows = None if gapped is None else gapped.follows.get(kind)
         if further is not None and follows is not None:
             elements, origin = further(call, follows.elements), follows.origin
             for tile in targets:

@@ -25,6 +25,7 @@ from difftest.simulator.dtypes import (
     round_to,
     to_bits,
 )
+from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import (
     BufferError,
     DtypeError,
@@ -49,7 +50,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.instructions.writing import check_destination, store
-from difftest.simulator.memory import Shape, unwritten_error
+from difftest.simulator.memory import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Seen, Space
@@ -162,6 +163,17 @@ def _software_descriptors(call: Call) -> None:
         )
 
 
+def _adds_on_chip(call: Call) -> None:
+    """In today's dialect what is gathered is added in SBUF."""
+    dst = call.destinations["dst"]
+    if call["dst_rmw_op"] is not None and not dst.indirect and dst.space is not Space.SBUF:
+        raise KernelError(
+            "dma_compute adds gathered rows to a dst in SBUF",
+            happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
+            received=f"dst = {dst!r}",
+        )
+
+
 def _one_thing(call: Call) -> None:
     """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
     gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
@@ -191,7 +203,10 @@ def _gathers_or_scatters(call: Call) -> str:
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
     destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _hardware_descriptors),
-    only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
+    only={
+        "nki": (_software_descriptors, _hardware_casts_nothing, _adds_on_chip),
+        "classic": (_one_thing,),
+    },
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     opcode=_gathers_or_scatters,
@@ -293,32 +308,47 @@ def _permutation(call: Call) -> None:
         )
 
 
-def _hardware_transposes(call: Call) -> None:
-    """What the hardware DGE transposes (stub of dma_transpose, v2.32.0)."""
-    if call["dge_mode"] != "hwdge":
-        return
+def _descriptors_transpose(call: Call) -> None:
+    """What descriptors of hardware transpose, and of software (stub of dma_transpose, v2.32.0)."""
     src: Descriptor = call["src"]
-    shape, rank = src.shape, len(src.shape)
+    shape, rank, index, mode = src.shape, len(src.shape), src.index, call["dge_mode"]
     most, few = call.machine.partitions, call.machine.dge_rows
-    halves = [few >> k for k in range(few.bit_length())]
-    wrong = None
-    if src.dtype.itemsize != 2:
-        wrong = "src's dtype has 2 bytes"
-    elif shape[-1] > most:
-        wrong = f"src.shape[-1] is at most {most}"
-    elif rank == 2 and shape[0] != few:
-        wrong = f"src.shape[0] is {few} for two dimensions"
-    elif rank > 2 and (shape[0] not in halves or shape[0] * shape[-2] % few):
-        wrong = (
-            f"src.shape[0] is one of {', '.join(map(str, reversed(halves)))}, and "
-            f"src.shape[0] * src.shape[-2] a multiple of {few}"
-        )
-    if wrong:
+    rules = {
+        "src's dtype has 2 bytes": src.dtype.itemsize == 2,
+        f"src.shape[-1] is at most {most}": shape[-1] <= most,
+    }
+    with_what = f"dge_mode.{mode}"
+    if src.indirect == "rows":
+        with_what, rows = "an offset for each row", index.shape[0]
+        rules |= {
+            "dge_mode is unknown or swdge": mode in ("unknown", "swdge"),
+            "it runs on NeuronCore-v3 and newer": call.machine.nc_version >= 3,
+            "src[1] or src[2] has one element if src has four dimensions": rank != 4
+            or 1 in shape[1:3],
+            f"src.shape[0] is a multiple of {few}": shape[0] % few == 0,
+            "the indices have two dimensions": len(index.shape) == 2,
+            "the indices are uint32": index.dtype == np.uint32,
+            f"the indices' shape[0] is {few} to {most} and a multiple of {few}": few <= rows <= most
+            and rows % few == 0,
+            f"the indices' shape[0] is {most} if they have several columns": rows == most
+            or index.shape[-1] == 1,
+        }
+    elif mode == "hwdge":
+        halves = [few >> k for k in reversed(range(few.bit_length()))]
+        rules |= {
+            f"src.shape[0] is {few} for two dimensions": rank != 2 or shape[0] == few,
+            f"src.shape[0] is one of {', '.join(map(str, halves))}, and src.shape[0] * "
+            f"src.shape[-2] a multiple of {few}": rank <= 2
+            or (shape[0] in halves and shape[0] * shape[-2] % few == 0),
+        }
+    else:
+        rules = {"it is for a src with an offset for each row": mode != "swdge"}
+    broken = next((rule for rule, holds in rules.items() if not holds), None)
+    if broken:
         raise KernelError(
-            f"dma_transpose with dge_mode.hwdge: {wrong}",
-            happened="dma_transpose with dge_mode.hwdge got a src that it does not take",
-            received=f"src = {src!r}",
-            remedy="leave dge_mode out",
+            f"dma_transpose with {with_what}: {broken}",
+            happened=f"dma_transpose with {with_what} got a src that it does not take",
+            received=f"src = {src!r}, dge_mode.{mode}",
         )
 
 
@@ -364,7 +394,7 @@ def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> A
     defaults={"axes": None, "dge_mode": "unknown", "oob_mode": "error"},
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
-    only={"nki": (_into_sbuf_as_it_is, _hardware_transposes)},
+    only={"nki": (_into_sbuf_as_it_is, _descriptors_transpose)},
     result=_turned,
     in_place=True,
     walk=_of_the_source,

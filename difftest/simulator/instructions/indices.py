@@ -16,15 +16,6 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
 
 
-def left_out(tile: Tile | IndirectTile) -> Array | None:
-    """Which of a tile's elements depend on what a mask left out; None if none do."""
-    codes = tile.codes()
-    if codes is None:
-        return None
-    chosen: Array = (codes == UNSURE) | (codes == LEFT)
-    return chosen if chosen.any() else None
-
-
 def origin_of(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
     """The origin of undefined elements in one of them; of those left out, who reads it first."""
     for tile in tiles:
@@ -40,7 +31,7 @@ def undefined_places(access: IndirectTile) -> Array | None:
     """Which elements of an access have an index that depends on what a mask left out."""
     places: Array | None = None
     for tile in access.index_tiles:
-        missing = left_out(tile)
+        missing = tile.unwritten(UNSURE, LEFT)
         if missing is not None:
             try:
                 spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
@@ -83,7 +74,7 @@ def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
 def see_indices(core: Core, call: Call, access: IndirectTile, where: Array | None) -> None:
     """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
     for tile in access.index_tiles:
-        missing = left_out(tile)
+        missing = tile.unwritten(UNSURE, LEFT)
         if missing is None:
             continue
         if where is not None:

@@ -85,12 +85,7 @@ def issue_masked(
     if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
         gate.issue(**issued.but(where=chosen).__dict__)
         return whole
-    part = _part(instruction, walk, chosen)
-    if not instruction.in_place and any(
-        isinstance(one, Tile) and _is_scattered(one, role.name, walk)
-        for role, one in zip(instruction.operands, operands, strict=True)
-    ):
-        part = _uncut(walk, chosen)
+    part = _part(instruction, operands, walk, chosen)
     cut = issued.but(dst=_cut_result(call, whole, part))
     cut.operands = tuple(
         _cut(operand, role.name, part, whole_rows=role.whole_rows)
@@ -143,28 +138,24 @@ def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
     elif dst is None:
         shape = call.result.shape
     elif isinstance(dst, IndirectTile) or dst.in_hbm:
-        shape = _loaded(dst.shape)
+        shape = dst.shape if len(dst.shape) > 1 else (*dst.shape, 1, 1)[:2]
     else:
         shape = dst.tile_shape()
     return Walk(shape, shape, {})
 
 
-def _loaded(shape: Shape) -> Shape:
-    """A shape of HBM with at least two dimensions, as a tile's."""
-    return shape if len(shape) > 1 else (*shape, 1) if shape else (1, 1)
-
-
-def _part(instruction: Instruction, walk: Walk, chosen: Array) -> Part:
-    box = mask_box(chosen)
+def _part(instruction: Instruction, operands: tuple[Any, ...], walk: Walk, chosen: Array) -> Part:
+    """The box of a mask, or all of its axes on which the instruction cannot be cut."""
+    box, whole = mask_box(chosen), tuple(slice(0, size) for size in walk.walked)
     assert box is not None
-    if instruction.counts_places:
-        box = (box[0], *(slice(0, size) for size in walk.walked[1:]))
+    if not instruction.in_place and any(
+        isinstance(one, Tile) and _is_scattered(one, role.name, walk)
+        for role, one in zip(instruction.operands, operands, strict=True)
+    ):
+        box = whole
+    elif instruction.counts_places:
+        box = (box[0], *whole[1:])
     return Part(walk, box, chosen[box])
-
-
-def _uncut(walk: Walk, chosen: Array) -> Part:
-    """All of what the mask walks, for operands of which no box is a pattern."""
-    return Part(walk, tuple(slice(0, size) for size in walk.walked), chosen)
 
 
 def _is_scattered(tile: Tile, role: str, walk: Walk) -> bool:
@@ -201,13 +192,16 @@ def _leave_out(target: Any) -> None:
 
 
 def _where(call: Call, part: Part) -> Array:
-    """Which elements of the cut first destination are written."""
+    """Which elements of the cut first destination are written; 1 for all along a reduced axis."""
     inner = part.inner
-    if call.instruction.reduced is not None:
-        axes = call.instruction.reduced(call)
-        kept: Array = np.any(inner, axis=axes) if axes else inner
-        return kept.reshape(_small_result(call, part))
-    return inner.transpose(part.walk.axes["dst"]) if part.walk.axes else inner
+    if call.instruction.reduced is None:
+        return inner.transpose(part.walk.axes["dst"]) if part.walk.axes else inner
+    ndim = len(call.result.shape)
+    axes = call.instruction.reduced(call)
+    if ndim == inner.ndim:
+        return np.any(inner, axis=axes, keepdims=True)
+    kept: Array = np.any(inner, axis=axes)
+    return kept.reshape(*kept.shape, *(1,) * (ndim - kept.ndim))
 
 
 # -- operands and destinations inside the box ------------------------------------------------------
@@ -229,19 +223,11 @@ def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool) -> Any:
     return restrict(operand, box, covered)
 
 
-def _cut_result(call: Call, whole: Tile, part: Part) -> Tile:
+def _cut_result(call: Call, whole: Tile, part: Part) -> Any:
     """The part of the first destination that the mask leaves."""
     if part.walk.axes or call.instruction.reduced is None:
-        return restrict(whole, *_projected(part, "dst"))
-    box = _result_box(call, part.box)
-    return restrict(whole, box, call.result.shape)
-
-
-def _projected(part: Part, role: str) -> tuple[Box, Shape]:
-    axes = part.walk.axes.get(role)
-    if axes is None:
-        return part.box, part.walk.walked
-    return tuple(part.box[k] for k in axes), tuple(part.walk.walked[k] for k in axes)
+        return _cut(whole, "dst", part, whole_rows=False)
+    return restrict(whole, _result_box(call, part.box), call.result.shape)
 
 
 def _result_box(call: Call, box: Box) -> Box:
@@ -254,19 +240,6 @@ def _result_box(call: Call, box: Box) -> Box:
         )
     kept = [cut for axis, cut in enumerate(box) if axis not in axes]
     return (*kept, *(slice(0, size) for size in shape[len(kept) :]))
-
-
-def _small_result(call: Call, part: Part) -> Shape:
-    """The shape of :func:`_where`: 1 where all of an axis follows from the others."""
-    assert call.instruction.reduced is not None
-    axes = call.instruction.reduced(call)
-    if not axes:
-        return part.inner.shape
-    box, shape = _result_box(call, part.box), call.result.shape
-    if len(shape) == len(part.box):
-        return tuple(1 if axis in axes else cut.stop - cut.start for axis, cut in enumerate(box))
-    kept = [size for axis, size in enumerate(part.inner.shape) if axis not in axes]
-    return (*kept, *(1 for _ in shape[len(kept) :]))
 
 
 def _cut_index(index: Index, box: Box, covered: Shape) -> Index:

@@ -18,7 +18,7 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.carrying import over
+from difftest.simulator.instructions.carrying import over, over_rows
 from difftest.simulator.instructions.record import DST, Call, Masked, Reach, Role, Takes
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.pattern import Shape
@@ -53,11 +53,7 @@ def kept_of(role: Role, shape: Shape, inner: Array) -> Array:
     repeats = len(spread) == inner.ndim and not _per_row(role)
     axes = [k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]]
     kept: Array = np.any(inner, axis=tuple(axes), keepdims=True)
-    return np.broadcast_to(kept, spread).reshape(shape) if repeats else _rows_of(kept, shape)
-
-
-def _rows_of(kept: Array, shape: Shape) -> Array:
-    return np.broadcast_to(kept.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+    return np.broadcast_to(kept, spread).reshape(shape) if repeats else over_rows(shape, kept)
 
 
 def _per_row(role: Role) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions.carrying import spread
 from difftest.simulator.instructions.observing import overflowed
 from difftest.simulator.memory import DEFINED
-from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
 
@@ -66,7 +64,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         storage.mark_whole()
         return
     if where is not None:
-        where = _spread(where, dst.shape)
+        where = spread(where, dst.shape)
     repeated = dst._strided and pattern.repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
@@ -77,13 +75,6 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         dst.mark(DEFINED, where)
     if repeated:
         _settle_repeated(dst, values, where)
-
-
-def _spread(where: Array, shape: Shape) -> Array:
-    """A mask in a destination's shape, which may lack the tile's free or partition axis."""
-    if where.size == math.prod(shape):
-        return where.reshape(shape)
-    return np.broadcast_to(where, shape)
 
 
 def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:

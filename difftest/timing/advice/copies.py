@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.costs import free_elements
@@ -13,7 +14,6 @@ from difftest.timing.schedule import Schedule, Span
 FEW = 4
 """Elements a partition up to which an instruction is all overhead."""
 MANY = 16
-COPIES = frozenset({"tensor_copy", "activation"})
 """What takes a product out of PSUM."""
 
 
@@ -71,7 +71,7 @@ def _is_redundant(
     span: Span, readers: dict[int, list[LoweredInstruction]], writers: dict[int, int]
 ) -> bool:
     one = span.instruction
-    if one.opcode != "tensor_copy":
+    if not one.is_copy:
         return False
     source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
     if source.space is not Space.SBUF or target.space is not Space.SBUF:
@@ -146,11 +146,13 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
             continue
         target = one.event.writes[0].allocation
         sources = [region.allocation.id for region in one.event.reads]
-        if one.opcode == "nc_matmul" or (
-            one.opcode in COPIES and sources and sources[0] in products
+        if (one.matmul is not None and one.matmul.is_simple) or (
+            (one.is_copy or purpose(one.event) is Purpose.FUNCTION)
+            and sources
+            and sources[0] in products
         ):
             products.add(target.id)
-        elif one.event.clears:
+        elif clears(one.event):
             zeros.add(target.id)
         elif _adds(one) and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]
@@ -171,7 +173,7 @@ def _first(chain: int, joined: dict[int, int]) -> int:
 
 
 def _adds(one: LoweredInstruction) -> bool:
-    return one.opcode == "tensor_tensor" and one.event.attributes.op == "add"
+    return purpose(one.event) is Purpose.COMBINE and one.event.attributes.op == "add"
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -185,7 +187,8 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         movable = [
             span
             for span in schedule.spans
-            if span.engine is engine and span.instruction.opcode in ("tensor_copy", "tensor_scalar")
+            if span.engine is engine
+            and purpose(span.instruction.event) in (Purpose.COPY, Purpose.SCALE)
         ]
         if not movable:
             continue

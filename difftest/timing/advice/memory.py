@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from difftest.simulator.trace import Allocation, Space
 from difftest.timing.advice.worth import Advice, Units, advice_on
-from difftest.timing.critical_path import critical_path
 from difftest.timing.memory_usage import memory_usage
-from difftest.timing.schedule import Schedule, Span
+from difftest.timing.schedule import Schedule, Span, critical_path
 
 NOTABLE = 0.1
 """Of the kernel's time: less is not worth a line."""

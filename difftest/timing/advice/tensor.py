@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from difftest.simulator.trace import Engine, Space
-from difftest.timing.advice.origins import Origins
+from difftest.analysis.footprint import Footprint, footprint
+from difftest.analysis.purpose import Purpose, purpose
+from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import elements
@@ -61,16 +62,16 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _may_turn(one: LoweredInstruction) -> bool:
     """Whether it transposes, or multiplies by no more columns than a transpose would."""
-    if one.opcode == "nc_transpose":
+    if one.transfer is None and purpose(one.event) is Purpose.TRANSPOSE:
         return True
-    if one.opcode != "nc_matmul" or one.event.attributes.accumulate:
+    if one.matmul is None or not one.matmul.is_simple or one.event.attributes.accumulate:
         return False
     stationary, moving = one.event.reads[:2]
     return elements(moving) == moving.partitions == stationary.partitions
 
 
 def _called(spans: list[Span]) -> str:
-    turns = all(span.instruction.opcode == "nc_transpose" for span in spans)
+    turns = all(purpose(span.instruction.event) is Purpose.TRANSPOSE for span in spans)
     return "transposes" if turns else "transposes or products with the same tile"
 
 
@@ -80,14 +81,14 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     found: dict[int, list[Span]] = {}
     for span in spans:
         one = span.instruction
-        if one.opcode == "tensor_copy":
+        if one.is_copy:
             for producer in _apart(one):
                 if _may_turn(spans[producer].instruction):
                     found.setdefault(producer, []).append(span)
         elif _may_turn(one):
             for producer in _apart(one):
                 made = spans[producer].instruction
-                if made.opcode == "tensor_copy":
+                if made.is_copy:
                     source = made.event.reads[0].allocation
                     if source.space is Space.SBUF:
                         found.setdefault(one.index, []).append(spans[producer])
@@ -106,9 +107,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
     strided = [
         span
         for span in schedule.spans
-        if (work := span.instruction.matmul)
-        and work.strided
-        and span.instruction.opcode == "nc_matmul"
+        if (work := span.instruction.matmul) and work.strided and work.is_simple
     ]
     for spans in by_line(strided).values():
         removed = Removed()
@@ -140,8 +139,8 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
     narrow = [
         span
         for span in schedule.spans
-        if span.instruction.opcode == "nc_matmul"
-        and span.instruction.matmul
+        if (work := span.instruction.matmul)
+        and work.is_simple
         and elements(span.instruction.event.reads[1]) < EMPTY * bank
     ]
     for spans in by_line(narrow).values():
@@ -209,3 +208,50 @@ def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
         if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):
             narrow.add(target.id)
     return narrow
+
+
+BACK = 64
+"""Writers of a tile that are asked, from the last one on."""
+
+
+class Origins:
+    """What each tile held when; instructions are given in program order.
+
+    Data are followed through loads and copies: equal data have equal origins.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[int, list[tuple[Footprint, Region, Hashable]]] = {}
+        """Tile -> of each write what it touched, and where the data came from."""
+
+    def write(self, one: LoweredInstruction) -> None:
+        """Note what an instruction writes, once its operands have been asked for."""
+        for region in one.event.writes:
+            if region.allocation.space.is_hbm:
+                continue
+            entry = footprint(region), region, self._moved(one.event, one.index)
+            self._written.setdefault(region.allocation.id, []).append(entry)
+
+    def _moved(self, event: Event, index: int) -> Hashable:
+        if purpose(event) is Purpose.COPY and event.reads[0].elements == event.writes[0].elements:
+            return self.of(event.reads[0])
+        return index
+
+    def of(self, region: Region) -> Hashable:
+        """The elements of a tensor in HBM, or what an instruction made, and the part of it.
+
+        A tile that is written again holds something else: what counts is the last write before.
+        """
+        allocation = region.allocation
+        part = (region.offset, region.shape, region.strides)
+        writes = self._written.get(allocation.id, ())
+        if allocation.space.is_hbm or not writes:
+            return (allocation.id, part)
+        mark = footprint(region)
+        for written, target, origin in reversed(writes[-BACK:]):
+            if written.covers(mark):
+                inside = (region.offset - target.offset, region.shape, region.strides)
+                return (origin, target.shape, target.strides, inside)
+            if written.overlaps(mark):
+                break
+        return (allocation.id, len(writes), part)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine
+from difftest.timing.advice import Advice
 from difftest.timing.interval import COVERAGE, Interval
 from difftest.timing.report import ENGINES, Line, Report
 from difftest.timing.roofline import roofline
@@ -117,3 +119,27 @@ def _short(place: str) -> Text:
     """A source line without its folder, as it is: brackets in it are no markup."""
     path, separator, rest = place.partition(":")
     return Text(f"{Path(path).name}{separator}{rest}")
+
+
+def findings(found: Iterable[Finding]) -> Iterator[str]:
+    """Each finding as a few lines: what, where, what it is worth, the rule, what to do."""
+    number = 0
+    for number, one in enumerate(found, start=1):
+        where = f"{Path(one.location.file).name}:{one.location.line}" if one.location else ""
+        worth = _worth(one) if isinstance(one, Advice) else ""
+        yield f"{number}. {one.id}: {one.happened}"
+        yield f"   {where}{'  ' if where and worth else ''}{worth}"
+        if one.location and one.location.text:
+            yield f"   > {one.location.text}"
+        yield f"   {one.rule}"
+        yield f"   {one.remedy}"
+    if not number:
+        yield "nothing found"
+
+
+def _worth(one: Advice) -> str:
+    if one.severity is Severity.NOTE:
+        return f"{one.lost:,.1f} us of waiting"
+    if one.lost:
+        return f"{one.lost:,.1f} us lost, {one.work:,.1f} us of work (predicted)"
+    return f"{one.work:,.1f} us of work, hidden behind other engines (predicted)"

@@ -136,6 +136,62 @@ def test_what_cannot_be_asked(args, said):
     assert said in result.stderr
 
 
+TRANSPOSE = """import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+def turned(tile):
+    result = nl.ndarray((64, 128), tile.dtype, nl.psum)
+    nisa.nc_transpose(result, tile)
+    return result
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray((64, 128), x.dtype, nl.shared_hbm)
+    tile = nl.ndarray(x.shape, x.dtype, nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    result = nl.ndarray((64, 128), x.dtype, nl.sbuf)
+    nisa.tensor_copy(dst=result, src=turned(tile))
+    nisa.dma_copy(dst=out, src=result)
+    return out
+"""
+
+
+@pytest.fixture
+def transpose(tmp_path):
+    path = tmp_path / f"{tmp_path.name}.py"  # modules of one name are one module
+    path.write_text(TRANSPOSE)
+    return path
+
+
+def traced(file, *args):
+    return lint("--kernel", f"{file}:kernel", "--shape", "128,64", "--dtype", "bfloat16", *args)
+
+
+def test_the_run_of_a_kernel_is_read_with_the_line_of_the_call(transpose):
+    result = traced(transpose, "--target", "trn1")
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{transpose}:8:1: NKI505 nc_transpose writes bfloat16")
+    assert f"called at {transpose}:18" in result.stdout
+    assert traced(transpose, "--target", "trn2").exit_code == 0
+
+
+@pytest.mark.parametrize("at", ["nc_transpose(result, tile)", "src=turned(tile))"])
+def test_a_comment_silences_a_rule_of_traces_at_its_line_and_at_its_call(transpose, at):
+    text = TRANSPOSE.replace(at, f"{at}  # difftest: ignore[NKI505] for trn2")
+    transpose.write_text(text)
+    assert traced(transpose, "--target", "trn1").exit_code == 0
+    assert lint(transpose).exit_code == 0
+
+
+def test_all_rules_are_listed():
+    result = lint("--rules")
+    assert result.exit_code == 0
+    assert all(f"[{id}]" in result.stdout for id in rules())
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

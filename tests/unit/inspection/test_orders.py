@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
+from difftest.analysis.purpose import Purpose
 from difftest.inspection.orders import (
     AT_RANDOM,
-    DRAWS,
     IN_TURN,
     REVERSED,
     SERIAL,
@@ -15,12 +15,12 @@ from difftest.inspection.orders import (
     orders_of,
 )
 from difftest.simulator import launch
+from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.instructions import random_numbers, record
-from difftest.simulator.ordering import FORWARD, Order
+from difftest.simulator.instructions import random_numbers
 from difftest.simulator.witness import witnessing
 from tests.every import every
 
@@ -183,8 +183,8 @@ def test_what_a_kernel_prints_is_not_printed_again(capsys):
 
 
 def test_each_instruction_that_draws_is_known():
-    assert set(record.INSTRUCTIONS) >= DRAWS
-    assert {random_numbers.rng.name, random_numbers.rand2.name} <= DRAWS
+    drawing = {*Purpose.BITS.value, *Purpose.DRAW.value}
+    assert {random_numbers.rng.name, random_numbers.rand2.name} <= drawing
 
 
 @every("order, items", [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])])

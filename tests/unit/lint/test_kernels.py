@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from difftest.analysis.finding import Severity
+from difftest.backends.base import KernelCall, Ran
+from difftest.backends.embedded import EmbeddedSimulator
 from difftest.lint.kernels import findings_of
+from difftest.simulator.frontend.install import embedded
 
 FILE = """import nki
 import nki.isa as nisa
@@ -47,3 +53,43 @@ def test_a_kernel_and_what_it_calls_are_read_at_a_level(tmp_path):
 def test_a_kernel_without_a_file_breaks_no_rule():
     assert findings_of(compiled("<stdin>")) == ()
     assert findings_of(print) == ()
+
+
+BROKEN = """import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+    tile = nl.ndarray(x.shape, x.dtype, nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    {}
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("id", "line"),
+    [
+        ("NKI502", "nisa.activation(tile, nl.copy, tile, bias=tile[:, 0:1])"),
+        ("partition-start", "nisa.tensor_scalar(tile[32:96], tile[32:96], nl.add, 1.0)"),
+    ],
+)
+def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
+    file = tmp_path / "broken.py"
+    text = BROKEN.format(line)
+    file.write_text(text)
+    names = {}
+    with embedded():
+        exec(compile(text, str(file), "exec"), names)
+    inputs = (np.ones((128, 64), np.float32),)
+    outcome = EmbeddedSimulator().run(
+        KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True)
+    )
+    assert isinstance(outcome, Ran)
+    [found] = outcome.findings
+    assert found.id == id
+    assert found.location == (str(file), 11)

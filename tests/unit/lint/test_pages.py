@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from difftest.lint import accesses
 from difftest.lint.check import lint, rules
 from difftest.lint.rule import PAGES, Rule
 from difftest.lint.sdk import SDKS, Release
 from difftest.lint.source import Source
-from difftest.simulator import launch
+from difftest.lint.traced import lint_trace
+from difftest.simulator import MACHINES, launch
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
 
@@ -36,7 +39,38 @@ def sdk_of(page: str, ids: set[str], source: Source) -> Release:
     return max(newest or fitting, key=lambda one: one.minor)
 
 
-@every("rule", rules().values())
+def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0) -> Any:
+    """Run a snippet's kernel on a machine on which its rule holds."""
+    file = tmp_path / f"{rule.id.lower()}_{number}.py"
+    file.write_text(text)
+    spec = spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    with embedded():
+        spec.loader.exec_module(module)
+    machine = MACHINES[min(rule.targets, default="trn2")]
+    grid = (2,) if "program_id" in text else ()
+    return launch(module.kernel, [np.ones((128, 64), np.float32)], machine=machine, grid=grid)
+
+
+@every("rule", [one for one in rules().values() if one.reads_traces])
+def test_each_page_marks_what_its_rule_finds_in_a_trace(
+    rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accesses, "MANY_INSTRUCTIONS", 250)  # 250,000 take ten seconds
+    for number, page in enumerate(snippets(rule)):
+        text = page.replace("range(250_001)", "range(251)")
+        sdk = sdk_of(rule.page, {rule.id}, Source(Path("kernel.py"), text))
+        found = lint_trace(launched(text, rule, tmp_path, number).trace, sdk, {rule.id})
+        lines = text.splitlines()
+        marked = [at for at, line in enumerate(lines, 1) if rule.id in _WRONG.findall(line)]
+        assert [one.line for one in found] == marked
+        assert bool(marked) is (number == 0)
+    assert rule.id in _RIGHT.findall(snippets(rule)[1])
+
+
+@every("rule", [one for one in rules().values() if not one.reads_traces])
 def test_each_page_marks_what_its_rule_finds(rule: Rule) -> None:
     marked = 0
     for text in snippets(rule):
@@ -77,18 +111,10 @@ def right_kernels(rule: Rule) -> list[str]:
     return [text for text in snippets(rule) if "def kernel(x)" in text and "# ok:" in text]
 
 
-@every("rule", rules().values())
+@every("rule", [one for one in rules().values() if not one.reads_traces])
 def test_what_a_page_advises_runs_on_the_simulator(rule: Rule, tmp_path: Path) -> None:
     for number, text in enumerate(right_kernels(rule)):
-        file = tmp_path / f"{rule.id.lower()}_{number}.py"
-        file.write_text(text)
-        spec = spec_from_file_location(file.stem, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
-        with embedded():
-            spec.loader.exec_module(module)
-        result = launch(module.kernel, [np.ones((128, 64), np.float32)])
+        result = launched(text, rule, tmp_path, number)
         assert len(result.outputs) == 1
 
 

@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN1, TRN2, LimitError
+from difftest.simulator.capacity import check_tensor_size
 from difftest.simulator.dtypes import (
     FLOAT16,
     FLOAT32,
@@ -19,7 +20,6 @@ from difftest.simulator.memory import (
     DEFINED,
     NEVER,
     Storage,
-    check_tensor_size,
     pattern_view,
     poison,
 )

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.threads import one_thread
+from difftest.simulator.launch import one_thread
 
 
 def blas_threads():

@@ -1,6 +1,6 @@
 import pytest
 
-from difftest.timing.hbm import WINDOW, SharedHbm
+from difftest.timing.dma import WINDOW, SharedHbm
 
 
 def test_a_dma_alone_is_not_delayed():

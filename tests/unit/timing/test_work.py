@@ -11,8 +11,7 @@ from difftest.simulator.frontend.classic import isa, language
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.timing import predict
-from difftest.timing.costs import variant
-from difftest.timing.work import work
+from difftest.timing.costs import variant, work
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 

@@ -153,7 +153,7 @@ def assignment_target(where: str, kind: type[T]) -> T | None:
         remedy = "give the tile a name first: part = total[...], then part = nl.loop_reduce(...)"
     raise KernelError(
         f"{where} reduces into the tile on the left of its assignment",
-        happened=f"{where} is not assigned to such a tile",
+        happened=f"{where} is not assigned to a tile that exists",
         received=received,
         remedy=remedy,
     )

@@ -20,7 +20,7 @@ from difftest.simulator.dtypes import (
     to_bits,
 )
 from difftest.simulator.errors import KernelError, LimitError
-from difftest.simulator.frontend.arguments import engine
+from difftest.simulator.frontend.arguments import as_name, engine
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.masking import as_mask, as_truth, issue
@@ -50,7 +50,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
         else []
     )
     partition_axis = 0 if space.is_hbm else axis
-    storage = core.allocate(sizes, wanted, space, partition_axis=partition_axis, name=name)
+    storage = core.allocate(sizes, wanted, space, partition_axis=partition_axis, name=as_name(name))
     if len(places) == 1:
         storage.allocation.address = places[0]
     else:
@@ -166,7 +166,7 @@ def random_seed(seed, *, mask=None):
     if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
         raise KernelError(
             f"a seed is one integer, of {SEED_BITS} bits and no sign",
-            happened="the seed is not one such integer",
+            happened=f"the seed is not one integer of {SEED_BITS} bits without a sign",
             received=f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}",
             limit=f"0 to {2**SEED_BITS - 1}",
         )

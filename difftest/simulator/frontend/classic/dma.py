@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current
 from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
@@ -24,7 +25,6 @@ from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.operands import is_number, need_tile, wrong_kind
 from difftest.simulator.instructions.promotion import scalar_dtype
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
-from difftest.simulator.memory import check_partitions
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 

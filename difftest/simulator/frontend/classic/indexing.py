@@ -14,7 +14,7 @@ from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.slices import DynamicSlice
-from difftest.simulator.index import Index, broadcast_shapes, is_integer, spell
+from difftest.simulator.index import Index, broadcast_shapes, is_integer, no_index, spell
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.pattern import Pattern, Shape
@@ -190,12 +190,8 @@ def basic(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     for axis, item in enumerate(items):
         if not (isinstance(item, (*_BASIC, DynamicSlice)) or is_integer(item)):
-            raise KernelError(
-                "a tensor is indexed with integers, slices, nl.ds, None, '...' or "
-                "nl.arange / nl.mgrid expressions",
-                happened=f"a tensor was indexed with a {type(item).__name__}",
-                received=f"{type(item).__name__} at axis {axis} of {tile!r}",
-            )
+            kinds = "integers, slices, nl.ds, None, '...' or nl.arange / nl.mgrid expressions"
+            raise no_index(item, kinds, f"axis {axis} of {tile!r}")
     return tuple(
         slice(item.start, item.start + item.size) if type(item) is DynamicSlice else item
         for item in items

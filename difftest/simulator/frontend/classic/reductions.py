@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, FLOAT32, as_dtype, is_float
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, ascending, not_last, not_taken
 from difftest.simulator.frontend.classic.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
@@ -20,6 +20,7 @@ from difftest.simulator.frontend.classic.expressions import Mask
 from difftest.simulator.frontend.classic.masking import issue
 from difftest.simulator.frontend.classic.operators import begin_or_update, binary, on_chip
 from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.loops import check_axis
 from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions import scan
@@ -194,7 +195,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
             "n and epsilon as numbers, n not 0",
             f"n={n!r:.40}, epsilon={epsilon!r:.40}",
         )
-        raise not_taken("nl.rms_norm", takes, "others", received)
+        raise not_taken("nl.rms_norm", takes, "another n or epsilon", received)
     wanted = dtype if dtype is not None else compute_dtype
     result = data.dtype if wanted is None else wanted
     axes = ascending(axis, data, "nl.rms_norm")
@@ -225,12 +226,7 @@ def all_reduce(
     data, operator = on_chip(x, "nl.all_reduce"), alu_op(op, "nl.all_reduce")
     axes, grid = as_integers(program_axes, "nl.all_reduce's program_axes"), current().grid
     for axis in axes:
-        if not 0 <= axis < max(len(grid), 1):
-            raise KernelError(
-                "nl.all_reduce names axes of the launch grid",
-                happened=f"nl.all_reduce got axis {axis} of a grid of {len(grid)} dimensions",
-                received=f"program_axes={program_axes!r}",
-            )
+        check_axis(axis, grid or (1,), "nl.all_reduce")
     if any(grid[axis] > 1 for axis in axes if axis < len(grid)):
         raise not_modelled(
             "nl.all_reduce over several instances of a grid", f"{operator.name} over {axes}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError
@@ -40,14 +40,6 @@ class Tensor(Tile, AnyTensor):
 
     __array_ufunc__ = None
     """NumPy scalars leave ``np.float32(2) * tile`` to the tile."""
-
-    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise KernelError(
-            "a tile is not an array: its values exist when the kernel runs, not when it is traced",
-            happened="a tile was used as a NumPy array",
-            received=f"{self!r} used as a NumPy array",
-            remedy="use the functions of nki.language; return a tensor to see its values",
-        )
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[k] for k in range(len(self)))

@@ -14,6 +14,7 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.tile import Tile
 
 
@@ -27,11 +28,8 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
     if oracle is not None:
         oracle.asked = accumulate
     if accumulate is not None and not isinstance(accumulate, (bool, np.bool_)):
-        raise KernelError(
-            "nc_matmul takes accumulate as True, False or None",
-            happened=f"nc_matmul got accumulate={accumulate!r:.40}",
-            received=f"accumulate={accumulate!r:.60}",
-        )
+        takes, got = "accumulate as True, False or None", f"accumulate={accumulate!r:.40}"
+        raise not_taken("nc_matmul", takes, got, f"accumulate={accumulate!r:.60}")
     if accumulate is not None and not accumulate:
         return False
     products = dst.storage.products

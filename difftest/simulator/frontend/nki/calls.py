@@ -94,7 +94,7 @@ _OF_ARGUMENT: dict[str, Converter] = {
     **dict.fromkeys(("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer),
     **dict.fromkeys(("index_offset", "padding_val", "collective_dim"), as_integer),
     **dict.fromkeys(("send_to_rank", "recv_from_rank", "pipe_id"), as_integer),
-    **dict.fromkeys(("shuffle_mask", "cores", "channel_ids"), as_integers),
+    **dict.fromkeys(("axes", "shuffle_mask", "cores", "channel_ids"), as_integers),
 }
 """Converters whose errors name the argument."""
 

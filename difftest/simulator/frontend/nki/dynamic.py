@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, DType, name_of
 from difftest.simulator.errors import (
     BufferError,
@@ -22,11 +23,12 @@ from difftest.simulator.errors import (
     OutOfBoundsError,
     ShapeError,
 )
+from difftest.simulator.frontend.arguments import as_pairs, not_taken
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import as_integer
+from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import need_tile, wrong_kind
 from difftest.simulator.instructions.record import SBUF_ONLY
@@ -49,7 +51,32 @@ MOVING: set[type] = set()
 """The classes of views that depend on what SBUF holds, for those who ask in a hurry."""
 
 
-class DynamicView(Views, IndirectTile):
+class Moving:
+    """A view that an index held on the device moves: for instructions, and no further index."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        MOVING.add(cls)
+
+    def is_indirect(self) -> bool:
+        """Whether the view depends on an index that is known only when the kernel runs: yes."""
+        return True
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        self._refuse("an assignment")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise KernelError(
+            "an indirect view is for instructions, has one index, and its dimension stays whole",
+            happened=f"{what} was asked of a view that is already indirect",
+            received=f"{what} of {self!r}",
+            remedy="slice the tensor before indirect, select, vector_select or ap with an offset, "
+            "write by nisa.tensor_copy or nisa.memset; is_indirect() tells such views",
+        )
+
+
+class DynamicView(Moving, Views, IndirectTile):
     """A view that lies ``index * unit`` elements further on than its pattern says.
 
     Attributes
@@ -58,9 +85,6 @@ class DynamicView(Views, IndirectTile):
     """
 
     __slots__ = ("index", "owner", "pattern", "rows", "whole")
-
-    def __init_subclass__(cls) -> None:
-        MOVING.add(cls)
 
     def __init__(
         self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
@@ -94,10 +118,6 @@ class DynamicView(Views, IndirectTile):
         """The tile that holds the offsets; a register is none."""
         return (self.index,) if isinstance(self.index, Tile) else ()
 
-    def is_indirect(self) -> bool:
-        """Whether the view depends on an index that is known only when the kernel runs: yes."""
-        return True
-
     @property
     def reach(self) -> Tile:
         """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""
@@ -107,6 +127,15 @@ class DynamicView(Views, IndirectTile):
             return self.base
         count = min(self.rows.size, (self.base.size - 1 - high) // unit + 1)
         return _part(self.owner, moved.splice(0, 0, (count,), (unit,)), self.dtype)
+
+    def signature(self) -> tuple[object, ...]:
+        """As :meth:`Tile.signature`; rules may ask for what holds the offsets."""
+        return (*super().signature(), *[tile.signature() for tile in self.index_tiles])
+
+    def descriptor(self) -> Descriptor:
+        """As :meth:`Tile.descriptor`, with that of what holds the offsets."""
+        index = self.index.descriptor() if isinstance(self.index, Tile) else None
+        return super().descriptor()._replace(index=index)
 
     # -- places ----------------------------------------------------------------------------------
 
@@ -143,27 +172,19 @@ class DynamicView(Views, IndirectTile):
     def _left(self, arrays: tuple[Array, ...], at: tuple[int, ...]) -> OutOfBoundsError:
         row = 0 if self.whole else at[0]
         offset = int(self.offsets()[row])
-        return OutOfBoundsError(
-            "an offset held in SBUF stays inside its tensor",
-            happened=f"an offset held in SBUF left its tensor: {offset}",
-            received=f"offset {offset} (element {row} of {self.index!r}) into "
+        return left_tensor(
+            "an offset held in SBUF",
+            f"{offset}",
+            f"offset {offset} (element {row} of {self.index!r}) into "
             f"{self.owner!r}, in steps of {self.rows.unit} elements",
-            limit=f"0 to {self.rows.size - 1}",
-            remedy="correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
+            f"0 to {self.rows.size - 1}",
+            "correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
         )
 
     # -- views of it -----------------------------------------------------------------------------
 
     def _view(self, pattern: Pattern) -> DynamicView:
         return DynamicView(self.owner, pattern, self.index, self.rows, whole=self.whole)
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise KernelError(
-            "a view that an offset moves is written by an instruction",
-            happened="a value was assigned to a view that an offset moves",
-            received=f"assignment to {self!r}",
-            remedy="use nisa.tensor_copy(dst, src) or nisa.memset(dst, value)",
-        )
 
     def __getitem__(self, key: Any) -> DynamicView:
         first = key[0] if isinstance(key, tuple) and key else key
@@ -181,15 +202,6 @@ class DynamicView(Views, IndirectTile):
         self._axis(dim, "select")
         self._refuse("select with an index held in SBUF")
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise KernelError(
-            "an indirect view takes one dynamic offset, and its dimension stays whole",
-            happened=f"{what} was asked of a view that is already indirect",
-            received=f"{what} of {self!r}",
-            remedy="slice the tensor before select, vector_select or ap with an offset; "
-            "is_indirect() tells such views",
-        )
-
     @public
     def vector_select(self, dim: int, vector_offset: Any) -> NoReturn:
         """Not possible twice."""
@@ -205,9 +217,6 @@ class DynamicView(Views, IndirectTile):
     def ap(self, *args: Any, **kwargs: Any) -> Any:
         """``ap`` of the tensor itself: patterns do not compose."""
         return self.owner.ap(*args, **kwargs)
-
-
-MOVING.add(DynamicView)
 
 
 def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
@@ -241,11 +250,9 @@ def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
         )
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     if isinstance(offsets, Tile) and offsets.size != count:
-        raise ShapeError(
-            "vector_select takes one offset in each partition, shape (P, 1)",
-            happened=f"vector_select got {offsets.size // count} offsets in each partition",
-            received=repr(offsets),
-        )
+        takes = "one offset in each partition, shape (P, 1)"
+        got = f"{offsets.size // count} offsets in each partition"
+        raise not_taken("vector_select", takes, got, repr(offsets), error=ShapeError)
     rows = Rows(unit=tensor.strides[0], size=tensor.shape[0])
     return row_offsets(tensor, tensor.pattern.slice(0, 0, count), offsets, rows)
 
@@ -327,11 +334,9 @@ def access(
         except OutOfBoundsError as error:
             return type(tensor)(tensor.storage, wanted, 0, dtype, error)
     if scalar_offset is not None and vector_offset is not None:
-        raise KernelError(
-            "ap takes scalar_offset or vector_offset, not both",
-            happened="ap got both scalar_offset and vector_offset",
-            received=f"both, on {tensor!r}",
-        )
+        takes = "scalar_offset or vector_offset, not both"
+        got = "both scalar_offset and vector_offset"
+        raise not_taken("ap", takes, got, f"both, on {tensor!r}")
     dim = as_integer(indirect_dim, "ap with indirect_dim")
     if not 0 <= dim < tensor.ndim:
         raise ShapeError(
@@ -371,17 +376,7 @@ def _wanted(
     tensor: Any, pattern: Sequence[Sequence[int]], offset: int | None, dtype: DType
 ) -> Pattern:
     """The pattern, its numbers checked, its extent not yet."""
-    try:
-        pairs = [
-            (as_integer(stride, "stride"), as_integer(count, "count")) for stride, count in pattern
-        ]
-    except (TypeError, ValueError):
-        raise KernelError(
-            "ap takes a list of [stride, count] pairs, the partitions first",
-            happened="ap got a pattern that is not a list of pairs",
-            received=f"pattern={pattern!r:.80}",
-            remedy="write tensor.ap(pattern=[[stride, count], ...])",
-        ) from None
+    pairs = as_pairs(pattern, "ap", "stride", "count")
     if not pairs or any(count < 1 for _, count in pairs):
         raise ShapeError(
             "ap's counts are at least 1",

@@ -18,11 +18,11 @@ from difftest.simulator.errors import (
     BufferError,
     DtypeError,
     KernelError,
-    OutOfBoundsError,
     ShapeError,
     not_modelled,
 )
-from difftest.simulator.index import as_integer
+from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -113,12 +113,9 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
     size = tensor.size // tensor.shape[0]
     if chosen.min() < 0 or chosen.max() >= size:
         wrong = int(chosen[(chosen < 0) | (chosen >= size)][0])
-        raise OutOfBoundsError(
-            "an offset of tensor indirection stays inside its tensor",
-            happened=f"offset {wrong} leaves the {size} elements of a partition",
-            received=f"offset {wrong} of {index!r} into {tensor!r}",
-            limit=f"0 to {size - 1}",
-        )
+        received = f"offset {wrong} of {index!r} into {tensor!r}"
+        place = f"{wrong} of {size} elements in a partition"
+        raise left_tensor("an offset of tensor indirection", place, received, f"0 to {size - 1}")
     return chosen
 
 
@@ -168,13 +165,9 @@ def _first_partition(tile: Tile) -> int:
 def check_use(name: str, role: str, group: int, received: Tile, index: Tile) -> None:
     """Raise unless an operand of an instruction may be indirect, in groups of this size."""
     if role not in TAKES.get(name, ()):
-        raise KernelError(
-            f"{name} takes no indirect view as {role}",
-            happened=f"{name} got an indirect view as {role}",
-            received=f"{role} = {received!r}",
-            limit=", ".join(TAKES.get(name, ("none",))),
-            remedy="gather with nisa.tensor_copy first",
-        )
+        takes, got = f"no indirect view as {role}", f"an indirect view as {role}"
+        limit, remedy = ", ".join(TAKES.get(name, ("none",))), "gather with nisa.tensor_copy first"
+        raise not_taken(name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy)
     if (name in _PRODUCTS) != (group == TENSOR_GROUP):
         count = received.shape[1]
         if count <= min(GROUP, index.shape[0]) * index.shape[1]:

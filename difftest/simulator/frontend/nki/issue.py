@@ -27,11 +27,7 @@ def issue(
 ) -> NkiInstruction:
     """Issue an instruction that writes ``dst``, as :func:`gate.issue` does."""
     if dst is None:
-        raise KernelError(
-            f"{instruction.name} takes a tensor as dst",
-            happened=f"{instruction.name} got no dst",
-            received="None",
-        )
+        need_tile(dst, "dst", instruction.name)
     issue_new(instruction, operands, options, dst=dst, others=others, engine=engine)
     return ISSUED
 

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple, NoReturn
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.frontend.arguments import as_pairs, not_taken
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op, check_generation
+from difftest.simulator.instructions.operands import need_tile
 from difftest.simulator.instructions.rules import other_sizes
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -52,11 +54,8 @@ def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
             if values[name] is None and values[parameter] is not None:
                 op = operator_of(values[parameter], where)
                 if not op.unary:
-                    raise KernelError(
-                        f"{where} takes {name} beside op={op.name}",
-                        happened=f"{where} got no {name} for op={op.name}",
-                        received=f"{name}=None",
-                    )
+                    takes, got = f"{name} beside op={op.name}", f"no {name} for op={op.name}"
+                    raise not_taken(where, takes, got, f"{name}=None")
                 values[name] = 0
 
     return prepare
@@ -70,20 +69,8 @@ def affine(values: Mapping[str, Any], where: str) -> Index:
     dst, pattern, offset, multiplier = (
         values[name] for name in ("dst", "pattern", "offset", "channel_multiplier")
     )
-    if not isinstance(dst, Tile):
-        raise KernelError(
-            f"{where} takes a tensor as dst",
-            happened=f"{where} got a dst that is no tensor",
-            received=f"{dst!r:.60}",
-        )
-    try:
-        pairs = [(as_integer(s, "step"), as_integer(n, "num")) for s, n in pattern]
-    except (TypeError, ValueError):
-        raise KernelError(
-            f"{where} takes pattern as a list of [step, num]",
-            happened=f"{where} got a pattern that is not a list of pairs",
-            received=f"pattern={pattern!r:.80}",
-        ) from None
+    need_tile(dst, "dst", where)
+    pairs = as_pairs(pattern, where, "step", "num")
     shape = (dst.tile_shape()[0], *(n for _, n in pairs))
     if not 1 <= len(pairs) <= MOST_AXES or math.prod(shape) != dst.size:
         raise ShapeError(

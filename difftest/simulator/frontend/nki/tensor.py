@@ -17,8 +17,8 @@ from difftest.simulator.frontend.nki import indirection
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import (
-    MOVING,
     DynamicView,
+    Moving,
     access,
     select_one,
     select_rows,
@@ -112,14 +112,6 @@ class NkiTensor(Views, Tile, NKIObject):
 
     def __iter__(self: Self) -> Iterator[Self]:
         return (self[k] for k in range(self.shape[0]))
-
-    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise KernelError(
-            "a tensor is not an array: its values exist when the kernel runs",
-            happened="a tensor was used as a NumPy array",
-            received=f"{self!r} used as a NumPy array",
-            remedy="return a tensor in nl.shared_hbm to see its values, or nl.device_print it",
-        )
 
     # -- views -----------------------------------------------------------------------------------
 
@@ -241,7 +233,7 @@ class ComparedTensor(NkiTensor):
         return bool(np.all(self.engine_values() != 0))
 
 
-class IndirectTensor(NkiTensor):
+class IndirectTensor(Moving, NkiTensor):
     """A view by tensor indirection [P, N]: of each partition the elements that an index names.
 
     Its pattern names whole partitions, as ``owner`` has them.
@@ -249,9 +241,6 @@ class IndirectTensor(NkiTensor):
 
     __slots__ = ("group", "index", "owner", "places")
     _strided = False
-
-    def __init_subclass__(cls) -> None:
-        MOVING.add(cls)
 
     owner: NkiTensor
     index: Tile
@@ -298,27 +287,7 @@ class IndirectTensor(NkiTensor):
     def _span(self) -> tuple[int, int]:
         return 0, self.shape[1] * self.itemsize - 1
 
-    def is_indirect(self) -> bool:
-        """Whether the view depends on an index that is known only when the kernel runs: yes."""
-        return True
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise _no_view(self, "an assignment")
-
     def _derive(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise _no_view(self, "a view")
+        self._refuse("a view")
 
     _view = ap = reshape = _with_pattern = _derive
-
-
-MOVING.add(IndirectTensor)
-
-
-def _no_view(tensor: NkiTensor, what: str) -> KernelError:
-    """The error for what an indirect view does not take."""
-    return KernelError(
-        "an indirect view is for instructions, and takes no further view",
-        happened=f"{what} was asked of an indirect view",
-        received=f"{what} of {tensor!r}",
-        remedy="slice the tensor before indirect(); is_indirect() tells such views",
-    )

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import numpy as np
 
 from difftest.simulator.errors import (
-    KernelError,
     Location,
     OutOfBoundsError,
     ShapeError,
@@ -34,6 +33,9 @@ from difftest.simulator.index import (
     as_integers,
     expand_ellipsis,
     is_integer,
+    left_tensor,
+    no_element,
+    no_index,
     slice_bounds,
 )
 from difftest.simulator.memory import Storage
@@ -154,11 +156,9 @@ class Views:
         axis = self._axis(dim, "slice")
         first, last = as_integer(start, "slice's start"), as_integer(end, "slice's end")
         if not 0 <= first < last:
-            raise ShapeError(
-                "slice takes 0 <= start < end <= the dimension's size",
-                happened=f"slice was to cut {start} to {end}",
-                received=f"slice({dim}, {start}, {end}) of {_said(self)}",
-            )
+            rule = "takes 0 <= start < end <= the dimension's size"
+            happened = f"was to cut {start} to {end}"
+            raise _impossible(self, f"slice({dim}, {start}, {end})", rule, happened)
         return self._view(self.pattern.slice(axis, *_range(self, axis, slice(first, last, step))))
 
     @public
@@ -166,18 +166,15 @@ class Views:
         """The dimensions in another order; on chip the first stays."""
         order = as_integers(dims, "permute with dims")
         if sorted(order) != list(range(len(self.shape))):
-            raise ShapeError(
-                "permute takes each dimension once",
-                happened=f"permute got dims {order} for {len(self.shape)} dimensions",
-                received=f"permute({order}) of {_said(self)}",
-            )
+            got = f"got dims {order} for {len(self.shape)} dimensions"
+            raise _impossible(self, f"permute({order})", "takes each dimension once", got)
         if self._kept and order[0] != 0:
-            raise ShapeError(
-                "permute keeps the partition dimension first on chip",
-                happened=f"permute was to move dimension {order[0]} to the partitions",
-                received=f"permute({order}) of {_said(self)}",
-                limit="dims[0] == 0",
-                remedy="transpose with nisa.nc_transpose",
+            raise _impossible(
+                self,
+                f"permute({order})",
+                "keeps the partition dimension first on chip",
+                f"was to move dimension {order[0]} to the partitions",
+                "transpose with nisa.nc_transpose",
             )
         return self._view(self.pattern.permute(order))
 
@@ -187,11 +184,9 @@ class Views:
         axis = self._axis(dim, "broadcast", first=self._kept)
         count = as_integer(size, "broadcast with size")
         if self.shape[axis] != 1 or count < 1:
-            raise ShapeError(
-                "broadcast repeats a dimension of size 1",
-                happened=f"broadcast was to repeat a dimension of {self.shape[axis]} to {size}",
-                received=f"broadcast({dim}, {size}) of {_said(self)}",
-            )
+            happened = f"was to repeat a dimension of {self.shape[axis]} to {size}"
+            call, rule = f"broadcast({dim}, {size})", "repeats a dimension of size 1"
+            raise _impossible(self, call, rule, happened)
         return self._view(self.pattern.slice(axis, 0, count, 0))
 
     @public
@@ -207,11 +202,9 @@ class Views:
         """Without a dimension of size 1."""
         axis = self._axis(dim, "squeeze_dim", first=self._kept)
         if self.shape[axis] != 1:
-            raise ShapeError(
-                "squeeze_dim removes a dimension of size 1",
-                happened=f"squeeze_dim was to remove a dimension of {self.shape[axis]}",
-                received=f"squeeze_dim({dim}) of {_said(self)}",
-            )
+            happened = f"was to remove a dimension of {self.shape[axis]}"
+            rule = "removes a dimension of size 1"
+            raise _impossible(self, f"squeeze_dim({dim})", rule, happened)
         return self._view(self.pattern.select(axis, 0))
 
     @public
@@ -219,19 +212,13 @@ class Views:
         """One dimension as several; one of ``shape`` may be -1."""
         axis = self._axis(dim, "reshape_dim")
         sizes = _sizes(shape, self.shape[axis], "reshape_dim")
+        call = f"reshape_dim({dim}, {shape})"
         if axis < self._kept and len(sizes) > 1:
-            raise ShapeError(
-                "reshape_dim keeps the partition dimension on chip",
-                happened="reshape_dim was to split the partition dimension",
-                received=f"reshape_dim({dim}, {shape}) of {_said(self)}",
-            )
+            rule = "keeps the partition dimension on chip"
+            raise _impossible(self, call, rule, "was to split the partition dimension")
         if math.prod(sizes) != self.shape[axis]:
-            raise ShapeError(
-                "reshape_dim keeps the number of elements",
-                happened=f"reshape_dim was to split {self.shape[axis]} elements into {list(sizes)}",
-                received=f"reshape_dim({dim}, {shape}) of {_said(self)}",
-                limit=f"a product of {self.shape[axis]}",
-            )
+            happened = f"was to split {self.shape[axis]} elements into {list(sizes)}"
+            raise _impossible(self, call, "keeps the number of elements", happened)
         steps = [self.strides[axis] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
         return self._view(self.pattern.splice(axis, axis + 1, sizes, tuple(steps)))
 
@@ -243,12 +230,12 @@ class Views:
         parts = Pattern(0, self.shape[first:end], self.strides[first:end])
         merged = parts.reshape((parts.size,))
         if merged is None:
-            raise ShapeError(
-                "flatten_dims merges dimensions that are contiguous in memory",
-                happened="flatten_dims met dimensions that are not contiguous in memory",
-                received=f"flatten_dims({start_dim}, {end_dim}) of {_said(self)} with strides "
-                f"{list(self.strides)}",
-                remedy="flatten before permute or slice, or copy the view first",
+            raise _impossible(
+                self,
+                f"flatten_dims({start_dim}, {end_dim})",
+                "merges dimensions that are contiguous in memory",
+                f"met dimensions that are not contiguous in memory, of strides {self.strides}",
+                "flatten before permute or slice, or copy the view first",
             )
         steps = merged.strides if merged.size > 1 else parts.strides[-1:]
         return self._view(self.pattern.splice(first, end, merged.shape, steps))
@@ -272,14 +259,13 @@ class Views:
         fixed_sizes: Mapping[str, int] | None = None,
     ) -> Self:
         """Dimensions split, permuted and merged by name, as in einops."""
-        sources, targets, parts = _groups(src_pattern), _groups(dst_pattern), self
+        call = f"rearrange({src_pattern!r:.80}, {dst_pattern!r:.80}, {fixed_sizes!r:.40})"
+        sources, targets = (_groups(self, call, one) for one in (src_pattern, dst_pattern))
+        parts = self
         if len(sources) != len(self.shape) or not isinstance(fixed_sizes, (Mapping, NoneType)):
-            raise ShapeError(
-                "rearrange's source pattern names each dimension, and fixed_sizes maps names to "
-                "sizes",
-                happened=f"rearrange got {len(sources)} names for {len(self.shape)} dimensions",
-                received=f"{src_pattern!r:.80} for {_said(self)}, fixed_sizes={fixed_sizes!r:.40}",
-            )
+            rule = "names each dimension in its source, and maps names to sizes in fixed_sizes"
+            got = f"got {len(sources)} names for {len(self.shape)} dimensions"
+            raise _impossible(self, call, rule, got)
         known = dict(fixed_sizes or {})
         names: list[str] = []
         for members in sources:
@@ -289,18 +275,12 @@ class Views:
             names += members
         wanted = [name for members in targets for name in members]
         if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
-            raise ShapeError(
-                "rearrange's patterns have the same names, each once",
-                happened="rearrange got patterns with different names, or one twice",
-                received=f"{src_pattern!r:.80} to {dst_pattern!r:.80}",
-            )
+            rule = "takes patterns of the same names, each once"
+            raise _impossible(self, call, rule, "got patterns with different names, or one twice")
         for name, size in known.items():
             if name in names and parts.shape[names.index(name)] != size:
-                raise ShapeError(
-                    "rearrange's sizes are those of the tensor",
-                    happened=f"rearrange got {name}={size} for a dimension of another size",
-                    received=f"{name}={size} for {parts.shape[names.index(name)]} elements",
-                )
+                got = f"got {name}={size} for {parts.shape[names.index(name)]} elements"
+                raise _impossible(self, call, "takes the sizes of the tensor", got)
         parts = parts.permute([names.index(name) for name in wanted])
         for axis, members in enumerate(targets):
             if len(members) > 1:
@@ -318,17 +298,31 @@ def _sizes(shape: Any, total: int, what: str) -> Shape:
     return completed(tuple([as_integer(size, f"{what} to") for size in given]), total)
 
 
-def _groups(pattern: Any) -> list[tuple[str, ...]]:
+def _impossible(
+    view: Views, call: str, rule: str, happened: str, remedy: str | None = None
+) -> ShapeError:
+    """The error of a method for what no view can be: its rule, and what it was to do."""
+    method = call.partition("(")[0]
+    return ShapeError(
+        f"{method} {rule}",
+        happened=f"{method} {happened}",
+        received=f"{call} of {_said(view)}",
+        remedy=remedy,
+    )
+
+
+def _groups(view: Views, call: str, pattern: Any) -> list[tuple[str, ...]]:
     """The names that one side of rearrange has for each dimension."""
     named = pattern if isinstance(pattern, (str, tuple, list)) else (pattern,)
     groups = [tuple(one) if isinstance(one, (tuple, list)) else (one,) for one in named]
     if all(isinstance(name, str) for group in groups for name in group):
         return groups
-    raise ShapeError(
-        "rearrange's patterns are tuples of names, and of tuples of names",
-        happened="rearrange got a pattern that is not made of names",
-        received=f"{pattern!r:.80}",
-        remedy="write tensor.rearrange(('p', ('h', 'w')), ('p', 'w', 'h'), {'h': 4})",
+    raise _impossible(
+        view,
+        call,
+        "takes tuples of names, and of tuples of names",
+        "got a pattern that is not made of names",
+        "write tensor.rearrange(('p', ('h', 'w')), ('p', 'w', 'h'), {'h': 4})",
     )
 
 
@@ -375,12 +369,8 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         start, stop, step = slice_bounds(item, size)
         start, stop = (end + size if end < 0 else end for end in (start, stop))
     else:
-        error = KernelError(
-            "a tensor is indexed with integers, slices, nl.ds and '...'",
-            happened=f"a tensor was indexed with a {type(item).__name__}",
-            received=f"{item!r:.60} at dimension {axis} of {_said(view)}",
-            remedy=_INSTEAD.get(type(item).__name__),
-        )
+        kinds, remedy = "integers, slices, nl.ds and '...'", _INSTEAD.get(type(item).__name__)
+        error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)
         if not isinstance(item, (range, LoopRange)):
             raise error
         note(error)  # an example of AWS's migration to NKI 0.2 has such indices
@@ -391,11 +381,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
     if start == stop and view.in_hbm and 0 <= start <= size:
         return start, 0, step
     if count < 1:
-        raise ShapeError(
-            "a slice selects at least one element",
-            happened=f"the slice {start}:{stop}:{step} selects no element",
-            received=f"{start}:{stop}:{step} at dimension {axis} of {_said(view)}",
-        )
+        raise no_element(slice(start, stop, step), f"dimension {axis} of {_said(view)}")
     if start < 0 or stop > size:
         raise _outside(view, axis, f"elements {start} to {stop - 1}")
     return start, count, step
@@ -413,12 +399,12 @@ _INSTEAD = {
 
 
 def _outside(view: Views, axis: int, what: str) -> OutOfBoundsError:
-    return OutOfBoundsError(
-        "an access stays inside its tensor",
-        happened=f"an access left its tensor: {what} of {view.shape[axis]} elements",
-        received=f"{what} at dimension {axis} of {_said(view)}",
-        limit=f"0 to {view.shape[axis] - 1}",
-        remedy="correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
+    return left_tensor(
+        "an access",
+        f"{what} of {view.shape[axis]} elements",
+        f"{what} at dimension {axis} of {_said(view)}",
+        f"0 to {view.shape[axis] - 1}",
+        "correct the bounds: min(start + size, tensor.shape[k]) for a last, smaller tile",
     )
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from difftest.analysis.detectors import DETECTORS, order
-from difftest.analysis.detectors.silence import allowed_at
+from difftest.analysis.detectors.table import allowed_at
 from difftest.analysis.finding import Severity
 from difftest.simulator.trace import Location
 from tests.every import every

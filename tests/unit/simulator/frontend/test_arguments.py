@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, NotModelledError, launch
@@ -10,6 +11,9 @@ from difftest.simulator.frontend.arguments import absent, as_accumulate, as_engi
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.dispatch import CLOSED
+from difftest.simulator.frontend.kernel import as_kernel
+from difftest.simulator.frontend.nki import language as nki_nl
+from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Engine
 from tests.every import every
@@ -99,3 +103,15 @@ def test_absent_knows_documented_names_from_others():
         getattr_("known")()
     with pytest.raises(AttributeError, match=r"module 'neuronxcc\.nki\.test' has no attribute 'x'"):
         getattr_("x")
+
+
+@every("kind, language", [(jit, nki_nl), (as_kernel, nl)])
+def test_a_name_of_any_kind_is_text_in_the_trace(kind, language):
+    names = (None, "tile", 3, np.arange(3))
+
+    def kernel():
+        for name in names:
+            language.ndarray((4, 4), language.float32, name=name)
+
+    told = [one.name for one in launch(kind(kernel)).trace.allocations]
+    assert told == ["", "tile", "3", "[0 1 2]"]

@@ -9,7 +9,7 @@ from difftest.timing import predict
 from difftest.timing.advice import advise
 from difftest.timing.report import Report
 from difftest.timing.views import text
-from difftest.timing.views.advice import findings
+from difftest.timing.views.text import findings
 from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of
 

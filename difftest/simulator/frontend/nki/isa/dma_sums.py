@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.errors import kernel_location, warn
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import member_of
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
@@ -17,7 +18,6 @@ from difftest.simulator.instructions.dma_compute import MOST_SOURCES
 from difftest.simulator.instructions.dma_compute import dma_compute as record
 from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space
 
 _TWO = 2
 
@@ -33,22 +33,18 @@ def dma_compute(
     """``dst = srcs[0] + srcs[1] + ...``, or rows of HBM added to or taken up by their index."""
     where = "dma_compute"
     if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= MOST_SOURCES:
-        raise KernelError(
-            f"{where} takes srcs as a list of 1 to {MOST_SOURCES} tensors",
-            happened=f"{where} got {type(srcs).__name__} as srcs",
-            received=f"srcs={srcs!r:.80}",
-        )
+        takes = f"srcs as a list of 1 to {MOST_SOURCES} tensors"
+        got = f"{type(srcs).__name__} as srcs"
+        raise not_taken(where, takes, got, f"srcs={srcs!r:.80}")
     operator = operator_of(reduce_op, where)
     skip = member_of(oob_modes, oob_mode, where) is oob_modes.skip
     factors = None if scales is None else _factors(scales)
     if any(stays_dynamic(side, skip) for side in (dst, *srcs)):
         return _indirect(dst, srcs, operator, factors, skip=skip, unique=bool(unique_indices))
     if skip:
-        raise KernelError(
-            f"{where} takes oob_mode.skip with a vector_offset only",
-            happened=f"{where} got oob_mode.skip and no side with a vector_offset",
-            received=f"dst = {dst!r}",
-        )
+        takes = "oob_mode.skip with a vector_offset only"
+        got = "oob_mode.skip and no side with a vector_offset"
+        raise not_taken(where, takes, got, f"dst = {dst!r}")
     left = (None,) * (MOST_SOURCES - len(srcs))
     return issue(record, dst, (*srcs, *left), (operator, factors))
 
@@ -56,42 +52,31 @@ def dma_compute(
 def _factors(scales):
     if isinstance(scales, (list, tuple)) and all(map(is_number, scales)):
         return tuple(map(float, scales))
-    raise KernelError(
-        "dma_compute takes scales as a list of numbers, one for each source",
-        happened=f"dma_compute got a {type(scales).__name__} as scales",
-        received=f"scales={scales!r:.80}",
-        limit="None, or 1.0 for each source",
-        remedy="scale a tile with nisa.tensor_scalar or nisa.tensor_tensor first",
-    )
+    takes = "scales as a list of numbers, one for each source"
+    got = f"a {type(scales).__name__} as scales"
+    more = {
+        "limit": "None, or 1.0 for each source",
+        "remedy": "scale a tile with nisa.tensor_scalar or nisa.tensor_tensor first",
+    }
+    raise not_taken("dma_compute", takes, got, f"scales={scales!r:.80}", **more)
 
 
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """One source is ``dst`` again: ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
     if len(srcs) != _TWO or any(one != 1.0 for one in factors or ()) or not unique:
-        raise KernelError(
-            "dma_compute with a vector_offset takes two srcs, scales of 1.0 and unique indices",
-            happened=f"dma_compute with a vector_offset got {len(srcs)} srcs",
-            received=f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}",
-        )
+        takes, got = "two srcs, scales of 1.0 and unique indices", f"{len(srcs)} srcs"
+        received = f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}"
+        raise not_taken("dma_compute with a vector_offset", takes, got, received)
     others = [src for src in srcs if not _same_place(src, dst)]
     if len(others) != 1:
-        raise KernelError(
-            "dma_compute with a vector_offset takes its dst as one of its two srcs",
-            happened="dma_compute with a vector_offset got a dst that is not one of the two srcs",
-            received=f"dst = {dst!r}, srcs = {list(srcs)!r:.160}",
-            remedy="write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add), where one of x and y "
-            "has the vector_offset",
-        )
+        takes, got = "its dst as one of its two srcs", "a dst that is not one of the two srcs"
+        received = f"dst = {dst!r}, srcs = {list(srcs)!r:.160}"
+        remedy = "write dma_compute(dst=x, srcs=[x, y], reduce_op=nl.add): one of them is indirect"
+        raise not_taken("dma_compute with a vector_offset", takes, got, received, remedy=remedy)
     (other,) = others
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
-    elif not isinstance(dst, Tile) or dst.space is not Space.SBUF:
-        raise KernelError(
-            "dma_compute adds gathered rows to a dst in SBUF",
-            happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
-            received=f"dst = {dst!r}",
-        )
     return issue(dma.dma_copy, dst, (other,), options)
 
 

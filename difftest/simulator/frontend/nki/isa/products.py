@@ -157,12 +157,10 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
     if not all(isinstance(tile, Tile) for tile in (dst, stationary, moving)):
         return  # the record says what is wrong
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
-        raise DtypeError(
-            "nc_matmul takes float32 and tfloat32 with each other only",
-            happened=f"nc_matmul got {name_of(stationary.dtype)} with {name_of(moving.dtype)}",
-            received=f"stationary {name_of(stationary.dtype)}, moving {name_of(moving.dtype)}",
-            remedy="cast both operands to one dtype",
-        )
+        takes = "float32 and tfloat32 with each other only"
+        got = f"{name_of(stationary.dtype)} with {name_of(moving.dtype)}"
+        remedy = "cast both operands to one dtype"
+        raise not_taken("nc_matmul", takes, got, got, error=DtypeError, remedy=remedy)
     version = current().machine.nc_version
     allowed = {FLOAT32} | ({BFLOAT16} if version >= 4 else set())
     if transposes:
@@ -232,11 +230,9 @@ def _check_pair(data: Any, scale: Any, role: str) -> None:
         return
     if all(indirect) and _index(data) == _index(scale):
         return
-    raise KernelError(
-        f"nc_matmul_mx takes {role} and its scales indirect by one index, or neither",
-        happened=f"nc_matmul_mx got {role} and {role}_scale by other indices, or one without",
-        received=f"{role} = {data!r}, {role}_scale = {scale!r}",
-    )
+    takes = f"{role} and its scales indirect by one index, or neither"
+    got = f"{role} and {role}_scale by other indices, or one without"
+    raise not_taken("nc_matmul_mx", takes, got, f"{role} = {data!r}, {role}_scale = {scale!r}")
 
 
 def _index(view: IndirectTensor) -> tuple[Any, ...]:

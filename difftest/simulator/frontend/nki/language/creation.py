@@ -17,7 +17,7 @@ from difftest.simulator.errors import (
     missing_name,
     not_modelled,
 )
-from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.arguments import as_name, not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
@@ -62,7 +62,7 @@ def new_tensor(
         )
     place = None if address is None else _address(address, space)
     storage = core.allocate(
-        sizes, as_nki_dtype(dtype, where), space, name=str(name or ""), address=place
+        sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place
     )
     made: NkiTensor = current().tile.whole(storage)
     return made

@@ -124,6 +124,16 @@ def test_an_indirect_sum_is_of_two_tensors_unscaled(kernel, options, text):
         run(kernel, **options)
 
 
+def test_gathered_rows_are_added_in_sbuf():
+    def in_hbm(table, rows, data):
+        there = table.ap(PATTERN, vector_offset=nl.load(rows))
+        nisa.dma_compute(data, [there, data], nl.add)
+        return data
+
+    with pytest.raises(KernelError, match="adds gathered rows to a dst in SBUF"):
+        run(in_hbm)
+
+
 def test_other_misuse():
     def compute(**given):
         one = tile((4, 8))

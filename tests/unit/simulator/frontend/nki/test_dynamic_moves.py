@@ -298,11 +298,24 @@ def test_what_no_hardware_gathers_and_transposes(changed, text):
         launch(kernel, (changed.get("x", WIDE), index), machine=changed.get("machine"))
 
 
+def test_the_index_of_each_call_is_looked_at():
+    """A call that passed is not checked again, and another index makes another call."""
+
+    def kernel(x, index, other):
+        for rows in (index, other):
+            tile = nl.ndarray((12, 16), x.dtype)
+            nisa.dma_transpose(tile, x.ap([[12, 16], [1, 12]], vector_offset=nl.load(rows)))
+
+    launch(kernel, (WIDE, chosen(16), chosen(16)))
+    with pytest.raises(KernelError, match="the indices are uint32"):
+        launch(kernel, (WIDE, chosen(16), chosen(16).astype(np.int32)))
+
+
 @every(
     "options, text",
     [
         ({"oob_mode": SKIP}, "where src has a dynamic offset"),
-        ({"dge_mode": nisa.dge_mode.swdge}, "unknown or hwdge where src has no offset"),
+        ({"dge_mode": nisa.dge_mode.swdge}, "a src with an offset for each row"),
     ],
 )
 def test_what_a_direct_transpose_does_not_take(options, text):

@@ -200,8 +200,16 @@ def test_the_table_names_instructions_and_their_operands():
         (lambda x, i: x.indirect(5), BufferError, "an index in SBUF"),
         (lambda x, i: x[:, 0:10].indirect(i, 20), OutOfBoundsError, "offset"),
         (lambda x, i: x.indirect(i, 0), ShapeError, "at least one"),
-        (lambda x, i: x.indirect(i, 20).reshape((16, 4, 5)), KernelError, "no further view"),
-        (lambda x, i: x.indirect(i, 20)[:, 0:4], KernelError, "no further view"),
+        (
+            lambda x, i: x.indirect(i, 20).reshape((16, 4, 5)),
+            KernelError,
+            "an indirect view is for instructions",
+        ),
+        (
+            lambda x, i: x.indirect(i, 20)[:, 0:4],
+            KernelError,
+            "an indirect view is for instructions",
+        ),
         (lambda x, i: nisa.memset(x.indirect(i, 20), 0), KernelError, "memset takes no indirect"),
         (
             lambda x, i: nisa.tensor_tensor(x[:, 0:20], x[:, 0:20], x.indirect(i, 20), nl.add),

@@ -1,4 +1,4 @@
-from difftest.analysis.intervals import covered
+from difftest.timing.report import covered
 
 
 def test_intervals_that_overlap_count_once():

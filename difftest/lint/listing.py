@@ -1,0 +1,65 @@
+"""The page of all rules, in Markdown: what each says, where it holds, and who refuses it."""
+
+from __future__ import annotations
+
+from difftest.lint.check import rules
+from difftest.lint.refusals import REFUSALS
+from difftest.lint.rule import Rule
+from difftest.lint.sdk import SDKS
+
+COMMAND = "difftest lint --rules > docs/reference/generated/lint-rules.md"
+_COLUMNS = (
+    *("rule", "what a kernel does", "looks at", "SDK", "machines", "known"),
+    *("our simulator", "AWS's simulator", "compiler", "sources"),
+)
+_HEAD = f"""# The linter's rules
+
+`{COMMAND}` writes this page.
+`difftest lint --explain ID` shows a rule with a wrong and a right kernel.
+
+| {" | ".join(_COLUMNS)} |
+|{"---|" * len(_COLUMNS)}
+"""
+_REFUSALS = """
+## What the compiler was seen to refuse
+
+What the simulator refuses needs no rule.
+
+| what | machines | our simulator | rule |
+|---|---|---|---|
+"""
+
+
+def rules_page() -> str:
+    """The rules, and the table of refusals."""
+    own = "".join(f"| {' | '.join(map(_cell, _row(one)))} |\n" for one in rules().values())
+    refused = "".join(
+        f"| {_cell(one.what)} | {one.machines} | {one.simulator} | "
+        f"{', '.join(map(_link, one.rules)) or one.reason or 'none is needed'} |\n"
+        for one in REFUSALS
+    )
+    return _HEAD + own + _REFUSALS + refused
+
+
+def _row(one: Rule) -> tuple[str, ...]:
+    versions = [sdk.version for sdk in SDKS.values() if one.holds(sdk, None)]
+    return (
+        _link(one.id),
+        one.title,
+        "a trace" if one.reads_traces else "source",
+        f"{versions[0]} to {versions[-1]}",
+        ", ".join(sorted(one.targets)) or "all",
+        one.confidence.value,
+        one.simulator,
+        one.aws,
+        one.compiler or "refuses it",
+        "; ".join(one.sources),
+    )
+
+
+def _link(id: str) -> str:
+    return f"[{id}](../../../difftest/lint/pages/{id}.md)"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("{", "&#123;").replace("[NCC", "\\[NCC")
