@@ -12,9 +12,10 @@ import click
 def stubs(folder: Path) -> None:
     """Write stubs of nki and neuronxcc.nki into FOLDER, as a distribution that pip installs.
 
-    The command prints what to do next. docs/how-to/editor.md has the settings of editors.
+    docs/how-to/editor.md has the settings of editors.
     """
     from difftest.lint.stubs import write_stubs
 
     files = write_stubs(folder)
-    click.echo(f"{len(files)} files in {folder}; install them with: pip install {folder}")
+    where = folder.absolute()  # a bare name is a package of the index to pip
+    click.echo(f"{len(files)} files in {folder}; install them with: pip install {where}")

@@ -168,14 +168,16 @@ def test_mypy_takes_our_kernels_and_finds_what_is_marked(folder):
     assert len(marked) == 10
 
 
-def test_the_command_writes_a_distribution(tmp_path):
-    first = CliRunner().invoke(main, ["stubs", str(tmp_path)])
+def test_the_command_writes_a_distribution(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = CliRunner().invoke(main, ["stubs", "typings"])
     assert first.exit_code == 0
     assert first.stdout == (
-        f"{len(written())} files in {tmp_path}; install them with: pip install {tmp_path}\n"
+        f"{len(written())} files in typings; "
+        f"install them with: pip install {tmp_path / 'typings'}\n"  # and not the index's typings
     )
     files = {
-        str(file.relative_to(tmp_path)): file.read_text()
+        str(file.relative_to(tmp_path / "typings")): file.read_text()
         for file in tmp_path.rglob("*")
         if file.is_file()
     }
