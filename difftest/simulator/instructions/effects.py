@@ -216,7 +216,7 @@ def _act(
             raise wrong_kind(dst, "a tile", record.name, role.name)
     dst, *others = dsts or (None,)
     how = {"dst": dst, "others": tuple(others), "engine": engine}
-    call = gate.prepare(current(), Issue(record, tuple(operands), options, how))
+    call = gate.prepare(current(), Issue(record, tuple(operands), options, **how))
     for tile in dsts:
         check_destination(tile)
     return Act(call, operands, dsts)
