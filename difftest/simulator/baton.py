@@ -134,7 +134,8 @@ class Baton:
                 self._turn = self._first
                 self._changed.notify_all()
             for thread in threads:
-                thread.join()
+                while thread.is_alive():  # a signal that comes as a wait begins is seen after it
+                    thread.join(timeout=0.1)
         except BaseException as error:  # an interrupt, in the thread that waits
             self._fail(error)
             raise

@@ -257,7 +257,7 @@ def test_the_grid_is_the_launchs_or_the_kernels():
 
 @every("grid", [(0,), (2, -1), ("x",), (1.5,)])
 def test_a_grid_that_is_none(grid):
-    with pytest.raises(KernelError, match="grid"):
+    with pytest.raises(KernelError, match="a grid has a dimension"):
         launch(doubled, [DATA], grid=grid)
 
 

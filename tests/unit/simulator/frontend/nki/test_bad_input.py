@@ -235,7 +235,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         (
             lambda: nisa.tensor_copy(tile((2, 2)), nl.ndarray((2, 2), nl.float32)),
             UnwrittenError,
-            "",
+            "4 of 4 elements",
         ),
     ],
 )
