@@ -1,4 +1,4 @@
-"""Errors do not quote the kernel's line here: an expected text beside a kernel would find itself."""
+"""Errors here do not quote the kernel's line, where an expected text would find itself."""
 
 import re
 

@@ -436,7 +436,7 @@ def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
 
 
 def test_no_program_begins_before_each_has_its_thread(monkeypatch):
-    """Or an interrupt of its own could hit the thread that makes the others, and one is half made."""
+    """Or an interrupt that one sends itself could leave another half made."""
     begun, start = threading.Event(), threading.Thread.start
 
     def late(thread):

@@ -294,7 +294,11 @@ def test_one_offset_out_of_bounds_raises_or_is_skipped():
         (lambda x, i: x.vector_select(1, i), ShapeError, "dimension 0"),
         (lambda x, i: x.select(0, i), ShapeError, "one element in SBUF"),
         (lambda x, i: x.ap([[32, 5], [1, 32]], vector_offset=i), ShapeError, "4 offsets for 5"),
-        (lambda x, i: x.ap([[32, 4], [1, 32]], vector_offset=i, indirect_dim=1), KernelError, "dim 0"),
+        (
+            lambda x, i: x.ap([[32, 4], [1, 32]], vector_offset=i, indirect_dim=1),
+            KernelError,
+            "takes indirect_dim 0",
+        ),
         (lambda x, i: x.ap([[32, 4]], scalar_offset=i, indirect_dim=2), ShapeError, "0 to 1"),
     ],
 )
