@@ -127,6 +127,50 @@ def test_a_misuse_is_one_error_that_has_the_line(name):
     assert (arguments == 1).all()
 
 
+FLAGSHIPS = {
+    "a register's value was asked for: range() or an index": lambda: wide(8)[:, register() : 4],
+    "a register's value was asked for: if, while, and, or, not": lambda: 1 if register() else 2,
+    "a register's value was asked for: a comparison": lambda: register() == 3,
+    "a slice has the step -1": lambda: wide(8)[:, ::-1],
+    "an access left its tensor: index 8 of 8 elements": lambda: wide(8)[:, 8],
+    "an access left its tensor: elements 4 to 11 of 8 elements": lambda: wide(8)[:, 4:12],
+    "2 dimensions were indexed by [0, 0, 0]": lambda: wide(8)[0, 0, 0],
+    "a tensor was indexed with a float": lambda: wide(8)[:, 1.5],
+    "permute was to move dimension 1 to the partitions": lambda: wide(8).permute((1, 0)),
+    "reshape was to make 32 elements 36": lambda: wide(8).reshape((4, 9)),
+    "reshape would move or resize the partition dimension": lambda: wide(8).reshape((8, 4)),
+    "an access pattern left its tensor: elements 0 to 8 of a partition": (
+        lambda: nl.copy(wide(8).ap([[8, 4], [1, 9]]))
+    ),
+    "an access pattern on chip has the first stride 16, not 8": (
+        lambda: wide(8).ap([[16, 2], [1, 8]])
+    ),
+    "nl.ndarray was to make a tile of 129 partitions": lambda: nl.ndarray((129, 2), nl.float32),
+    "a tile has 400000 bytes a partition in sbuf": lambda: nl.ndarray((4, 100000), nl.float32),
+    "nl.add got tiles of different sizes": lambda: nl.add(wide(8), tile((4, 2))),
+    "a tile was used as a NumPy array": lambda: np.asarray(wide(8)),
+    "tensor_copy's dst has the shape [5, 8]": lambda: nisa.tensor_copy(tile((5, 8)), wide(8)),
+    "tensor_copy got dst in hbm": lambda: nisa.tensor_copy(hbm(4, 8), wide(8)),
+    "dma_copy got 36 elements for a dst of 32": lambda: nisa.dma_copy(hbm(4, 8), wide(9)),
+    "nc_matmul got 4 and 8 partitions": (
+        lambda: nisa.nc_matmul(tile((8, 8), buffer=PSUM), wide(8), tile((8, 8)))
+    ),
+    "nc_matmul's moving operand has 513 elements a partition": (
+        lambda: nisa.nc_matmul(tile((8, 512), buffer=PSUM), wide(8), wide(513))
+    ),
+    "nl.fori_loop got step=0": lambda: nl.fori_loop(0, 4, lambda i: None, step=0),
+}
+"""The headlines of the most common errors of today's dialect, whole."""
+
+
+@every("headline", FLAGSHIPS)
+def test_a_headline(headline):
+    with pytest.raises(NkiError) as caught:
+        simulate(lambda x: FLAGSHIPS[headline]())(np.ones((2, 2), np.float32))
+    assert str(caught.value).splitlines()[0] == headline
+    assert caught.value.location.file == __file__
+
+
 def test_a_kernel_returns_tensors_in_hbm():
     for returned, text in ((lambda: tile((2, 2)), "a tile that is on chip"), (lambda: 5, "int 5")):
         with pytest.raises(NkiError, match=text):
