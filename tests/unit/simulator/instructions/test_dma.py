@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, BufferError, Engine, NkiError, launch
+from difftest.simulator import BufferError, Engine, NkiError, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, round_to
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
@@ -294,16 +294,6 @@ def test_the_trace_names_the_queue_mode_and_the_indices():
     assert (event.opcode, event.engine) == ("dma_gather", Engine.DMA)
     assert event.arguments["dge_mode"] == "swdge"
     assert [region.allocation.name for region in event.reads] == ["table", ""]
-
-
-def test_hardware_descriptors_need_trn2():
-    def kernel(tensor):
-        tile = nl.ndarray(tensor.shape, nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=tensor, dge_mode=nisa.dge_mode.hwdge)
-
-    launch(kernel, [TABLE])
-    with pytest.raises(NkiError, match="hardware descriptor generation needs NeuronCore-v3"):
-        launch(kernel, [TABLE], machine=TRN1)
 
 
 def psum(*shape):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
+from difftest.simulator import Engine, NkiError, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
@@ -291,16 +291,6 @@ def test_what_is_refused(use, rule, received, limit):
     assert rule in (caught.value.rule, caught.value.happened)
     assert received in caught.value.received
     assert caught.value.limit == limit
-
-
-def small_pe_tile():
-    nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_position=(0, 0), tile_size=(32, 32))
-
-
-def test_pe_tiles_of_32_by_32_need_trn2():
-    launch(small_pe_tile, machine=TRN2)
-    with pytest.raises(NkiError, match=r"\(32, 32\) tiles need NeuronCore-v3"):
-        launch(small_pe_tile, machine=TRN1)
 
 
 @every("condition", [True, False])

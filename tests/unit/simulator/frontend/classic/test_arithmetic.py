@@ -58,11 +58,6 @@ def test_partitions_do_not_meet_free_dimensions(compute):
     assert caught.value.remedy.endswith("tile[:, None, :]")
 
 
-def test_one_partition_of_more_dimensions_does_not_broadcast():
-    with pytest.raises(ShapeError, match="operands with the same number of partitions"):
-        on_tiles(lambda x, y: x * y, normal(1, 4, 5), normal(6, 5))
-
-
 def test_operands_in_psum():
     for compute in (
         lambda x, y: nl.add(in_psum(x), y),

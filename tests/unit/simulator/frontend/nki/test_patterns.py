@@ -140,11 +140,6 @@ def test_a_pattern_of_another_dtype():
     np.testing.assert_array_equal(odd, words.view(np.uint16)[:, 4:10:2])
 
 
-def test_a_pattern_outside_hbm_is_an_error():
-    with pytest.raises(OutOfBoundsError, match="elements 0 to 512"):
-        launch(lambda x: nl.load(x.ap([[1, 1], [1, 513]])), (DATA,))
-
-
 # -- dynamic offsets -------------------------------------------------------------------------------
 
 ROWS = np.array([[3], [0], [7], [3]], np.int32)
