@@ -98,7 +98,9 @@ class Baton:
         self._random = None if seed is None else random.Random(seed)
         self._handed_on = handed_on
         self._changed = threading.Condition()
-        self._turn = first or 0
+        self._turn: int | None = None
+        """Whose turn it is: nobody's before all programs have a thread."""
+        self._first = first or 0
         self._arrivals: dict[int, Arrival] = {}
         self._met: dict[int, dict[int, Any]] = {}
         self._ended: set[int] = set()
@@ -126,10 +128,14 @@ class Baton:
             for number, program in enumerate(programs)
         ]
         try:
-            for thread in threads:
+            for thread in threads:  # an interrupt of this loop may leave one that never starts
                 thread.start()
+            with self._changed:
+                self._turn = self._first
+                self._changed.notify_all()
             for thread in threads:
-                thread.join()
+                while thread.is_alive():  # a signal that comes as a wait begins is seen after it
+                    thread.join(timeout=0.1)
         except BaseException as error:  # an interrupt, in the thread that waits
             self._fail(error)
             raise

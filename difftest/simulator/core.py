@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_NONE_SEEN = None, 0, ()
 
 
 def current() -> Core:
@@ -110,8 +109,9 @@ class Core:
         self.caller: FrameType | None = None
         """The frame that called the simulator, where :func:`entering` noted it: no kernel's line
         lies further in. None where the kernel has to be looked for."""
-        self._seen: tuple[FrameType | None, int, tuple[Location, ...]] = _NONE_SEEN
-        """The lines that were last asked for: of this frame, at this place of its code."""
+        self._stacks: dict[int, tuple[Location, ...]] = {}
+        """By place of the code of ``_stacks_of``: the lines that are being executed there."""
+        self._stacks_of: FrameType | None = None
         self.loops: tuple[Iteration, ...] = ()
         self.loop_count = 0
         self.registers = 0
@@ -179,7 +179,7 @@ class Core:
                 yield self
         finally:
             RUNNING.reset(token)
-            self._seen = _NONE_SEEN  # a frame holds the kernel's tensors
+            self._stacks_of = None  # a frame holds the kernel's tensors
 
     def _raise_alarm(self, kind: str, flag: int) -> None:
         self.alarm = True
@@ -458,12 +458,15 @@ class Core:
         is looked for once in a row. A generator may go on for somebody else.
         """
         frame = self.caller
-        seen, at, lines = self._seen
-        if frame is seen and frame is not None and frame.f_lasti == at:
-            return lines
-        lines = kernel_stack(frame)
-        if frame is not None and not frame.f_code.co_flags & _RESUMED:
-            self._seen = frame, frame.f_lasti, lines
+        if frame is None:
+            return kernel_stack()
+        if frame is not self._stacks_of:
+            if frame.f_code.co_flags & _RESUMED:
+                return kernel_stack(frame)
+            self._stacks_of, self._stacks = frame, {}
+        lines = self._stacks.get(frame.f_lasti)
+        if lines is None:
+            lines = self._stacks[frame.f_lasti] = kernel_stack(frame)
         return lines
 
     def amend(self, since: int, **attributes: Any) -> None:

@@ -159,15 +159,11 @@ class Storage:
 
         Of tensors in HBM, which may be the caller's arrays, it cannot.
         """
-        if (
-            self.in_hbm
-            or self.shared
-            or values.dtype != self.data.dtype
-            or values.shape != self.data.shape
-        ):
+        held = self.data
+        if self.in_hbm or self.shared or values.dtype != held.dtype or values.shape != held.shape:
             return False
         self.data = values
-        self.mark_whole()
+        self.products = self.gaps = None
         return True
 
     def hold_bits(self) -> None:

@@ -339,8 +339,8 @@ def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> 
             values = dst.values(unwritten=True)
             shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
             hidden = elements & ~shown
-            chosen, shown = (hidden, values) if hidden.any() else (elements, None)
-            see(core, Seen.UNDEFINED_STORED, "dst", chosen, shown, origin)
+            chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
+            see(core, Seen.UNDEFINED_STORED, "dst", chosen, numbers, origin)
         dst.doubt(elements, origin)
 
 

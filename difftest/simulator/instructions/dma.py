@@ -230,8 +230,9 @@ def dma_copy(
         where = None if inside.all() else inside
     else:
         values = src.read(where, unwritten=True)
-    values = values.reshape(dst.shape)
-    if call["dst_rmw_op"] is None:
+    if values.shape != dst.shape:
+        values = values.reshape(dst.shape)
+    if call.options["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
     else:
         held = _plain(dst.read(where), dst)

@@ -215,8 +215,8 @@ def _act(
         if dst is None:
             raise wrong_kind(dst, "a tile", record.name, role.name)
     dst, *others = dsts or (None,)
-    how = {"dst": dst, "others": tuple(others), "engine": engine}
-    call = gate.prepare(current(), Issue(record, tuple(operands), options, how))
+    issued = Issue(record, tuple(operands), options, dst, tuple(others), engine=engine)
+    call = gate.prepare(current(), issued)
     for tile in dsts:
         check_destination(tile)
     return Act(call, operands, dsts)

@@ -8,7 +8,6 @@ What depends on the data (bounds, what was written, values) is checked each time
 
 from __future__ import annotations
 
-from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import unboxed
+from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.checks import check
 from difftest.simulator.instructions.definedness import (
     Gapped,
@@ -44,6 +44,8 @@ _KEPT = 4096
 """Calls kept for each machine; beyond that they are forgotten, and checked anew."""
 _PLAIN = frozenset((float, int, type(None)))
 """Most operands that are no tiles."""
+_DISTINCT = (str, AluOp, type(None))
+"""Options that are equal to nothing else."""
 
 
 def issue(
@@ -61,7 +63,7 @@ def issue(
     core = current()
     if core.oracle is not None and not core.oracle.busy:
         return core.oracle.issued(issue, instruction, operands, options, **how)
-    issued = Issue(instruction, operands, options, how)
+    issued = Issue(instruction, operands, options, **how)
     if core.baton is not None or core.ended:
         _check_turn(core, issued)
     call = prepare(core, issued)
@@ -266,12 +268,11 @@ def prepare(core: Core, issued: Issue) -> Call:
         key = (False, *key)
     calls = core.calls
     call: Call | None = calls.get(key)
-    if call is None or (
-        any(map(is_not, call.options.values(), issued.options)) and _is_other(call, issued)
-    ):
+    if call is None or (call.is_ambiguous and _is_other(call, issued)):
         call = check(core, issued)
         call.watches = watches_of(call)
         call.counts = counts(call)
+        call.is_ambiguous = not all(isinstance(one, _DISTINCT) for one in issued.options)
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call
@@ -281,7 +282,7 @@ def prepare(core: Core, issued: Issue) -> Call:
 
 
 def _is_other(call: Call, issued: Issue) -> bool:
-    """Whether options that are equal are not the same: 1 and True, 0.0 and -0.0."""
+    """Whether options that are equal are not the same."""
     pairs = zip(call.options.values(), issued.options, strict=False)
     return any(one is not other and repr(one) != repr(other) for one, other in pairs)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from difftest.simulator.core import Core, current
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
@@ -64,7 +64,7 @@ def issue_masked(
     core = current()
     if core.oracle is not None and not core.oracle.busy:
         return core.oracle.issued(issue_masked, instruction, operands, options, mask=mask, **how)
-    issued = Issue(instruction, operands, options, dict(how))
+    issued = Issue(instruction, operands, options, **how)
     dst, others = issued.dst, issued.others
     call = gate.prepare(core, issued)
     walk = _walk(call, dst, operands)
@@ -77,38 +77,31 @@ def issue_masked(
     if isinstance(chosen, bool) or not chosen.any():
         return whole
     chosen = chosen.reshape(walk.walked)
-    named = dst is not None
-    issued = issued.but(dst=whole, dtype=None, named=named)
+    how.update(dst=whole, dtype=None, named=dst is not None)
     if issued.engine is not Engine.UNKNOWN:
-        issued.engine = call.engine
+        how["engine"] = call.engine
     anywhere = instruction.reach(call) is Reach.TILE
     if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
-        gate.issue(**issued.but(where=chosen).__dict__)
+        gate.issue(instruction, operands, options, **{**how, "where": chosen})
         return whole
     part = _part(instruction, operands, walk, chosen)
-    cut = issued.but(dst=_cut_result(call, whole, part))
-    cut.operands = tuple(
+    how["dst"] = _cut_result(call, whole, part)
+    operands = tuple(
         _cut(operand, role.name, part, whole_rows=role.whole_rows)
         for role, operand in zip(instruction.operands, operands, strict=True)
     )
-    cut.others = tuple(
+    how["others"] = tuple(
         None if other is None else _cut(other, role.name, part, whole_rows=True)
         for role, other in zip(instruction.destinations[1:], others, strict=False)
     )
     rows = np.arange(walk.walked[0])[part.box[0]]
     with registers_of(core, rows if others else None):
-        _issue_part(core, call, part, cut)
+        if not part.inner.all():
+            _need_box(call, part)
+            how["where"] = _where(call, part)
+            how["inner"] = None if instruction.in_place else part.inner
+        gate.issue(instruction, operands, options, **how)
     return whole
-
-
-def _issue_part(core: Core, call: Call, part: Part, cut: Issue) -> None:
-    """The instruction on operands and destinations that were cut to the mask's box."""
-    instruction, inner = call.instruction, part.inner
-    if not inner.all():
-        _need_box(call, part)
-        cut.where = _where(call, part)
-        cut.inner = None if instruction.in_place else inner
-    gate.issue(**cut.__dict__)
 
 
 def _need_box(call: Call, part: Part) -> None:

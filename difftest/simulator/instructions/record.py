@@ -108,7 +108,7 @@ class Masked(NamedTuple):
     chosen: Array
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)  # an attribute that a class has too is found slowly
 class Call:
     """One use of an instruction, as rules see it: ``call["data1"].shape``, ``call["op"].bitvec``.
 
@@ -148,6 +148,9 @@ class Call:
     """Of a simple call's destination, then of what it reads."""
     watches: tuple[Callable[..., None], ...] = ()
     """They look at its operands before it runs."""
+    is_ambiguous: bool = False
+    """Whether others of its options may be equal without being the same: 1 and True, 0.0 and -0.0.
+    """
     counts: bool = False
     """Whether it makes integers of integers, which float32 may not have."""
 
@@ -226,7 +229,7 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     return wanted
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Instruction:
     """One instruction of the machine."""
 
@@ -295,54 +298,38 @@ class Instruction:
         return (self.meaning.__doc__ or "").strip().splitlines()[0]
 
 
+@dataclass(slots=True, eq=False)
 class Issue:
-    """One use of an instruction, as a kernel asks for it.
+    """One use of an instruction, as a kernel asks for it."""
 
-    Attributes
-    ----------
-    operands, options : in the order of the record; an operand is a tile, a number or None, an
-        option hashable.
-    dst : where the result goes; None for a new tile, as the record says.
-    others : the further destinations (``reduce_res``, ``dst_idx``), None for one left out.
-    dtype : of a new tile, if the kernel names it.
-    engine : the one that the kernel names.
-    where : bools over the result's shape; only where they are true is ``dst`` written.
-    moved : the operand that is only taken to its destination (see
-        :mod:`difftest.simulator.recording`).
-    indices : what holds where operands or ``dst`` lie: tiles, which the instruction reads too, and
-        of a register the role that follows it and its name.
-    sources : by role, what the event names as read instead of the operands.
-    inner : a mask that is no box, over what the instruction walks: it changes how it is computed.
-    named : whether the kernel named ``dst``, if there is one; a mask makes one for a call that did
-        not, and AWS documents a few instructions otherwise where ``dst`` is named.
-    """
-
+    instruction: Instruction
+    operands: tuple[Any, ...]
+    """In the order of the record, as ``options``: tiles, numbers, None."""
+    options: tuple[Any, ...] = ()
+    """Hashable."""
     dst: Any = None
+    """Where the result goes; None for a new tile, as the record says."""
     others: tuple[Tile | None, ...] = ()
+    """The further destinations (``reduce_res``, ``dst_idx``), None for one left out."""
     dtype: DType | None = None
+    """Of a new tile, if the kernel names it."""
     engine: Engine = Engine.UNKNOWN
+    """The one that the kernel names."""
     where: Array | None = None
+    """Bools over the result's shape; only where they are true is ``dst`` written."""
     moved: Tile | None = None
+    """The operand that is only taken to its destination (see :mod:`difftest.simulator.recording`).
+    """
     indices: tuple[Tile | tuple[str, str], ...] = ()
+    """What holds where operands or ``dst`` lie: tiles, which the instruction reads too, and of a
+    register the role that follows it and its name."""
     sources: dict[str, Tile] | None = None
+    """By role, what the event names as read instead of the operands."""
     inner: Array | None = None
+    """A mask that is no box, over what the instruction walks: it changes how it is computed."""
     named: bool = True
-
-    def __init__(
-        self,
-        instruction: Instruction,
-        operands: tuple[Any, ...],
-        options: tuple[Any, ...],
-        how: dict[str, Any],
-    ) -> None:
-        self.__dict__ = how  # it is made for each instruction, and few things are said of most
-        self.instruction = instruction
-        self.operands = operands
-        self.options = options
-
-    def but(self, **how: Any) -> Issue:
-        """The issued with something else instead."""
-        return Issue(self.instruction, self.operands, self.options, {**self.__dict__, **how})
+    """Whether the kernel named ``dst``, if there is one; a mask makes one for a call that did not,
+    and AWS documents a few instructions otherwise where ``dst`` is named."""
 
     def roles(self) -> Iterator[tuple[str, Any]]:
         """Each role's name, and the operand or destination at it."""

@@ -150,7 +150,8 @@ class Oracle:
             kept = chosen[-1]
             if kept is False or not kept.any():
                 return made
-        issued = Issue(instruction, operands, options, dict(how))
+        how.pop("mask", None)
+        issued = Issue(instruction, operands, options, **how)
         call = gate.prepare(core, issued)
         with np.errstate(all="ignore"):
             self._judge(call, operands, (made, *issued.others), kept)

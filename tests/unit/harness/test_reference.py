@@ -321,16 +321,21 @@ def test_a_reference_returns_arrays_of_real_numbers(returned, what):
     assert f"received:    {what}" in text
 
 
+def checked(spec, case):
+    """The verdict on the one backend."""
+    return Runner((PlainBackend(),)).check(spec, case)["plain"]
+
+
 def test_arrays_are_passed_by_name_where_the_names_agree():
     swapped = add_spec(kernel=lambda a, b: a - b, reference=lambda b, a: a - b)
     case = Case({"n": 2}, "float32", {"a": Fill(5.0), "b": Ones()})
-    Runner((PlainBackend(),)).check(swapped, case)
+    assert checked(swapped, case) == Match(2, exact=True)
 
 
 def test_arrays_are_passed_by_position_where_no_name_agrees():
     spec = add_spec(kernel=lambda a, b: a - b, reference=lambda first, second: first - second)
     case = Case({"n": 2}, "float32", {"a": Fill(5.0), "b": Ones()})
-    Runner((PlainBackend(),)).check(spec, case)
+    assert checked(spec, case) == Match(2, exact=True)
 
 
 def test_a_parameter_may_stand_before_the_arrays():
@@ -339,7 +344,8 @@ def test_a_parameter_may_stand_before_the_arrays():
         parameters=("n",),
         reference=lambda n, a, b: a * n + b,
     )
-    Runner((PlainBackend(),)).check(spec, Case({"n": 3}, "float32", {"a": Ones(), "b": Ones()}))
+    case = Case({"n": 3}, "float32", {"a": Ones(), "b": Ones()})
+    assert checked(spec, case) == Match(3, exact=True)
 
 
 def test_a_function_without_a_signature_gets_the_arrays_by_position():
@@ -353,4 +359,5 @@ def test_a_function_without_a_signature_gets_the_arrays_by_position():
 
     for reference in (Compiled(), lambda *arrays: add_reference(*arrays), np.add):
         spec = add_spec(add, reference=reference)
-        Runner((PlainBackend(),)).check(spec, Case({"n": 3}, "float32", {"a": Ones(), "b": Ones()}))
+        case = Case({"n": 3}, "float32", {"a": Ones(), "b": Ones()})
+        assert checked(spec, case) == Match(3, exact=True)

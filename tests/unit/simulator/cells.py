@@ -433,7 +433,7 @@ def _classic(
         dst, *others = (tiles[part.name] for part in call.record.destinations)
         how = {"others": tuple(others), "engine": call.engine, "chosen": mask}
         given = {"dst": dst, "others": tuple(others), "engine": call.engine}
-        issued = Issue(call.record, operands, call.options, given)
+        issued = Issue(call.record, operands, call.options, **given)
         ready = gate.prepare(current(), issued)
         if call.record.reach(ready) not in kind.reaches:
             return

@@ -30,6 +30,11 @@ from tests.every import every
 PACKAGE = Path(difftest.simulator.__file__).parent
 
 
+@pytest.fixture
+def unquoted():
+    """Whole texts are tested here."""
+
+
 @every(
     "error, builtin",
     [

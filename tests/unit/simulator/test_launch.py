@@ -255,12 +255,6 @@ def test_the_grid_is_the_launchs_or_the_kernels():
     assert seen == [0, 1, 2, 0, 1, 0, 1, 2, 3]
 
 
-@every("grid", [(0,), (2, -1), ("x",), (1.5,)])
-def test_a_grid_that_is_none(grid):
-    with pytest.raises(KernelError, match="grid"):
-        launch(doubled, [DATA], grid=grid)
-
-
 # -- outputs -----------------------------------------------------------------------------------
 
 Pair = namedtuple("Pair", "first second")

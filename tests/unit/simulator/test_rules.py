@@ -22,6 +22,11 @@ MARK = "# the line"
 DATA = np.ones((128, 512), np.float32)
 
 
+@pytest.fixture
+def unquoted():
+    """Whole texts are tested here."""
+
+
 class Broken(NamedTuple):
     """A rule that a kernel breaks: parts of the error's text."""
 

@@ -29,7 +29,6 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import alu_op
 from difftest.simulator.instructions.operands import need_number
 from difftest.simulator.instructions.record import Instruction, Takes
-from difftest.simulator.trace import Engine
 
 Converter = Callable[[Any, str], Any]
 """Makes a record's option of an argument; the second word is for errors."""
@@ -123,9 +122,10 @@ def _issuing(
         for name, converter, said, default, usual in converted:
             value = given[name]
             given[name] = usual if value is default else converter(value, said)
-        dtype, dst, issuer = given.get("dtype"), None, Engine.UNKNOWN
+        how: dict[str, Any] = {}
         if names_engine and given["engine"] is not UNNAMED:
-            issuer = as_engine(given["engine"], where)
+            how["engine"] = as_engine(given["engine"], where)
+        dtype = given.get("dtype")
         if dtype is not None:
             dtype = as_dtype(dtype)
         if writes:
@@ -133,10 +133,13 @@ def _issuing(
             if on_tile or dst is None:
                 dst = on_chip(dst, where, "dst")
             same_dtype(dtype, dst, where)
-            dtype = None
+            how["dst"] = dst
+        elif dtype is not None:
+            how["dtype"] = dtype
+        if others:
+            how["others"] = others(given)
         taken, chosen = take(given) if take else (), options(given) if options else ()
-        further, mask = others(given) if others else (), given.get("mask")
-        how: dict[str, Any] = {"dst": dst, "others": further, "dtype": dtype, "engine": issuer}
+        mask = given.get("mask")
         if mask is None:
             result = gate.issue(record, taken, chosen, **how)
         else:

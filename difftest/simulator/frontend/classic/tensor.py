@@ -54,6 +54,7 @@ class Tensor(Tile, AnyTensor):
         pattern, partition, axes = named
         return self._derive(pattern, partition, axes=axes)
 
+    @entering
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]
         if not isinstance(target, Tile):

@@ -272,11 +272,6 @@ REFUSED = [
         "activation takes bias of certain dtypes",
     ),
     (
-        "a scale of another shape",
-        lambda x: nisa.activation(nl.exp, x, scale=nisa.memset((1, 11), 1, nl.float32)),
-        "takes scale as a scalar or a vector with one element in each partition",
-    ),
-    (
         "a scale for each element",
         lambda x: nisa.activation(nl.exp, x, scale=x),
         "takes scale as a scalar or a vector with one element in each partition",

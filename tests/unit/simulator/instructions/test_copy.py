@@ -220,16 +220,6 @@ REFUSED = [
         lambda a, p: nisa.tensor_copy_dynamic_src(a),
         "takes a tile indexed by a tile",
     ),
-    (
-        "an offset beyond the tile",
-        lambda a, p: nisa.tensor_copy_dynamic_src(a[nl.arange(2)[:, None], p[1, 0] + X]),
-        "an index held in a tile stays inside its tensor",
-    ),
-    (
-        "an offset that is a float",
-        lambda a, p: nisa.tensor_copy_dynamic_src(a[nl.arange(2)[:, None], a[0, 0]]),
-        "indices held in a tile are integers",
-    ),
 ]
 
 

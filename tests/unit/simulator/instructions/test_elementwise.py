@@ -308,44 +308,6 @@ def test_one_input_may_lie_in_psum():
 
 REFUSED = [
     (
-        "both in PSUM",
-        lambda x, n: nisa.tensor_tensor(in_psum(x), in_psum(x), np.add),
-        "tensor_tensor: the two inputs are not both in PSUM",
-        "data1 = tile [4, 8] float32 in psum, data2 = tile [4, 8] float32 in psum",
-    ),
-    (
-        "scalar_tensor_tensor in PSUM",
-        lambda x, n: nisa.scalar_tensor_tensor(
-            data=in_psum(x), op0=np.add, operand0=1.0, op1=np.add, operand1=in_psum(x)
-        ),
-        "scalar_tensor_tensor: the two inputs are not both in PSUM",
-        "operand1 = tile",
-    ),
-    (
-        "GpSimd and PSUM",
-        lambda x, n: nisa.tensor_tensor(in_psum(x), x, nl.power),
-        "the GpSimd Engine cannot access PSUM",
-        "tensor_tensor(power) with data1 = tile [4, 8] float32 in psum",
-    ),
-    (
-        "rsqrt of PSUM",
-        lambda x, n: nisa.tensor_scalar(in_psum(x), nl.rsqrt, 0.0),
-        "the GpSimd Engine cannot access PSUM",
-        "tensor_scalar with data",
-    ),
-    (
-        "other partitions",
-        lambda x, n: nisa.tensor_tensor(x, x[0:1], np.add),
-        "tensor_tensor takes operands with the same number of partitions",
-        "data1 [4, 8] float32, data2 [1, 8] float32",
-    ),
-    (
-        "other free sizes",
-        lambda x, n: nisa.tensor_tensor(x, x[:, 0:3], np.add),
-        "tensor_tensor operands must have shapes that broadcast",
-        "shapes (4, 8) and (4, 3)",
-    ),
-    (
         "a unary operator",
         lambda x, n: nisa.tensor_tensor(x, x, nl.rsqrt),
         "tensor_tensor takes a binary operator",
@@ -396,20 +358,6 @@ REFUSED = [
         "bitwise_and and add",
     ),
     (
-        "power with three operands",
-        lambda x, n: nisa.scalar_tensor_tensor(
-            data=x, op0=nl.power, operand0=2.0, op1=np.add, operand1=x
-        ),
-        "scalar_tensor_tensor runs on the Vector Engine",
-        "op=power",
-    ),
-    (
-        "a vector of another length",
-        lambda x, n: nisa.tensor_scalar(x, np.add, x[:, 0:2]),
-        "tensor_scalar takes operand0 as a scalar or a vector with one element in each partition",
-        "operand0 [4, 2] for data [4, 8]",
-    ),
-    (
         "a vector of other partitions",
         lambda x, n: nisa.tensor_scalar(x, np.add, x[0:2, 0:1]),
         "tensor_scalar takes operand0 as a scalar or a vector with one element in each partition",
@@ -438,14 +386,6 @@ REFUSED = [
         lambda x, n: nisa.tensor_tensor(x, x, np.add, engine=nisa.tensor_engine),
         "tensor_tensor runs on the engines that implement it",
         "engine=tensor",
-    ),
-    (
-        "operand1 of another shape",
-        lambda x, n: nisa.scalar_tensor_tensor(
-            data=x, op0=np.add, operand0=1.0, op1=np.add, operand1=x[:, 0:1]
-        ),
-        "scalar_tensor_tensor takes operands of one shape",
-        "data [4, 8] float32, operand1 [4, 1] float32",
     ),
 ]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN1, TRN2, Engine, NkiError, Space, launch
+from difftest.simulator import Engine, NkiError, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
@@ -238,48 +238,6 @@ def across_banks():
 
 REFUSED = [
     (
-        "129 columns of the stationary operand",
-        lambda: nisa.nc_matmul(sbuf(128, 129), sbuf(128, 512)),
-        "the free size of nc_matmul's stationary operand is at most 128",
-        "stationary [128, 129]: 129 elements a partition",
-        "128 (nl.tile_size.gemm_stationary_fmax)",
-    ),
-    (
-        "513 columns of the moving operand",
-        lambda: nisa.nc_matmul(sbuf(128, 128), sbuf(128, 513)),
-        "the free size of nc_matmul's moving operand is at most 512",
-        "moving [128, 513]: 513 elements a partition",
-        "512 (nl.tile_size.gemm_moving_fmax)",
-    ),
-    (
-        "the product of the moving operand's free sizes",
-        lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 3, 200)),
-        "the free size of nc_matmul's moving operand is at most 512",
-        "moving [16, 3, 200]: 600 elements a partition",
-        "512 (nl.tile_size.gemm_moving_fmax)",
-    ),
-    (
-        "different contraction sizes",
-        lambda: nisa.nc_matmul(sbuf(64, 16), sbuf(128, 16)),
-        "nc_matmul contracts over the partitions of both operands",
-        "stationary [64, 16], moving [128, 16]: 64 and 128 partitions",
-        None,
-    ),
-    (
-        "an operand in HBM",
-        lambda: nisa.nc_matmul(sbuf(16, 16), nl.ndarray((16, 16), nl.float32, buffer=nl.hbm)),
-        "nc_matmul takes moving in sbuf",
-        "moving = tile [16, 16] float32 in private_hbm",
-        "sbuf",
-    ),
-    (
-        "integers",
-        lambda: nisa.nc_matmul(sbuf(16, 16, dtype=nl.int32), sbuf(16, 16)),
-        "nc_matmul takes stationary of certain dtypes",
-        "stationary = tile [16, 16] int32 in sbuf",
-        "float8_e4m3, float8_e4m3fn, float8_e5m2, bfloat16, float16, tfloat32, float32",
-    ),
-    (
         "no tiles",
         lambda: nisa.nc_matmul(1.0, sbuf(16, 16)),
         "nc_matmul takes a tile as stationary",
@@ -303,37 +261,10 @@ REFUSED = [
         None,
     ),
     (
-        "a PE tile of 16",
-        lambda: nisa.nc_matmul(
-            sbuf(16, 16), sbuf(16, 16), tile_position=(0, 0), tile_size=(16, 16)
-        ),
-        "nc_matmul's PE tiling: values are multiples of 32",
-        "tile_size=(16, 16)",
-        None,
-    ),
-    (
         "a PE tile without position",
         lambda: nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_size=(32, 32)),
         "nc_matmul's PE tiling: both are set, each (row, column)",
         "tile_position=()",
-        None,
-    ),
-    (
-        "a PE tile smaller than the operand",
-        lambda: nisa.nc_matmul(
-            sbuf(64, 16), sbuf(64, 16), tile_position=(0, 0), tile_size=(32, 32)
-        ),
-        "nc_matmul's PE tiling: tile_size is at least the stationary tile's size",
-        "stationary [64, 16]",
-        None,
-    ),
-    (
-        "a PE tile beyond the array",
-        lambda: nisa.nc_matmul(
-            sbuf(16, 16), sbuf(16, 16), tile_position=(96, 0), tile_size=(64, 32)
-        ),
-        "nc_matmul's PE tiling: the PE tile lies in the PE array",
-        "tile_position=(96, 0)",
         None,
     ),
     (
@@ -342,29 +273,6 @@ REFUSED = [
         "a product's mask says by its indices' shape which operand's free axis it limits",
         "indices of shape [1, 16]; both operands have 16 elements a partition",
         None,
-    ),
-    (
-        "a transpose of 129 elements",
-        lambda: nisa.nc_transpose(sbuf(128, 129)),
-        "a transpose on the tensor engine takes at most 128 x 128 elements",
-        "data [128, 129]: 128 partitions, 129 elements each",
-        "128 partitions, 128 elements each",
-    ),
-    (
-        "PSUM on the Tensor Engine",
-        lambda: nisa.nc_transpose(
-            nl.zeros((16, 16), nl.float32, buffer=nl.psum), engine=nisa.tensor_engine
-        ),
-        "nc_transpose on the Tensor Engine takes data in sbuf",
-        "data = tile [16, 16] float32 in psum",
-        "sbuf",
-    ),
-    (
-        "a transpose on the Scalar Engine",
-        lambda: nisa.nc_transpose(sbuf(16, 16), engine=nisa.scalar_engine),
-        "nc_transpose runs on the engines that implement it",
-        "engine=scalar",
-        "tensor, vector",
     ),
     (
         "nl.transpose of three dimensions",
@@ -383,16 +291,6 @@ def test_what_is_refused(use, rule, received, limit):
     assert rule in (caught.value.rule, caught.value.happened)
     assert received in caught.value.received
     assert caught.value.limit == limit
-
-
-def small_pe_tile():
-    nisa.nc_matmul(sbuf(16, 16), sbuf(16, 16), tile_position=(0, 0), tile_size=(32, 32))
-
-
-def test_pe_tiles_of_32_by_32_need_trn2():
-    launch(small_pe_tile, machine=TRN2)
-    with pytest.raises(NkiError, match=r"\(32, 32\) tiles need NeuronCore-v3"):
-        launch(small_pe_tile, machine=TRN1)
 
 
 @every("condition", [True, False])

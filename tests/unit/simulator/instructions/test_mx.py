@@ -15,12 +15,9 @@ from difftest.simulator.dtypes import (
     FLOAT8_E5M2_X4,
     FLOAT8_E8M0FNU,
 )
-from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import memset, tensor_copy
-from difftest.simulator.instructions.elementwise import tensor_scalar
 from difftest.simulator.instructions.mx import nc_matmul_mx, quantize_mx, scale_places, unpack
 from difftest.simulator.trace_json import trace_from_json, trace_to_json
 from tests.every import every
@@ -209,23 +206,6 @@ REFUSED = {
         TRN3,
         lambda x: quantized(nl.full((32, 4), np.inf, nl.float16)),
         "documented for finite values",
-    ),
-    "arithmetic": (
-        TRN3,
-        lambda x: gate.issue(
-            tensor_scalar, (quantized(x)[0], 2.0, None), (ALU_OPS["add"], False, None, False)
-        ),
-        "MX dtypes are moved",
-    ),
-    "a cast": (
-        TRN3,
-        lambda x: nisa.tensor_copy(quantized(x)[0], dtype=nl.float32),
-        "MX dtypes are moved",
-    ),
-    "a cast into one": (
-        TRN3,
-        lambda x: gate.issue(tensor_copy, (x,), dst=tile(x.shape, FLOAT8_E4M3FN_X4)),
-        "MX dtypes are moved",
     ),
     "one": (
         TRN3,

@@ -176,11 +176,6 @@ def test_sequence_bounds(dtype):
 
 REFUSED = [
     (
-        "values that are not there",
-        lambda x: nisa.nc_find_index8(data=x, vals=nl.full((5, 8), 99, nl.float32)),
-        "undefined for a value that is not in the data",
-    ),
-    (
         "places in float32",
         lambda x: nisa.nc_find_index8(data=x, vals=x[:, 0:8], dtype=nl.float32),
         "takes the result of certain dtypes",
@@ -190,16 +185,7 @@ REFUSED = [
         lambda x: nisa.local_gather(nl.zeros((16, 4), nl.float32), nl.full((16, 2), 4, nl.uint16)),
         "local_gather is undefined for indices beyond src_buffer",
     ),
-    (
-        "a flat index beyond",
-        lambda x: nl.gather_flattened(x, nl.full((5, 2), 20, nl.uint32)),
-        "gather_flattened returns garbage for indices beyond the data",
-    ),
 ]
-
-
-def many(partitions=1):
-    return nl.zeros((partitions, 16385), nl.float32)
 
 
 @every("compute, rule", [row[1:] for row in REFUSED])

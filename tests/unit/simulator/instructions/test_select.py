@@ -186,8 +186,12 @@ REFUSED = [
         lambda x, p: nisa.affine_select((P >= X) & (P < 4), x, 0),
         "affine_select takes pred as one comparison of index expressions",
     ),
-    ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "takes one comparison"),
-    ("a tile as condition", lambda x, p: nisa.affine_select(x > 0, x, 0), "takes one comparison"),
+    ("an equality", lambda x, p: nisa.affine_select(P == X, x, 0), "pred as one comparison"),
+    (
+        "a tile as condition",
+        lambda x, p: nisa.affine_select(x > 0, x, 0),
+        "pred as one comparison",
+    ),
     (
         "a bound for each element",
         lambda x, p: ranged(x, bound1=x),

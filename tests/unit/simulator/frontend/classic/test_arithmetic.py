@@ -58,11 +58,6 @@ def test_partitions_do_not_meet_free_dimensions(compute):
     assert caught.value.remedy.endswith("tile[:, None, :]")
 
 
-def test_one_partition_of_more_dimensions_does_not_broadcast():
-    with pytest.raises(ShapeError, match="operands with the same number of partitions"):
-        on_tiles(lambda x, y: x * y, normal(1, 4, 5), normal(6, 5))
-
-
 def test_operands_in_psum():
     for compute in (
         lambda x, y: nl.add(in_psum(x), y),
@@ -131,12 +126,7 @@ def test_floating_point_specials_are_values_and_no_warnings():
     "compute, error",
     [
         (lambda x: nl.add(1.0, 2.0), KernelError),
-        (lambda x: nl.add(x, "1"), KernelError),
-        (lambda x: nl.add(x, None), KernelError),
-        (lambda x: x + 1j, KernelError),
         (lambda x: nl.add(x, x[:, :, 0:3]), ShapeError),
-        (lambda x: nl.add(x, x[0:3]), ShapeError),
-        (lambda x: nl.exp(1.0), KernelError),
         (lambda x: nl.where(x, "1", x), KernelError),
     ],
 )

@@ -241,7 +241,7 @@ def test_a_function_of_places_is_asked_by_awss_names():
         (lambda: ncc.sbuf.alloc(lambda *_: (16, 0)), "placed outside sbuf"),
         (lambda: ncc.psum.alloc(lambda *_: (8, 0, 0)), "placed outside psum"),
         (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "gave 2 numbers"),
-        (lambda: ncc.sbuf.alloc(3), "got no function"),
+        (lambda: ncc.sbuf.alloc(3), "sbuf.alloc got a int"),
         (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)), "got 2 numbers of tiles"),
     ],
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from difftest.simulator import TRN2, Machine, launch
+from difftest.simulator import TRN2, Machine, NkiError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+
+UNIT = Path(__file__).parents[3]
 
 
 def on_nki_tiles(compute: Callable[..., Any], *arrays: Any, machine: Machine = TRN2) -> Any:
@@ -36,12 +40,12 @@ def stored(tile: Any) -> Any:
 
 
 def raised(kind: type[Exception], compute: Callable[..., Any], *arrays: Any, **options: Any) -> str:
-    """The text of the error of this kind that the computation raises."""
-    try:
+    """The text of the error of this kind that the computation raises, at a line of a test."""
+    with pytest.raises(kind) as caught:
         on_nki_tiles(compute, *arrays, **options)
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"no {kind.__name__}")
+    error = caught.value
+    assert not isinstance(error, NkiError) or Path(error.location.file).is_relative_to(UNIT)
+    return str(error)
 
 
 def values(*shape: int, seed: int = 0) -> Any:

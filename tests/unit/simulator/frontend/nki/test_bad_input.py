@@ -4,13 +4,10 @@ import numpy as np
 
 from difftest.simulator import (
     TRN1,
-    BufferError,
     DtypeError,
     KernelError,
-    LimitError,
     NkiError,
     ShapeError,
-    UnwrittenError,
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
@@ -33,14 +30,6 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             DtypeError,
             "float32 and tfloat32 with each other only",
         ),
-        (lambda: nisa.nc_matmul(tile((8, 8)), tile((4, 8)), tile((4, 8))), BufferError, "psum"),
-        (
-            lambda: nisa.nc_matmul(
-                tile((8, 8), buffer=nl.psum), tile((4, 8), buffer=nl.psum), tile((4, 8))
-            ),
-            BufferError,
-            "stationary in sbuf",
-        ),
         (
             lambda: nisa.nc_matmul(tile((8, 9), buffer=nl.psum), tile((4, 8)), tile((4, 8))),
             ShapeError,
@@ -53,49 +42,14 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             KernelError,
             "True, False or None",
         ),
-        (
-            lambda: nisa.nc_matmul(
-                tile((8, 8), buffer=nl.psum),
-                tile((4, 8)),
-                tile((4, 8)),
-                perf_mode=nisa.matmul_perf_mode.double_row,
-            ),
-            KernelError,
-            "both operands are of float8",
-        ),
-        (lambda: nisa.tensor_copy(None, tile((2, 2))), KernelError, "a tensor as dst"),
+        (lambda: nisa.tensor_copy(None, tile((2, 2))), KernelError, "takes a tile as dst"),
         (lambda: nisa.tensor_copy([1], tile((2, 2))), KernelError, "a tile as dst"),
         (lambda: nisa.tensor_copy(tile((2, 3)), tile((2, 2))), ShapeError, "dst of shape [2, 2]"),
-        (
-            lambda: nisa.tensor_copy(nl.ndarray((2, 2), nl.float32, nl.hbm), tile((2, 2))),
-            BufferError,
-            "dst in sbuf or psum",
-        ),
-        (
-            lambda: nisa.tensor_copy(
-                tile((2, 2), buffer=nl.psum), tile((2, 2)), engine=nisa.engine.gpsimd
-            ),
-            BufferError,
-            "cannot access PSUM",
-        ),
         (lambda: nisa.tensor_copy(tile((2, 2)), tile((2, 2)), engine=5), KernelError, "engine=5"),
-        (lambda: nl.ndarray((129, 4), nl.float32), LimitError, "partition dimension 129 exceeds"),
         (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
         (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
         (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "no such dtype"),
         (lambda: nisa.memset(tile((2, 2), nl.int32), 1.5), DtypeError, "dst's own kind"),
-        (
-            lambda: nisa.tensor_tensor(tile((4, 8)), tile((4, 8)), tile((4, 1)), nl.add),
-            ShapeError,
-            "broadcast(dim, size)",
-        ),
-        (
-            lambda: nisa.tensor_tensor(
-                tile((4, 8)), tile((4, 8), buffer=nl.psum), tile((4, 8), buffer=nl.psum), nl.add
-            ),
-            BufferError,
-            "not both in PSUM",
-        ),
         (
             lambda: nisa.tensor_scalar(tile((4, 8)), tile((4, 8)), nl.add, tile((4, 1), nl.int32)),
             DtypeError,
@@ -129,28 +83,12 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "writes PSUM",
         ),
         (
-            lambda: nisa.nc_transpose(tile((64, 4)), tile((4, 64))),
-            LimitError,
-            "at most 32 x 32 elements",
-        ),
-        (
-            lambda: nisa.tensor_reduce(tile((4, 2)), nl.add, tile((4, 2, 3)), axis=0),
-            ShapeError,
-            "reduces free axes",
-        ),
-        (
             lambda: nisa.tensor_reduce(tile((4, 3)), nl.add, tile((4, 2, 3)), axis=1),
             ShapeError,
             "last consecutive axes",
         ),
         (lambda: nisa.iota(tile((4, 8), nl.int32), [[1, 4]]), ShapeError, "8 elements"),
         (lambda: nisa.iota(tile((4, 8), nl.int32), [1, 8]), KernelError, "list of [step, num]"),
-        (
-            lambda: nisa.dma_copy(tile((4, 8)), tile((4, 8), buffer=nl.psum)),
-            BufferError,
-            "nisa.tensor_copy",
-        ),
-        (lambda: nisa.dma_copy(tile((4, 8)), tile((4, 7))), ShapeError, "as many elements"),
         (
             lambda: nisa.dma_copy(
                 tile((4, 8), nl.bfloat16), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge
@@ -180,11 +118,6 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
             "2 bytes",
         ),
         (lambda: nisa.dma_transpose(tile((8, 2, 2)), tile((4, 8))), ShapeError, "shape [8, 4]"),
-        (
-            lambda: nisa.nc_stream_shuffle(tile((96, 4))[32:96], tile((64, 4)), list(range(32))),
-            LimitError,
-            "begins at partition 32",
-        ),
         (
             lambda: nisa.tensor_scalar_reduce(
                 tile((4, 8)),
@@ -219,24 +152,13 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         ),
         (lambda: nisa.activation(tile((4, 8)), nl.add, tile((4, 8))), KernelError, "activation"),
         (
-            lambda: nisa.activation(tile((4, 8)), nl.exp, tile((4, 8)), scale=tile((4, 8))),
-            ShapeError,
-            "one element in each partition",
-        ),
-        (
             lambda: nisa.activation(tile((4, 8)), nl.exp, tile((4, 8)), reduce_res=tile((4, 1))),
             KernelError,
             "nothing was accumulated",
         ),
-        (lambda: nisa.exponential(tile((4, 8)), tile((4, 8))), KernelError, "needs NeuronCore-v4"),
         (lambda: nisa.no_such(1), AttributeError, "no_such"),
         (lambda: nisa.tensor_copy(tile((2, 2))), TypeError, "missing 1 required"),
         (lambda: nl.affine_range(4, precise_schedule=True), TypeError, "'precise_schedule'"),
-        (
-            lambda: nisa.tensor_copy(tile((2, 2)), nl.ndarray((2, 2), nl.float32)),
-            UnwrittenError,
-            "",
-        ),
     ],
 )
 def test_bad_input_is_one_clear_error(compute, kind, text):

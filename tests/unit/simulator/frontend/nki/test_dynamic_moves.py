@@ -180,7 +180,7 @@ def test_the_dimension_of_the_offsets_stays_whole(use):
     [
         (lambda v: v.permute((1, 0, 2)), "permute keeps"),
         (lambda v: v.expand_dim(0), "expand_dim names"),
-        (lambda v: v.reshape((4, 3, 6)), "reshape keeps"),
+        (lambda v: v.reshape((4, 3, 6)), "dimension 0 stays 3"),
         (lambda v: v.flatten_dims(0, 1), "flatten_dims names"),
         (lambda v: v.reshape_dim(0, (3, 1)), "reshape_dim keeps"),
         (lambda v: v.broadcast(0, 2), "broadcast names"),

@@ -171,9 +171,9 @@ def test_rows_of_tiles_share_partitions_on_chip_and_have_no_data():
         assert not held[0, 0].is_data_representable
         return held[0, 0].data
 
-    with pytest.raises(NkiError, match="data was asked of tiles that no single view has") as caught:
+    with pytest.raises(NkiError, match="no single view") as caught:
         launch(kernel, [counted(2, 2)])
-    assert "test_grids.py" in str(caught.value)
+    assert caught.value.location.file == __file__
 
 
 def test_tiles_of_three_dimensions_on_chip():

@@ -201,11 +201,6 @@ def test_the_table_names_instructions_and_their_operands():
         (lambda x, i: x[:, 0:10].indirect(i, 20), OutOfBoundsError, "offset"),
         (lambda x, i: x.indirect(i, 0), ShapeError, "at least one"),
         (
-            lambda x, i: x.indirect(i, 20).reshape((16, 4, 5)),
-            KernelError,
-            "an indirect view is for instructions",
-        ),
-        (
             lambda x, i: x.indirect(i, 20)[:, 0:4],
             KernelError,
             "an indirect view is for instructions",

@@ -262,10 +262,10 @@ def test_an_argument_that_an_instruction_does_not_have_is_named_with_its_remedy(
         tile = nl.load(a)
         nisa.tensor_copy(tile, tile, mask=None)
 
-    with pytest.raises(SignatureError, match="got an unexpected keyword argument 'mask'") as error:
+    with pytest.raises(SignatureError, match="keyword argument 'mask'") as error:
         simulate(kernel)(A)
     assert "masks ended with NKI 0.2" in str(error.value)
-    assert "nisa.tensor_copy(tile, tile, mask=None)" in str(error.value)
+    assert "nisa.tensor_copy(tile, tile, mask=None)" in error.value.location.text
     assert isinstance(error.value, TypeError)
 
 

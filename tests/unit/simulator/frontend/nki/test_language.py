@@ -6,7 +6,6 @@ import numpy as np
 from difftest.simulator import (
     TRN1,
     TRN2,
-    BufferError,
     KernelError,
     LimitError,
     NotModelledError,
@@ -375,17 +374,9 @@ def test_loads_and_stores(capsys):
         (lambda x: nl.add(1, 2), KernelError, "two tiles, or a tile and a number"),
         (lambda x: nl.power(x, 2.0), NotModelledError, "known issues"),
         (lambda x: nl.average(x), KernelError, "nl.average is an operator for instructions"),
-        (lambda x: nl.sum(x, 0), ShapeError, "reduces free axes"),
-        (lambda x: nl.broadcast_to(x, (16, 2, 24)), ShapeError, "number of dimensions"),
-        (lambda x: nl.broadcast_to(x, (16, 48)), ShapeError, "dimensions of size 1"),
-        (lambda x: nl.broadcast_to(x[0:1], (129, 24)), LimitError, "exceeds maximum 128"),
-        (lambda x: nl.store(x, x), BufferError, "dst in hbm"),
-        (lambda x: nl.load(x), BufferError, "a tensor in hbm"),
+        (lambda x: nl.broadcast_to(x, (16, 2, 24)), ShapeError, "a shape of 2 dimensions"),
         (lambda x: nl.shared_constant([1]), KernelError, "NumPy array"),
-        (lambda x: nl.program_id(1), KernelError, "0 to 0"),
-        (lambda x: nl.int64(1), NotModelledError, "int64"),
         (lambda x: nl.no_such, AttributeError, "no_such"),
-        (lambda x: list(nl.affine_range(1.5)), KernelError, "takes integers"),
     ],
 )
 def test_bad_input_is_one_clear_error(compute, kind, text):

@@ -435,6 +435,19 @@ def test_a_barrier_of_what_the_cores_do_not_share_warns_and_holds():
     np.testing.assert_array_equal(result.outputs[0], A[::-1])
 
 
+def test_no_program_begins_before_each_has_its_thread(monkeypatch):
+    """Or an interrupt that one sends itself could leave another half made."""
+    begun, start = threading.Event(), threading.Thread.start
+
+    def late(thread):
+        assert not begun.wait(0.05)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    launch(jit(begun.set)[2])
+    assert begun.is_set()
+
+
 def test_an_interrupt_ends_the_programs_at_their_next_instruction():
     """Or a program would go on in its thread beside whatever runs next."""
     issued = []

@@ -71,5 +71,4 @@ def words_of(count, dtype=nl.uint32):
 )
 def test_misuse(compute, machine, error, text):
     options = {} if machine is None else {"machine": machine}
-    shown = raised(error, lambda: (compute(), tile((1, 1)))[1], **options)
-    assert text in shown.partition("where:")[0]  # the line has the text, too
+    assert text in raised(error, lambda: (compute(), tile((1, 1)))[1], **options)

@@ -63,7 +63,7 @@ class Use:
             dtype = None if self.dtype is None else np.dtype(NKI_NAMES[self.dtype])
             how = {"dst": dst, "others": tuple(others), "dtype": dtype, "engine": self.engine}
             core = current()
-            core.issued = Issue(record, operands, self.options, how)
+            core.issued = Issue(record, operands, self.options, **how)
             calls.append(check(core, core.issued))
 
         launch(kernel, machine=self.machine)
