@@ -338,7 +338,8 @@ def access(
     if not 0 <= dim < tensor.ndim:
         got = f"indirect_dim={dim} for a tensor of {tensor.ndim} dimensions"
         takes, received = "a dimension as indirect_dim", f"indirect_dim={dim} of {tensor!r}"
-        raise not_taken("ap", takes, got, received, error=ShapeError)
+        limit = f"0 to {tensor.ndim - 1}"
+        raise not_taken("ap", takes, got, received, error=ShapeError, limit=limit)
     unit, rest = divmod(tensor.strides[dim] * tensor.itemsize, dtype.itemsize)
     if rest:
         raise ShapeError(
@@ -349,8 +350,8 @@ def access(
     rows = Rows(unit, tensor.shape[dim], dtype)
     if vector_offset is not None:
         if dim:
-            takes, got = (f"vector_offset with indirect_dim={one}" for one in (0, dim))
-            raise not_taken("ap", takes, got, got)
+            got = f"indirect_dim={dim}"
+            raise not_taken("ap with vector_offset", "indirect_dim 0", got, got)
         return row_offsets(tensor, wanted, vector_offset, rows)
     if not (tensor.in_hbm or dim):
         raise NkiValidationError(
