@@ -157,7 +157,7 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
         missing = _never_written(value)
         storage = value.storage
         # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
-        own = value.is_whole() and storage.mutable and id(storage) not in given
+        own = value._is_whole() and storage.mutable and id(storage) not in given
         given.add(id(storage))
         elements = value.elements() if own else value.elements().copy()
         if not value.holds_bits:

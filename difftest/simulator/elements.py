@@ -84,7 +84,7 @@ class Elements:
 
     # -- what is defined ---------------------------------------------------------------------
 
-    def codes(self) -> Array | None:
+    def _codes(self) -> Array | None:
         """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
         if self.storage.gaps is None:
             return None
@@ -96,7 +96,7 @@ class Elements:
 
         ``code`` is the least that is known of them.
         """
-        codes = self.codes()
+        codes = self._codes()
         if codes is None:
             return None
         chosen: Array = codes >= code
@@ -136,7 +136,7 @@ class Elements:
         low, high = storage.unwritten_box()
         return Origin(storage.allocation, low, high, event, kernel_location())
 
-    def forget_written(self, where: Array, origin: Origin) -> None:
+    def _forget_written(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses hold what nothing wrote after all.
 
         They look so from now on: what was computed there is of no use, and differs by the mode.
@@ -153,7 +153,7 @@ class Elements:
         assert gaps is not None
         gaps.origin, gaps.lost_at = origin, kernel_location()
 
-    def doubt(self, where: Array, origin: Origin) -> None:
+    def _doubt(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses depend on what a mask left out."""
         self.mark(UNSURE, where)
         if self.storage.gaps is not None:

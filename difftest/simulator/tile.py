@@ -109,7 +109,7 @@ class Tile(Elements):
     _in_place: ClassVar[bool] = False
     """Whether kernels of the tile's dialect write to their arguments."""
 
-    def is_whole(self) -> bool:
+    def _is_whole(self) -> bool:
         """Whether it is all of its tensor in the tensor's own order, in whatever shape or dtype.
 
         A tile of as many elements may be something else: two axes swapped or one reversed by

@@ -48,7 +48,7 @@ def has_as_many(tile: Tile) -> bool:
 
 
 def test_a_whole_array_taken_over_for_a_permuted_destination(monkeypatch):
-    monkeypatch.setattr(Tile, "is_whole", has_as_many)
+    monkeypatch.setattr(Tile, "_is_whole", has_as_many)
     failure = smallest_failure("^value ", seed=2)
     assert kernel_lines(failure.program) <= 8
     assert "elements differ" in str(failure)

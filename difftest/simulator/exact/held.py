@@ -85,7 +85,7 @@ def holding(tile: Tile, made: Bounded, where: Array | None) -> Held:
     """What a tile's tensor holds with these numbers; before they were the machine's own."""
     error = np.zeros(()) if made.error is None else spread(made)
     planes = [one if one.shape == tile.shape else fit(one, tile) for one in (made.value, error)]
-    if where is not None or not tile.is_whole():
+    if where is not None or not tile._is_whole():
         return _in_part(tile, (planes[0], planes[1], made.sums), where)
     shape = tile.storage.allocation.shape
     value, error = (_own(plane, tile.shape).reshape(shape) for plane in planes)

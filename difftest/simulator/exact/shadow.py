@@ -331,7 +331,7 @@ class Shadow:
             self.doubt("the bits of rounded values are written as another dtype", lost=True)
             storage.exact = None
             return
-        if clean and where is None and tile.is_whole():
+        if clean and where is None and tile._is_whole():
             storage.exact = None
             return
         if made is None:

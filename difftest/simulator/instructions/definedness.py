@@ -303,14 +303,14 @@ class Gapped:
                 see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origin)
         lost = self.follows.get(UNWRITTEN)
         if lost is not None:
-            dst.forget_written(lost.elements.reshape(dst.shape), lost.origin)
+            dst._forget_written(lost.elements.reshape(dst.shape), lost.origin)
         places = undefined_places(dst)
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
             return
         origin = self.origin or origin_of(self.call, *dst.index_tiles)
         if origin is not None:
-            dst.doubt(unsure, origin)
+            dst._doubt(unsure, origin)
 
 
 def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
@@ -333,7 +333,7 @@ def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> 
     comparison would tell.
     """
     if kind == UNWRITTEN:
-        dst.forget_written(elements, origin)
+        dst._forget_written(elements, origin)
     elif elements.any():
         if dst.in_hbm:
             values = dst.values(unwritten=True)
@@ -341,7 +341,7 @@ def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> 
             hidden = elements & ~shown
             chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
             see(core, Seen.UNDEFINED_STORED, "dst", chosen, numbers, origin)
-        dst.doubt(elements, origin)
+        dst._doubt(elements, origin)
 
 
 def check_returned(tile: Tile) -> None:

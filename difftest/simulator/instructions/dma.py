@@ -163,17 +163,6 @@ def _software_descriptors(call: Call) -> None:
         )
 
 
-def _adds_on_chip(call: Call) -> None:
-    """In today's dialect what is gathered is added in SBUF."""
-    dst = call.destinations["dst"]
-    if call["dst_rmw_op"] is not None and not dst.indirect and dst.space is not Space.SBUF:
-        raise KernelError(
-            "dma_compute adds gathered rows to a dst in SBUF",
-            happened="dma_compute was to add gathered rows to a tensor that is not in SBUF",
-            received=f"dst = {dst!r}",
-        )
-
-
 def _one_thing(call: Call) -> None:
     """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
     gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
@@ -203,10 +192,7 @@ def _gathers_or_scatters(call: Call) -> str:
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
     destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(_same_size, _adds, _hardware_descriptors),
-    only={
-        "nki": (_software_descriptors, _hardware_casts_nothing, _adds_on_chip),
-        "classic": (_one_thing,),
-    },
+    only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     opcode=_gathers_or_scatters,

@@ -125,7 +125,7 @@ class Act:
             shadow.foresee_effect(self.call.name, dst, result.exact)
         write(dst, result.values)
         if result.missing is not None and result.origin is not None:
-            dst.forget_written(result.missing, result.origin)
+            dst._forget_written(result.missing, result.origin)
 
 
 def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:

@@ -109,5 +109,5 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
         src[0:1].read()  # raises: nothing that any core reads was written
     write(dst, values.reshape(shape), chosen.reshape(shape))
     if gone.any():
-        dst.forget_written(gone.reshape(dst.shape), src.origin(f"read by {call.name}"))
+        dst._forget_written(gone.reshape(dst.shape), src.origin(f"read by {call.name}"))
     return (chosen | gone).reshape(shape)

@@ -36,7 +36,7 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
         where is None
         and rounded.base is None
         and rounded.shape == dst.shape
-        and dst.is_whole()
+        and dst._is_whole()
         and rounded.flags.c_contiguous
         and rounded.flags.writeable
         and storage.replace(rounded)
@@ -95,7 +95,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
             received=f"{dst!r} with strides {dst.strides}, and values that differ",
             remedy="index each element once, or make the value repeat along the same axis",
         )
-    dst.forget_written(lost, dst.origin("given two values"))
+    dst._forget_written(lost, dst.origin("given two values"))
 
 
 def fit(values: Array, dst: Tile) -> Array:

@@ -193,7 +193,7 @@ class Plane:
     def of(cls, tile: Any) -> Plane:
         held = tile.elements()
         values = from_bits(held, tile.dtype) if tile.holds_bits else held
-        codes = tile.codes()
+        codes = tile._codes()
         codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
         missing, left_out = codes >= LEFT, (codes == UNSURE) | (codes == LEFT)
         shadow = current().shadow
@@ -259,7 +259,7 @@ def _plant(tile: Any, followed: str, mask: Any) -> None:
         error = np.where(mask, 0.5, 0.25)
         shadow.put(tile, Bounded(values + error / 4, error, tile.dtype), None)
     if followed != "values" and mask.any():
-        tile.forget_written(mask, Origin(storage.allocation, (0,), (1,), "planted", None))
+        tile._forget_written(mask, Origin(storage.allocation, (0,), (1,), "planted", None))
         if followed == "left out":
             storage.leave_out()
 

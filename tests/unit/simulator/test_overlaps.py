@@ -86,7 +86,7 @@ def test_what_nothing_wrote_is_known(core):
     assert second.unwritten().tolist() == [False, True, True, True]
     with pytest.raises(UnwrittenError):
         second.read()
-    second.forget_written(np.array([True, False, False, False]), "a test")
+    second._forget_written(np.array([True, False, False, False]), "a test")
     assert first.unwritten().tolist() == [False, True, True, True]
 
 

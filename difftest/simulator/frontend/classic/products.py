@@ -159,7 +159,7 @@ def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Ma
 
 def _is_product(tile: Tile) -> bool:
     """Whether a tile is all of its tensor, and not another dtype's view of it."""
-    return tile.is_whole() and tile.dtype is tile.storage.dtype
+    return tile._is_whole() and tile.dtype is tile.storage.dtype
 
 
 def accumulate_product(target: Tile, added: Tile) -> None:

@@ -255,6 +255,6 @@ def assign(target: Tile, value: Any) -> None:
     if where is not None:
         target.storage.leave_out()
         where = where.reshape(target.shape)
-    moved = source is given and (where is not None or source.is_whole())
+    moved = source is given and (where is not None or source._is_whole())
     moved = moved and source.dtype is source.storage.dtype
     gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)

@@ -243,11 +243,8 @@ def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
 def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
     """``tensor.vector_select(0, offsets)``."""
     if as_integer(dim, "vector_select with dim") != 0:
-        raise ShapeError(
-            "vector_select takes dimension 0",
-            happened=f"vector_select was to select along dimension {dim}",
-            received=f"dim {dim} of {tensor!r}",
-        )
+        got, received = f"dimension {dim} to select along", f"dim {dim} of {tensor!r}"
+        raise not_taken("vector_select", "dimension 0", got, received, error=ShapeError)
     count = offsets.shape[0] if isinstance(offsets, Tile) else 1
     if isinstance(offsets, Tile) and offsets.size != count:
         takes = "one offset in each partition, shape (P, 1)"
@@ -339,12 +336,10 @@ def access(
         raise not_taken("ap", takes, got, f"both, on {tensor!r}")
     dim = as_integer(indirect_dim, "ap with indirect_dim")
     if not 0 <= dim < tensor.ndim:
-        raise ShapeError(
-            "ap's indirect_dim is a dimension of the tensor",
-            happened=f"ap got indirect_dim={dim} for a tensor of {tensor.ndim} dimensions",
-            received=f"indirect_dim={dim} of {tensor!r}",
-            limit=f"0 to {tensor.ndim - 1}",
-        )
+        got = f"indirect_dim={dim} for a tensor of {tensor.ndim} dimensions"
+        takes, received = "a dimension as indirect_dim", f"indirect_dim={dim} of {tensor!r}"
+        limit = f"0 to {tensor.ndim - 1}"
+        raise not_taken("ap", takes, got, received, error=ShapeError, limit=limit)
     unit, rest = divmod(tensor.strides[dim] * tensor.itemsize, dtype.itemsize)
     if rest:
         raise ShapeError(
@@ -355,11 +350,8 @@ def access(
     rows = Rows(unit, tensor.shape[dim], dtype)
     if vector_offset is not None:
         if dim:
-            raise KernelError(
-                "ap with vector_offset takes indirect_dim 0",
-                happened=f"ap got vector_offset with indirect_dim={dim}",
-                received=f"indirect_dim={dim}",
-            )
+            got = f"indirect_dim={dim}"
+            raise not_taken("ap with vector_offset", "indirect_dim 0", got, got)
         return row_offsets(tensor, wanted, vector_offset, rows)
     if not (tensor.in_hbm or dim):
         raise NkiValidationError(
@@ -378,11 +370,8 @@ def _wanted(
     """The pattern, its numbers checked, its extent not yet."""
     pairs = as_pairs(pattern, "ap", "stride", "count")
     if not pairs or any(count < 1 for _, count in pairs):
-        raise ShapeError(
-            "ap's counts are at least 1",
-            happened="ap got an empty pattern, or a count below 1",
-            received=f"pattern={pattern!r:.80}",
-        )
+        takes, got = "counts of at least 1", "an empty pattern, or a count below 1"
+        raise not_taken("ap", takes, got, f"pattern={pattern!r:.80}", error=ShapeError)
     storage = tensor.storage
     if not storage.in_hbm:
         stride, count = pairs[0]

@@ -49,51 +49,39 @@ TAKES: dict[str, tuple[str, ...]] = {
 _PRODUCTS = ("nc_matmul", "nc_matmul_mx")
 
 
+def _unfit(
+    tensor: Tile, index: Any, rule: str, got: str, error: Any = ShapeError, **more: Any
+) -> Any:
+    """The error for an indirect view that there is not."""
+    received = f"indirect of {tensor!r} by {index!r:.80}"
+    return error(f"indirect {rule}", happened=f"indirect {got}", received=received, **more)
+
+
 def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
     """How many elements an indirect view names in each partition."""
     machine = current().machine
     if machine.nc_version < 4:
-        raise KernelError(
-            "tensor indirection is available on NeuronCore-v4 and newer",
-            happened=f"indirect was used on {machine.name}",
-            received=f"indirect of {tensor!r} on {machine.name}",
-            remedy="gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3",
-        )
+        rule, got = "is available on NeuronCore-v4 and newer", f"was used on {machine.name}"
+        remedy = "gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3"
+        raise _unfit(tensor, index, rule, got, KernelError, remedy=remedy)
     if tensor.in_hbm or not isinstance(index, Tile) or index.space is not Space.SBUF:
-        raise BufferError(
-            "tensor indirection takes a tensor on chip and an index in SBUF",
-            happened="indirect got a tensor in HBM, or an index that is not in SBUF",
-            received=f"indirect of {tensor!r} by {index!r:.60}",
-        )
+        got = "got a tensor in HBM, or an index that is not in SBUF"
+        rule = "takes a tensor on chip and an index in SBUF"
+        raise _unfit(tensor, index, rule, got, BufferError)
     if index.dtype.kind not in "iu":
-        raise DtypeError(
-            "an index of tensor indirection holds integers",
-            happened=f"indirect got an index of {name_of(index.dtype)}",
-            received=repr(index),
-            limit="uint16 and other integers",
-        )
+        got = f"got an index of {name_of(index.dtype)}"
+        raise _unfit(tensor, index, "takes an index that holds integers", got, DtypeError)
     if index.ndim != 2 or index.shape[0] != tensor.shape[0]:
-        raise ShapeError(
-            "an index of tensor indirection has two dimensions and the tensor's partitions",
-            happened=f"indirect got an index of {list(index.shape)}",
-            received=f"indirect of {tensor!r} by {index!r}",
-            limit=f"({tensor.shape[0]}, K)",
-        )
-    starts = [_first_partition(tile) for tile in (tensor, index)]
+        rule = "takes an index that has two dimensions and the tensor's partitions"
+        raise _unfit(tensor, index, rule, f"got an index of {list(index.shape)}")
+    starts = [tile._first_partition() for tile in (tensor, index)]
     if starts[1] % _QUADRANT or starts[0] != starts[1]:
-        raise KernelError(
-            "an index of tensor indirection begins where its tensor does, on a quadrant",
-            happened=f"the tensor begins on partition {starts[0]}, its index on {starts[1]}",
-            received=f"indirect of {tensor!r} by {index!r}",
-            limit=f"the same partition, a multiple of {_QUADRANT}",
-        )
+        rule = f"takes an index that begins where its tensor does, at a multiple of {_QUADRANT}"
+        got = f"got a tensor on partition {starts[0]} and its index on {starts[1]}"
+        raise _unfit(tensor, index, rule, got, KernelError)
     count = index.size if num_elem is None else as_integer(num_elem, "indirect with num_elem")
     if count < 1:
-        raise ShapeError(
-            "indirect names at least one element",
-            happened=f"indirect got num_elem={count}",
-            received=f"num_elem={count}",
-        )
+        raise _unfit(tensor, index, "names at least one element", f"got num_elem={count}")
     return count
 
 
@@ -101,14 +89,11 @@ def offsets(tensor: Tile, index: Tile, count: int, group: int) -> Array:
     """The offsets of ``count`` elements of each partition: int64, flat free elements."""
     rows, columns = index.shape
     numbers = np.arange(count)
-    if count > min(group, rows) * columns or int((numbers % group).max()) >= rows:
-        raise ShapeError(
-            "indirect names as many elements as a group of partitions has offsets",
-            happened=f"indirect names {count} elements",
-            received=f"{count} elements by {index!r}, in groups of {group} partitions",
-            limit=f"{min(group, rows) * columns}",
-            remedy="pass num_elem=",
-        )
+    most = min(group, rows) * columns
+    if count > most or int((numbers % group).max()) >= rows:
+        rule = f"names as many elements as a group of {group} partitions has offsets"
+        got, remedy = f"was to name {count} elements", "pass num_elem="
+        raise _unfit(tensor, index, rule, got, limit=f"{most}", remedy=remedy)
     chosen = _of_agreeing_groups(index, numbers, group)
     size = tensor.size // tensor.shape[0]
     if chosen.min() < 0 or chosen.max() >= size:
@@ -155,11 +140,6 @@ def _of_groups(index: Tile, numbers: Array, group: int) -> list[Array]:
 
 def _agree(of_groups: list[Array]) -> bool:
     return all((one == of_groups[0]).all() for one in of_groups[1:])
-
-
-def _first_partition(tile: Tile) -> int:
-    storage = tile.storage
-    return storage.start[0] + tile.offset // max(storage.partition_step, 1)
 
 
 def check_use(name: str, role: str, group: int, received: Tile, index: Tile) -> None:

@@ -277,7 +277,7 @@ class IndirectTensor(Moving, NkiTensor):
         super().give(taken, values, where)
         region[:, self.places] = taken
 
-    def is_whole(self) -> bool:
+    def _is_whole(self) -> bool:
         """It has an order of its own."""
         return False
 

@@ -23,8 +23,8 @@ TODAYS = COMMON | {
 }
 """Class ``nl.NkiTensor`` at v2.32.0; and the two that other pages of AWS's ask of tensors."""
 OURS = {
-    *("axes", "check_bounds", "codes", "descriptor", "doubt", "elements", "engine_values"),
-    *("forget_written", "gather", "give", "holds_bits", "in_hbm", "is_whole"),
+    *("axes", "check_bounds", "descriptor", "elements", "engine_values"),
+    *("gather", "give", "holds_bits", "in_hbm"),
     *("mark", "mark_written", "origin", "partition_axis", "pattern"),
     *("read", "scatter", "signature", "space", "storage", "take", "tile_shape"),
     *("unwritten", "values", "whole"),

@@ -18,6 +18,7 @@ from difftest.simulator.instructions.dma_compute import MOST_SOURCES
 from difftest.simulator.instructions.dma_compute import dma_compute as record
 from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Space
 
 _TWO = 2
 
@@ -77,6 +78,9 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
+    elif not isinstance(dst, Tile) or dst.space is not Space.SBUF:
+        takes, got = "a dst in SBUF that gathered rows are added to", "a dst that is not there"
+        raise not_taken("dma_compute", takes, got, f"dst = {dst!r}")
     return issue(dma.dma_copy, dst, (other,), options)
 
 

@@ -130,7 +130,7 @@ def test_gathered_rows_are_added_in_sbuf():
         nisa.dma_compute(data, [there, data], nl.add)
         return data
 
-    with pytest.raises(KernelError, match="adds gathered rows to a dst in SBUF"):
+    with pytest.raises(KernelError, match="a dst in SBUF that gathered rows"):
         run(in_hbm)
 
 
