@@ -106,7 +106,9 @@ def _targets(node: ast.For, at: Spot) -> Iterator[Refusal]:
     confidence=Confidence.INFERRED,
 )
 def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
-    if at.function is None or node is at.function or node.name in _loop_bodies(at):
+    if at.function is None or node is at.function:
+        return
+    if any(isinstance(one, ast.Name) and one.id == node.name for one in _loop_bodies(at)):
         return
     yield node, f"{node.name} is defined inside {at.function.name}"
 
@@ -128,7 +130,7 @@ def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
     if isinstance(node, ast.With):
         if not all(_is_no_reorder(one, at) for one in node.items):
             yield node, f"with in {at.function.name}"
-    else:
+    elif not any(node is one for one in _loop_bodies(at)):
         yield node, f"{_STATEMENTS[type(node)]} in {at.function.name}"
 
 
@@ -270,13 +272,12 @@ def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
                     yield keyword, f"nki.jit got {keyword.arg}="
 
 
-def _loop_bodies(at: Spot) -> set[str]:
-    """The functions that a device loop of NKI 0.6 is given."""
+def _loop_bodies(at: Spot) -> list[ast.expr]:
+    """What a device loop of NKI 0.6 is given: its body is among it."""
     if at.sdk.minor < 32 or at.function is None:
-        return set()
+        return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
-    given = (one for call in calls if at.name(call.func) in _LOOPS for one in call.args)
-    return {one.id for one in given if isinstance(one, ast.Name)}
+    return [one for call in calls if at.name(call.func) in _LOOPS for one in call.args]
 
 
 def _is_no_reorder(item: ast.withitem, at: Spot) -> bool:

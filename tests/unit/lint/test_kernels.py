@@ -8,7 +8,10 @@ import pytest
 from difftest.analysis.finding import Severity
 from difftest.backends.base import KernelCall, Ran
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.lint.check import lint
 from difftest.lint.kernels import findings_of
+from difftest.lint.sdk import SDKS
+from difftest.lint.source import Source
 from difftest.simulator.frontend.install import embedded
 
 FILE = """import nki
@@ -93,3 +96,27 @@ def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
     [found] = outcome.findings
     assert found.id == id
     assert found.location == (str(file), 11)
+
+
+LOOPS = """import nki
+import nki.language as nl
+
+
+@nki.jit
+def kernel(x):
+    def body(i):
+        pass
+
+    nl.fori_loop(0, 2, body)
+    nl.fori_loop(0, 2, lambda i: None)
+    return x
+"""
+
+
+def test_bodies_of_device_loops_are_functions_inside(tmp_path):
+    source = Source(tmp_path / "kernel.py", LOOPS)
+    assert [one.id for one in lint(source, SDKS["2.32"])] == []
+    assert [one.id for one in lint(source, SDKS["2.31"]) if one.id != "NKU303"] == [
+        "NKL104",
+        "NKL105",
+    ]
