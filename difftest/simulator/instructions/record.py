@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -239,13 +238,13 @@ class Instruction:
     operands: tuple[Role, ...]
     options: tuple[str, ...] = ()
     """Of each call, in order."""
-    defaults: Mapping[str, Any] = MappingProxyType({})
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the last of the options are in a call that does not say: one dialect may have more."""
     destinations: tuple[Role, ...] = (DST,)
     """Where it writes, ``dst`` first."""
     rules: tuple[Rule, ...] = ()
     """They hold of each call, and are checked in this order."""
-    only: Mapping[str, tuple[Rule, ...]] = MappingProxyType({})
+    only: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Rules of one dialect alone, by its name ("classic", "nki"); checked before the others."""
     engine: Callable[[Call, Engine], Engine] = choose_engine
     """Chooses among the engines by the operands, where that is a rule of its own."""
