@@ -15,7 +15,7 @@ _COLUMNS = (
 _HEAD = f"""# The linter's rules
 
 `{COMMAND}` writes this page.
-`difftest lint --explain ID` shows a rule with a wrong and a right kernel.
+`difftest lint --explain ID` shows one rule with a wrong and a right kernel, as it stands below.
 
 | {" | ".join(_COLUMNS)} |
 |{"---|" * len(_COLUMNS)}
@@ -31,14 +31,15 @@ What the simulator refuses needs no rule.
 
 
 def rules_page() -> str:
-    """The rules, and the table of refusals."""
+    """The rules, the table of refusals, and the page of each rule."""
     own = "".join(f"| {' | '.join(map(_cell, _row(one)))} |\n" for one in rules().values())
     refused = "".join(
         f"| {_cell(one.what)} | {one.machines} | {one.simulator} | "
         f"{', '.join(map(_link, one.rules)) or one.reason or 'none is needed'} |\n"
         for one in REFUSALS
     )
-    return _HEAD + own + _REFUSALS + refused
+    pages = "".join(f'\n<a id="{id}"></a>\n\n#{one.page}' for id, one in rules().items())
+    return _HEAD + own + _REFUSALS + refused + pages
 
 
 def _row(one: Rule) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ def _row(one: Rule) -> tuple[str, ...]:
 
 
 def _link(id: str) -> str:
-    return f"[{id}](../../../difftest/lint/pages/{id}.md)"
+    return f"[{id}](#{id})"
 
 
 def _cell(text: str) -> str:
