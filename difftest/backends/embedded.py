@@ -17,7 +17,6 @@ from difftest.backends.base import (
 )
 from difftest.harness.frames import entries, is_own
 from difftest.inspection import Inspector
-from difftest.lint.kernels import findings_of
 from difftest.simulator import (
     MissingNameError,
     NkiError,
@@ -28,7 +27,11 @@ from difftest.simulator import (
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.machine import MACHINES
+from difftest.simulator.trace import Trace
 from difftest.simulator.witness import witnessing
+
+Reader = Callable[[Callable[..., Any], str | None, Trace], tuple[Finding, ...]]
+"""What is found in a kernel and its trace, at a level of NKI."""
 
 
 class EmbeddedSimulator:
@@ -43,6 +46,8 @@ class EmbeddedSimulator:
         """Of NKI, for kernels of today's dialect; None for all of them."""
         self.strictness = strictness
         """Which broken rules are warnings; None for what is chosen elsewhere."""
+        self.reader: Reader | None = None
+        """Who else looks at a run: the plugin lets the linter."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; its own assertions and the machine's rules are rejections.
@@ -80,9 +85,9 @@ class EmbeddedSimulator:
             return Crashed(error, in_backend)
         trace = result.trace if call.record else None
         exact = result.exact
-        findings: tuple[Finding, ...] = ()
-        if inspector is not None:
-            findings = (*inspector.findings, *findings_of(call.kernel, self.level, result.trace))
+        findings = tuple(inspector.findings) if inspector else ()
+        if inspector and self.reader:
+            findings += self.reader(call.kernel, self.level, result.trace)
         if call.outputs:
             if exact is not None:
                 exact = exact.of(call.outputs)

@@ -9,9 +9,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from difftest.analysis.silence import Silencing, silencing_in
 from difftest.lint.rule import RULES, Rule
 from difftest.lint.sdk import Release
-from difftest.lint.silence import Ignored, ignored_in
 from difftest.lint.source import Source, Spot
 
 _RULES = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade")
@@ -75,9 +75,23 @@ def lint(
     active = [
         one for id, one in rules().items() if (not ids or id in ids) and one.holds(sdk, target)
     ]
-    comments = ignored_in(source.text)
-    findings = [one for one in _broken(source, sdk, active) if not _is_ignored(one, comments)]
-    return sorted(set(findings) | set(_idle(source, comments, active)))
+    comments = silencing_in(source.text)
+    findings, used = [], set()
+    for one in _broken(source, sdk, active):
+        silencing = {
+            (comment, one.id) for comment in comments if comment.silences(one.id, one.line)
+        }
+        used |= silencing
+        if not silencing:
+            findings.append(one)
+    asked = {one.id for one in active if not one.reads_traces}
+    idle = [
+        _idle(source, comment, id)
+        for comment in comments
+        for id in comment.ids
+        if (id in asked or id not in rules()) and (comment, id) not in used
+    ]
+    return sorted({*findings, *idle})
 
 
 def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Diagnostic]:
@@ -104,25 +118,8 @@ def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
         )
 
 
-def _is_ignored(one: Diagnostic, comments: Iterable[Ignored]) -> bool:
-    """Whether a comment at its statement silences it; the comment is then marked as used."""
-    silencing = [comment for comment in comments if comment.silences(one.id, one.line)]
-    for comment in silencing:
-        comment.used.add(one.id)
-    return bool(silencing)
-
-
-def _idle(
-    source: Source, comments: Iterable[Ignored], active: Iterable[Rule]
-) -> Iterator[Diagnostic]:
-    """A diagnostic of each id in a comment that silenced nothing, if its rule was asked."""
-    asked = {one.id for one in active if not one.reads_traces}
-    for comment in comments:
-        for id in sorted(comment.ids - comment.used):
-            if id in asked or id not in rules():
-                column = comment.column
-                happened = f"ignore[{id}] silences nothing"
-                yield Diagnostic(
-                    str(source.path), comment.line, column, "NKX001", happened,
-                    comment.line, column + 1,
-                )  # fmt: skip
+def _idle(source: Source, comment: Silencing, id: str) -> Diagnostic:
+    """A comment that silenced nothing (the rule of ``housekeeping.py``)."""
+    line, column = comment.line, comment.column
+    happened = f"ignore[{id}] silences nothing"
+    return Diagnostic(str(source.path), line, column, "NKX001", happened, line, column + 1)

@@ -50,7 +50,6 @@ def as_sarif(found: Sequence[Diagnostic]) -> str:
         "tool": {
             "driver": {
                 "name": "difftest lint",
-                "informationUri": "https://github.com/aws-neuron/aws-neuron-sdk",
                 "rules": [_declared(one) for one in rules().values()],
             }
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from difftest.analysis.finding import Finding, Severity
 from difftest.lint.check import Diagnostic, lint
 from difftest.lint.hazards import HAZARDS
-from difftest.lint.sdk import SDKS
+from difftest.lint.sdk import of_level
 from difftest.lint.source import Source, called_by
 from difftest.lint.traced import lint_trace, sdk_of
 from difftest.simulator.trace import Location, Trace
@@ -36,20 +37,22 @@ def findings_of(
     function = inspect.unwrap(kernel)
     code = getattr(function, "__code__", None)
     read = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
-    findings = () if code is None else _findings(code.co_filename, function.__name__, level)
+    findings: tuple[Finding, ...] = ()
+    if code is not None:
+        text = "".join(linecache.getlines(code.co_filename))
+        findings = _findings(code.co_filename, text, function.__name__, level)
     return (*findings, *(_finding(one) for one in read if one.id not in _DETECTED))
 
 
 @lru_cache(maxsize=256)
-def _findings(file: str, name: str, level: str | None) -> tuple[Finding, ...]:
+def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Finding, ...]:
     try:
-        source = Source(Path(file), Path(file).read_text(encoding="utf-8"), (name,))
-    except (OSError, SyntaxError, UnicodeDecodeError):
+        source = Source(Path(file), text, (name,))
+    except SyntaxError:
         return ()
-    asked = [one for one in SDKS.values() if level is not None and one.level == level]
     functions = [source.functions[one] for one in called_by(source, name)]
     lines = {line for one in functions for line in range(one.lineno, (one.end_lineno or 0) + 1)}
-    diagnostics = lint(source, asked[0] if asked else source.sdk)
+    diagnostics = lint(source, of_level(level) or source.sdk)
     return tuple(
         _finding(one) for one in diagnostics if one.line in lines and one.id not in HAZARDS
     )

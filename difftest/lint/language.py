@@ -179,7 +179,6 @@ def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     nodes=(ast.Call,),
     frontends=_TODAYS,
     sources=(CONSTRAINTS,),
-    simulator="refuses operators of NumPy, and takes its dtypes",
 )
 def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
@@ -239,6 +238,7 @@ def _number(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     frontends=_TODAYS,
     since="2.29",
     sources=(MIGRATION, CONSTRAINTS),
+    simulator="runs it with a warning",
 )
 def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
     function = at.function

@@ -79,7 +79,7 @@ class Rule:
     remedy : what to write instead; it was tried on the simulator.
     nodes : of a syntax tree, the kinds that ``check`` looks at; none for a rule of traces.
     frontends : the ones that refuse it.
-    since, ended : the first SDK that refuses it, and the first that does no longer.
+    since : the first SDK that refuses it; None for all of its frontends.
     targets : the machines that refuse it; none for all.
     sources : public pages, threads and records that it rests on.
     compiler : the compiler's own text, where it is known.
@@ -97,7 +97,6 @@ class Rule:
     nodes: tuple[type[ast.AST], ...] = ()
     frontends: frozenset[Frontend] = frozenset(Frontend)
     since: str | None = None
-    ended: str | None = None
     targets: frozenset[str] = field(default_factory=frozenset)
     confidence: Confidence = Confidence.DOCUMENTED
     compiler: str | None = None
@@ -119,7 +118,6 @@ class Rule:
         return (
             sdk.frontend in self.frontends
             and (self.since is None or SDKS[self.since].minor <= sdk.minor)
-            and (self.ended is None or sdk.minor < SDKS[self.ended].minor)
             and (not self.targets or target is None or target in self.targets)
         )
 

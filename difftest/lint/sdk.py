@@ -54,3 +54,8 @@ LAST_CLASSIC = SDKS["2.27"]
 NEWEST = SDKS["2.33"]
 TARGETS = ("trn1", "trn2", "trn3")
 """The machines that a compiler can be asked to compile for."""
+
+
+def of_level(level: str | None) -> Release | None:
+    """The SDK that has a level of NKI; None for no level, or one that no SDK has."""
+    return next((one for one in SDKS.values() if level is not None and one.level == level), None)

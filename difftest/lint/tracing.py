@@ -28,6 +28,7 @@ _BLOCKS = (ast.If, ast.For, ast.While)
     remedy="write & between masks in parentheses",
     nodes=(ast.keyword,),
     sources=(_ERRORS + "err_ambiguous_tensor_truth_value",),
+    simulator="runs it with a warning",
     **{**_CLASSIC, "group": Group.PORTABILITY},
 )
 def _mask(node: ast.keyword, at: Spot) -> Iterator[Refusal]:

@@ -133,7 +133,9 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends import select_backends
     from difftest.backends.base import BackendMissingError
     from difftest.backends.device.embedding import ran_beside
+    from difftest.backends.embedded import EmbeddedSimulator
     from difftest.harness.runner import Runner
+    from difftest.lint.kernels import findings_of
 
     try:
         backends = select_backends(
@@ -141,6 +143,9 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         )
     except BackendMissingError as error:
         raise pytest.UsageError(str(error)) from None
+    for backend in backends:
+        if isinstance(backend, EmbeddedSimulator):
+            backend.reader = findings_of
     if not request.device:
         from difftest.harness.watching import Watch
 

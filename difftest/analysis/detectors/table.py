@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import io
-import linecache
-import re
-import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from difftest.analysis.detectors import (
     collectives,
@@ -25,6 +19,7 @@ from difftest.analysis.detectors import (
     uninitialised,
 )
 from difftest.analysis.finding import Detector, Finding, Reader, Severity, Suspicion
+from difftest.analysis.silence import is_silenced
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace
 
@@ -182,7 +177,7 @@ class Detected:
         silenced = list(self.silenced)
         for one in settled:
             if one is not None:
-                (silenced if is_silenced(one) else found).append(one)
+                (silenced if _is_allowed(one) else found).append(one)
         return Detected(tuple(_sorted(iter(found))), (), tuple(silenced))
 
 
@@ -195,8 +190,8 @@ def detect(trace: Trace, machine: Machine) -> Detected:
     for reader in readers:
         for one in reader(trace, machine):
             if isinstance(one, Finding):
-                (silenced if is_silenced(one) else found).append(one)
-            elif is_silenced(one.differs):
+                (silenced if _is_allowed(one) else found).append(one)
+            elif _is_allowed(one.differs):
                 silenced.append(one.differs)
             else:
                 suspicions.append(one)
@@ -207,62 +202,6 @@ def _sorted(found: Iterator[Finding]) -> list[Finding]:
     return sorted(found, key=lambda one: (_RANK[one.severity], one.evidence))
 
 
-_ALLOW = re.compile(r"#\s*difftest:\s*allow\[([^\]]*)\]")
-
-
-def is_silenced(finding: Finding) -> bool:
-    """Whether the kernel's author has looked at a finding and allows it.
-
-    ``# difftest: allow[id]``, or ``allow[one, other]``, stands on one of the lines that the finding
-    names, or anywhere in the statement there.
-    """
-    lines = (line for place in finding.locations for line in (place, *place.calls))
-    return any(finding.id in allowed_at(line) for line in lines)
-
-
-def allowed_at(location: Location) -> frozenset[str]:
-    """The ids that comments allow in the statement at a line of a kernel."""
-    source = "".join(linecache.getlines(location.file))
-    return _allowed(source).get(location.line, frozenset())
-
-
-@lru_cache(maxsize=64)
-def _allowed(source: str) -> dict[int, frozenset[str]]:
-    """For each line that has any, the ids that comments allow in its statement."""
-    said = dict(_comments(source))
-    if not said:
-        return {}
-    allowed: dict[int, frozenset[str]] = {}
-    for lines in _statements(source):
-        ids = frozenset[str]().union(*(said.get(line, frozenset()) for line in lines))
-        if ids:
-            for line in lines:
-                allowed[line] = allowed.get(line, frozenset()) | ids
-    return allowed
-
-
-def _comments(source: str) -> Iterator[tuple[int, frozenset[str]]]:
-    """(line, ids) of each comment that allows any."""
-    if "difftest:" not in source:
-        return
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT and (match := _ALLOW.search(token.string)):
-                yield token.start[0], frozenset(map(str.strip, match.group(1).split(",")))
-    except (tokenize.TokenError, SyntaxError):  # not a file of Python: what it has said counts
-        return
-
-
-def _statements(source: str) -> Iterator[range]:
-    """The lines of each statement; of one with a body, those before it."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
-            last = node.end_lineno or node.lineno
-            body = getattr(node, "body", None)
-            if body:
-                last = max(node.lineno, body[0].lineno - 1)
-            yield range(node.lineno, last + 1)
+def _is_allowed(finding: Finding) -> bool:
+    """Whether the kernel's author has looked at a finding and allows it."""
+    return is_silenced(finding.id, *finding.locations)

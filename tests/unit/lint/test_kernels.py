@@ -89,9 +89,9 @@ def test_a_backend_tells_once_what_a_run_breaks(tmp_path, id, line):
     with embedded():
         exec(compile(text, str(file), "exec"), names)
     inputs = (np.ones((128, 64), np.float32),)
-    outcome = EmbeddedSimulator().run(
-        KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True)
-    )
+    backend = EmbeddedSimulator()
+    backend.reader = findings_of  # as the plugin does
+    outcome = backend.run(KernelCall(kernel=names["kernel"], inputs=inputs, inspect=True))
     assert isinstance(outcome, Ran)
     [found] = outcome.findings
     assert found.id == id

@@ -41,7 +41,7 @@ def sdk_of(page: str, ids: set[str], source: Source) -> Release:
     return max(newest or fitting, key=lambda one: one.minor)
 
 
-def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0) -> Any:
+def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bool = True) -> Any:
     """Run a snippet's kernel on a machine on which its rule holds."""
     file = tmp_path / f"{rule.id.lower()}_{number}.py"
     file.write_text(text)
@@ -54,8 +54,9 @@ def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0) -> Any:
     machine = MACHINES[min(rule.targets, default="trn2")]
     grid = (2,) if "program_id" in text else ()
     with warnings.catch_warnings():  # what older levels have, and what was seen to run
-        warnings.simplefilter("ignore", LevelWarning)
-        warnings.simplefilter("ignore", RuleWarning)
+        if quietly:
+            warnings.simplefilter("ignore", LevelWarning)
+            warnings.simplefilter("ignore", RuleWarning)
         return launch(module.kernel, [np.ones((128, 64), np.float32)], machine=machine, grid=grid)
 
 
@@ -128,3 +129,21 @@ def test_the_page_of_aws_tables_names_rules_that_exist() -> None:
     named = set(re.findall(r"NK[A-Z]\d{3}", page.read_text(encoding="utf-8")))
     assert len(named) > 10
     assert named <= set(rules())
+
+
+@every("rule", [one for one in rules().values() if not one.reads_traces])
+def test_what_a_rule_says_of_the_simulator_is_so(rule: Rule, tmp_path: Path) -> None:
+    """Its wrong kernel is refused there, runs with a warning, or runs."""
+    wrong = next(text for text in snippets(rule) if "# ruleid:" in text)
+    if "def kernel(x" not in wrong:
+        return
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            launched(wrong, rule, tmp_path, quietly=False)
+            outcome = "warns" if heard else "runs"
+        except Exception as error:
+            outcome = f"refuses: {type(error).__name__}: {error}"
+    said = "warns" if "warn" in rule.simulator else "runs"
+    expected = "refuses" if rule.simulator.startswith("refuses") else said
+    assert outcome.partition(":")[0] == expected, outcome

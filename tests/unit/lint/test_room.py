@@ -1,0 +1,20 @@
+"""The linter stands above what runs kernels: the plugin and commands know it, nobody below."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.imports import imports
+
+ROOT = Path(__file__).parents[3]
+ABOVE = ("cli", "plugin", "lint")
+
+
+def test_nobody_below_imports_it():
+    importers = {
+        file.relative_to(ROOT / "difftest").parts[0]
+        for file in (ROOT / "difftest").rglob("*.py")
+        for one in imports(ROOT, file)
+        if one.within("difftest.lint")
+    }
+    assert importers == set(ABOVE)
