@@ -21,10 +21,10 @@ def is_another(name):
 
 @every("name", filter(is_another, SPECS))
 def test_cases_differ_and_are_random_in_at_least_half(name):
-    counts = counted(SPECS[name], drawn(SPECS[name], 50))  # as many as a person's run draws
-    assert counts.distinct == counts.cases >= 48
-    assert counts.telling >= 32
-    assert counts.random >= 25
+    counts = counted(SPECS[name], drawn(SPECS[name], 20))  # as many as a person's run draws
+    assert counts.distinct == counts.cases >= 19
+    assert counts.telling >= 13
+    assert counts.random >= 10
 
 
 def test_a_harness_that_repeats_itself_would_be_seen():
