@@ -21,7 +21,7 @@ from difftest.simulator.capacity import (
     check_psum,
     check_tensor_size,
 )
-from difftest.simulator.descriptor import RUNNING
+from difftest.simulator.descriptor import RUNNING, taped
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import (
     KernelError,
@@ -134,6 +134,8 @@ class Core:
         """The memories in which the kernel places tensors itself."""
         self.oracle: Any = None
         """What judges each instruction, in plain mode; None without."""
+        self.tape: Any = None
+        """What notes each call, for a replay (see :mod:`difftest.simulator.tape`); None without."""
         self.baton: Baton | None = None
         """Of the programs that run side by side; None where one runs alone."""
         self.seat = 0
@@ -198,6 +200,7 @@ class Core:
         core.rank, core.level = self.rank, self.level
         core.shadow, core.order = self.shadow, self.order
         core.oracle = None if self.oracle is None else self.oracle.beside()
+        core.tape = None if self.tape is None else self.tape.beside(core)
         core.auto_alloc = self.auto_alloc
         core.program = program
         return core
@@ -207,7 +210,9 @@ class Core:
         return kind if self.oracle is None else self.oracle.followed(kind)
 
     def wrote(self, tile: Tile) -> None:
-        """Tell the oracle, if there is one, of what no instruction wrote."""
+        """Tell the oracle and the tape, if there are any, of what no instruction wrote."""
+        if self.tape is not None:
+            self.tape.found(tile)
         if self.oracle is not None:
             self.oracle.take(tile)
 
@@ -221,6 +226,7 @@ class Core:
         self.program = program
         self._shared_next = Counter()
 
+    @taped("allocate")
     def allocate(
         self,
         shape: Shape,
@@ -258,6 +264,11 @@ class Core:
         state = self.drawn.setdefault(at, self.random.bit_generator.state)
         self.random.bit_generator.state = state
         return self.random
+
+    @taped("seed")
+    def seed(self, value: int) -> None:
+        """Let the random numbers begin anew."""
+        self.random = np.random.default_rng(value)
 
     @contextlib.contextmanager
     def body(self, location: Location | None) -> Iterator[None]:
@@ -360,6 +371,7 @@ class Core:
         """Whether the tensors live at one time fit this core's PSUM."""
         check_psum(self.machine, self._in_psum)
 
+    @taped("adopt")
     def adopt(
         self,
         array: Array,
@@ -469,8 +481,9 @@ class Core:
             lines = self._stacks[frame.f_lasti] = kernel_stack(frame)
         return lines
 
-    def amend(self, since: int, **attributes: Any) -> None:
-        """Say more of the instructions that were issued from a number on."""
-        for event in self.trace.events[-1 : -1 - self.instructions + since : -1]:
+    @taped("amend")
+    def amend(self, count: int, **attributes: Any) -> None:
+        """Say more of the last instructions that were issued."""
+        for event in self.trace.events[-1 : -1 - count : -1]:
             changed = event.attributes._replace(**attributes)
             event.kind = event.kind._replace(attributes=changed)

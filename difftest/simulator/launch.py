@@ -39,6 +39,7 @@ from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
+from difftest.simulator.tape import recorder
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 from difftest.simulator.witness import Testimony, witness
@@ -237,12 +238,15 @@ class Launch:
         with one_thread(), core.running():
             target.check_target()
             arguments, kernel_call = _arguments(core, target, self.args, dict(self.kwargs or {}))
+            core.tape = recorder(core, target, arguments)
             leaves = flatten(_returned(core, kernel_call))
             if target.dialect == "nki":
                 warn_of_private(leaves)
             core.check_bodies(leaves)
             outputs = as_arrays(leaves)
             note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
+            if core.tape is not None:
+                core.tape.end(leaves)
             if core.oracle is not None:
                 outputs = core.oracle.outputs(leaves, outputs)
                 for (_, data), (_, tensor) in zip(arguments.copies, arguments.written, strict=True):

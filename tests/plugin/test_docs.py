@@ -105,7 +105,8 @@ def test_snippets_run(tmp_path, monkeypatch):
     assert by_page["run-a-kernel"]["verdict"].elements == 8
     assert by_page["profile-a-kernel"]["prediction"].get_latency_percentile(50) > 0
     assert trace_to_json(by_page["trace"]["again"]) == by_page["trace"]["text"]
-    assert set(by_page) == {"run-a-kernel", "profile-a-kernel", "trace", "choose-inputs"}
+    assert by_page["tape"]["again"].outputs[0].tolist() == [[6, 8]]
+    assert set(by_page) == {"run-a-kernel", "profile-a-kernel", "trace", "tape", "choose-inputs"}
 
 
 def test_the_kernel_tests_on_the_pages_pass(pytester, monkeypatch):

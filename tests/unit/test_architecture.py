@@ -166,7 +166,10 @@ LAYERS = (
     "frontend.classic",
     "arrays",
     "witness",
+    "tape",
+    "tape_json",
     "launch",
+    "replay",
     "ranks",
     "frontend.kernel",  # kernels as objects: a call launches them
     "frontend.on_device",

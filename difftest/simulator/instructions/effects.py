@@ -16,6 +16,7 @@ import numpy as np
 
 from difftest.simulator.baton import Baton
 from difftest.simulator.core import current
+from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import INT32, INTEGERS, Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions import gate
@@ -169,6 +170,7 @@ def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], In
 # -- the one way to do one -------------------------------------------------------------------------
 
 
+@taped("effect")
 def issue(
     record: Instruction,
     acts: Sequence[tuple[Sequence[Any], Sequence[Any]]],

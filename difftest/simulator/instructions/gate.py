@@ -61,6 +61,8 @@ def issue(
     NkiError : a rule of the record is broken; nothing is written then.
     """
     core = current()
+    if core.tape is not None and not core.tape.busy:
+        return core.tape.noted("issue", issue, instruction, operands, options, **how)
     if core.oracle is not None and not core.oracle.busy:
         return core.oracle.issued(issue, instruction, operands, options, **how)
     issued = Issue(instruction, operands, options, **how)

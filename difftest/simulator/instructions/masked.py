@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from difftest.simulator.core import current
+from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
@@ -44,6 +45,7 @@ class Part(NamedTuple):
     inner: Array
 
 
+@taped("masked")
 def issue_masked(
     instruction: Instruction,
     operands: tuple[Any, ...],

@@ -314,6 +314,7 @@ def _of_the_product(call: Call) -> None:
 
 def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
     """Add a product; the first of a group overwrites what nothing has written."""
+    product.storage.allocation.absorbed += 1
     values, fresh = product.engine_values(unwritten=True), dst._fresh()
     if fresh is None:
         accumulate(dst, values, where)

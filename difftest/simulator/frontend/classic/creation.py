@@ -170,7 +170,7 @@ def random_seed(seed, *, mask=None):
             received=f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}",
             limit=f"0 to {2**SEED_BITS - 1}",
         )
-    current().random = np.random.default_rng(int(value))
+    current().seed(int(value))
 
 
 # -- what the host does ----------------------------------------------------------------------------

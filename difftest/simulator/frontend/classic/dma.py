@@ -86,7 +86,7 @@ def atomic_rmw(dst, value, op, *, mask=None):
     core, operator = current(), alu_op(op, "nl.atomic_rmw")
     before, options = core.instructions, (operator, "error", "unknown")
     issue(instructions.dma_copy, (src,), options, dst=dst, mask=mask)
-    core.amend(before, op=operator.name)
+    core.amend(core.instructions - before, op=operator.name)
 
 
 @ISA.issues(instructions.dma_copy)

@@ -180,4 +180,3 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     gate.issue(
         instructions.added_product, (added,), options, dst=target, where=where, sources=sources
     )
-    added.storage.allocation.absorbed += 1

@@ -107,7 +107,7 @@ def loop_reduce(x, op, loop_indices, *, dtype=None, mask=None):
         core = current()
         before = core.instructions
         begin_or_update(name, on_chip(target, "nl.loop_reduce"), data, mask, between)
-        core.amend(before, loop_indices=True)
+        core.amend(core.instructions - before, loop_indices=True)
         return target
 
     target = assignment_target("nl.loop_reduce", Tensor)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
+from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import KernelError, kernel_location, warn
 from difftest.simulator.frontend.arguments import not_taken
@@ -66,11 +67,12 @@ def _check_start(dst: Tile) -> None:
         )
 
 
+@taped("mark")
 def mark(dst: Tile, accumulate: bool | None) -> None:
     """Note that a matmul wrote ``dst``, and whether the kernel said how."""
     if accumulate is None:
         core = current()
-        core.amend(core.instructions - 1, inferred=True)
+        core.amend(1, inferred=True)
     storage = dst.storage
     if storage.products is None:
         storage.products = np.zeros(storage.size, BOOL)

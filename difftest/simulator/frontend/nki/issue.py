@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from difftest.simulator.descriptor import taped
 from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
 from difftest.simulator.frontend.nki.indirection import check_use
@@ -47,6 +48,7 @@ def perform(
     return ISSUED
 
 
+@taped("placed")
 def issue_new(
     instruction: Instruction,
     operands: tuple[Any, ...],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
+from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
 from difftest.simulator.errors import (
     DtypeError,
@@ -68,7 +69,7 @@ def nc_matmul(
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
     options = (*_pe_tile(tile_position, tile_size), mode)
-    return _product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
+    return issue_product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
 
 
 @public  # by hand, as nc_matmul
@@ -89,7 +90,7 @@ def nc_matmul_mx(
     options = _pe_tile(tile_position, tile_size)
     given = (dst, stationary, moving, stationary_scale, moving_scale)
     dst, *operands = _grouped("nc_matmul_mx", given, tiles=any(options))
-    return _product(mx.nc_matmul_mx, dst, tuple(operands), accumulate, options)
+    return issue_product(mx.nc_matmul_mx, dst, tuple(operands), accumulate, options)
 
 
 def _since_05(values, where):
@@ -137,7 +138,8 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
     return issue(matmul.nc_transpose, dst, (data,), engine=chosen)
 
 
-def _product(record, dst, operands, accumulate, options):
+@taped("product")
+def issue_product(record, dst, operands, accumulate, options):
     """Issue a product, and note that it wrote ``dst``."""
     adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
     issued = issue(record, dst, operands, (adds, *options))

@@ -130,7 +130,7 @@ def random_seed(seed):
         got = f"a tensor of {tile.size} elements"
         raise not_taken("nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError)
     value = int(np.asarray(tile.values()).reshape(-1)[0])
-    current().random = np.random.default_rng(value % 2**32)
+    current().seed(value % 2**32)
 
 
 @public

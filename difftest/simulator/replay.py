@@ -1,0 +1,372 @@
+"""A tape run again on other arrays, without the kernel's Python.
+
+:func:`replayed` makes of a tape what :func:`~difftest.simulator.launch.launch` takes as a kernel.
+Each call goes through the ordinary gate: rules, memory, what is defined, the exact run, the oracle
+and the trace follow as in any launch, and say the kernel's own lines. What depends on data follows
+them where instructions do: gathers, offsets in tiles, random numbers. What Python decided by them,
+a register's value, has to stay what it was.
+
+A tape may come from a process that nobody trusts. What it holds is checked when it is used.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from difftest.simulator.core import Core, current
+from difftest.simulator.dtypes import Array, name_of
+from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
+from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
+from difftest.simulator.frontend.classic.memories import force_auto_alloc
+from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
+from difftest.simulator.frontend.nki import accumulation
+from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
+from difftest.simulator.frontend.nki.isa.products import issue_product
+from difftest.simulator.frontend.nki.issue import issue_new
+from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
+from difftest.simulator.index import Index
+from difftest.simulator.instructions import effects, gate
+from difftest.simulator.instructions.alu import NKI_OPS
+from difftest.simulator.instructions.masked import issue_masked
+from difftest.simulator.instructions.matmul import added_product
+from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
+from difftest.simulator.instructions.reduce import AVERAGE
+from difftest.simulator.machine import MACHINES, Machine
+from difftest.simulator.memory import Shape, Storage
+from difftest.simulator.tape import (
+    DynamicForm,
+    IndexedForm,
+    IndexForm,
+    IndirectForm,
+    Opcode,
+    Operator,
+    RegisterForm,
+    Tape,
+    TapedCall,
+    TileForm,
+)
+from difftest.simulator.tile import Tile
+
+MOST = 2**31
+"""Elements of a pattern or a tensor."""
+MOST_PROGRAMS = 2**12
+
+
+class ReplayError(NkiError):
+    """A tape does not fit the arrays, or is none that a launch could have left."""
+
+
+def replayed(tape: Tape) -> Launchable:
+    """The launch of a tape, as a kernel: the same parameters, of which arrays alone count.
+
+    Raises
+    ------
+    ReplayError : at the launch, where arrays differ from the tape's in number, shape or dtype, or
+        where a call of the tape is none. NotModelledError : where the data lead elsewhere.
+    """
+    machine = MACHINES.get(tape.machine)
+    if not (min(tape.grid, default=1) > 0 and math.prod(tape.grid) <= MOST_PROGRAMS):
+        raise _no_tape(f"a grid {tape.grid!r:.60}", f"a grid of 1 to {MOST_PROGRAMS} programs")
+    if machine is None:
+        raise _no_tape(f"a machine {tape.machine!r:.40}", f"one of {', '.join(MACHINES)}")
+    if tape.dialect == "nki":
+        return _NkiReplay(_function(tape), machine, tape)
+    function, by_reference = _function(tape), tape.by_reference
+    return Launchable(function, grid=tape.grid, machine=machine, by_reference=by_reference)
+
+
+class _NkiReplay(NkiLaunchable):
+    """A replay of today's dialect, on the machine of the tape."""
+
+    machine = Launchable.machine
+
+    def __init__(self, function: Callable[..., Any], machine: Machine, tape: Tape) -> None:
+        super().__init__(function, level=tape.level)
+        self.grid, self._machine = tape.grid, machine
+
+
+def _no_tape(received: str, rule: str) -> ReplayError:
+    return ReplayError(
+        f"a tape has {rule}",
+        happened="what was to be replayed is no tape of a launch",
+        received=received,
+        remedy="record the kernel again with difftest.simulator.tape.taping",
+    )
+
+
+def _function(tape: Tape) -> Callable[..., Any]:
+    """What does what a tape says."""
+
+    def replay(*values: Any, **named: Any) -> list[Tile] | None:
+        core = current()
+        if core.order.loop is not None:
+            raise NotModelledError(
+                "a replay runs its calls in the order of the tape",
+                happened="a replay was to run a loop's iterations in another order",
+                received=f"an order of the loop at {core.order.loop}",
+                remedy="launch the kernel itself",
+            )
+        core.trace.divided = tape.divided
+        program = _Program(core, _inputs(tape, (values, named)))
+        for step in tape.steps:
+            if step.program == core.program:
+                program.run(step)
+        core.loops = ()
+        return program.returned(tape.returned)
+
+    replay.__name__ = replay.__qualname__ = tape.kernel
+    replay.__signature__ = _signature(tape)  # type: ignore[attr-defined]
+    return force_auto_alloc(replay) if tape.auto_alloc else replay
+
+
+def _signature(tape: Tape) -> inspect.Signature:
+    """The kernel's parameters, which launches go by."""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    empty = inspect.Parameter.empty
+    parameters = []
+    try:
+        for name, number, mutable, _ in tape.parameters:
+            kind = inspect._ParameterKind(number)
+            default = empty if kind in several else None
+            annotation = "mutable_tensor" if mutable else empty
+            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+        return inspect.Signature(parameters)
+    except ValueError as error:
+        raise _no_tape(f"{error}", "the parameters of a function") from None
+
+
+def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
+    """The arguments' tensors by their numbers on the tape."""
+    given = [one.storage for one in _tiles(values)]
+    numbers = [number for one in tape.parameters for number in one.tensors]
+    if not tape.inputs.keys() >= set(numbers):
+        raise _no_tape("a tensor without a shape", "the shapes of all arguments")
+    wanted = [tape.inputs[number] for number in numbers]
+    have = [(one.allocation.shape, one.dtype) for one in given]
+    if have != wanted:
+        raise ReplayError(
+            "a replay takes arrays of the shapes and dtypes of its tape",
+            happened="a replay got other arrays than its tape",
+            received=_shown(have),
+            limit=_shown(wanted),
+            remedy="record the kernel again on arrays of these shapes",
+        )
+    return dict(zip(numbers, given, strict=True))
+
+
+def _tiles(value: Any) -> list[Tile]:
+    """The tensors in an argument, in the order in which a launch makes them."""
+    if isinstance(value, Tile):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [tile for one in value for tile in _tiles(one)]
+    if is_record(value):
+        value = vars(value)
+    parts = value.values() if isinstance(value, dict) else ()
+    return [tile for one in parts for tile in _tiles(one)]
+
+
+def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
+    return ", ".join(f"{list(shape)} {name_of(dtype)}" for shape, dtype in tensors) or "no array"
+
+
+class _Program:
+    """One program of the grid, as it is replayed.
+
+    Attributes
+    ----------
+    tensors : by their numbers on the tape.
+    """
+
+    def __init__(self, core: Core, tensors: dict[int, Storage]) -> None:
+        self.core, self.tensors = core, tensors
+        self._tiles: dict[TileForm, Tile] = {}
+        """Those of the call that runs: what was one tile is one again."""
+        self._literals: dict[int, Any] = {}
+        """The oracle's tensors, which it holds as long as somebody else does."""
+
+    def run(self, step: TapedCall) -> None:
+        """Make a call again, at its line."""
+        core = self.core
+        core.loops = step.loops
+        if step.loops:
+            core.loop_count = max(core.loop_count, step.loops[-1].loop.id + 1)
+        try:
+            made = self._made(step)
+        except (NkiError, OracleError):
+            raise
+        except Exception as error:  # of arguments that no launch gave
+            received = f"{step.call}: {type(error).__name__}: {error}"
+            raise _no_tape(received[:160], "calls that a launch made") from error
+        storage = getattr(made, "storage", made)
+        if isinstance(storage, Storage) and step.made is not None:
+            self.tensors[step.made] = storage
+            if self.core.oracle is not None and isinstance(made, Tile):
+                self._literals.setdefault(step.made, made.literal)  # type: ignore[attr-defined]
+        elif isinstance(made, int) and made != step.made:
+            raise NotModelledError(
+                "a replay runs on data that give registers the values that they had",
+                happened="a register was loaded with another value than on the tape",
+                received=f"{made}, on the tape {step.made}",
+                remedy="launch the kernel itself",
+            )
+
+    def _made(self, step: TapedCall) -> Any:
+        """What a call makes."""
+        call = CALLS.get(step.call)
+        if call is None:
+            raise _no_tape(f"a call {step.call!r:.40}", f"calls of {', '.join(CALLS)}")
+        self._tiles.clear()
+        args = [self.given(one) for one in step.args]
+        how = {name: self.given(one) for name, one in step.kwargs.items()}
+        if step.call == "masked":
+            chosen = how["mask"]
+            how["mask"] = lambda shape: chosen
+        if how.pop("leaves_out", False):
+            how["dst"].storage.leave_out()
+        return _at(step.stack)(lambda: call(self.core, *args, **how))
+
+    def returned(self, accesses: tuple[TileForm, ...]) -> list[Tile] | None:
+        """The tensors that the kernel returned; None in a program that has not all of them."""
+        if any(one.tensor not in self.tensors for one in accesses):
+            return None
+        return [self.tile(one) for one in accesses]
+
+    def given(self, value: Any) -> Any:
+        """What stands on the tape, as an argument of a call."""
+        form = _FORMS.get(type(value))
+        if form is not None:
+            return form(self, value)
+        if type(value) is tuple:
+            return tuple(map(self.given, value))
+        if type(value) is dict:
+            return {name: self.given(one) for name, one in value.items()}
+        return value
+
+    def tile(self, access: TileForm) -> Tile:
+        """A tile of the launch's dialect."""
+        made: Any = self._tiles.get(access)
+        if made is not None:
+            return made  # type: ignore[no-any-return]
+        storage = self.tensors.get(access.tensor)
+        if storage is None:
+            raise _no_tape(f"tensor {access.tensor!r:.20}", "tensors that a call made before")
+        pattern, dtype, axes = access.pattern, storage.dtype, access.axes
+        if access.dtype != dtype:
+            dtype = access.dtype
+            storage.hold_bits()
+            storage.allocation.viewed = True
+        if pattern == storage.whole:
+            pattern = storage.whole
+        elif pattern.size > MOST or min(pattern.shape, default=1) < 1:
+            raise _no_tape(f"{pattern}", f"patterns of 1 to {MOST} elements")
+        elif axes is None and not pattern.fits(
+            storage.size * storage.dtype.itemsize // dtype.itemsize
+        ):
+            raise _no_tape(f"{pattern} of {storage.allocation}", "patterns inside their tensors")
+        made = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
+        if self.core.oracle is not None:
+            places, literals = pattern.elements() * dtype.itemsize, self._literals
+            if access.tensor not in literals:
+                literals[access.tensor] = self.core.tile.whole(storage).literal
+            made.literal = literals[access.tensor].viewed(lambda _: places, dtype)
+        tile: Tile = made
+        self._tiles[access] = tile
+        return tile
+
+    def scattered(self, access: IndexedForm) -> IndexedTile:
+        """A tile indexed by tiles."""
+        items = [
+            Index(*affine) if tile is None else DynamicIndex(self.tile(tile), Index(*affine))
+            for tile, affine in access.items
+        ]
+        return IndexedTile(self.tile(access.base), tuple(items))
+
+    def shifted(self, access: DynamicForm) -> DynamicView:
+        """A view that one offset moves, or one for each row."""
+        held = access.offsets
+        index: Any
+        if isinstance(held, RegisterForm):
+            index = DeviceValue(held.value, frozen=True, label=held.label)
+        else:
+            index = self.tile(held)
+        owner = self.tile(access.owner)
+        return DynamicView(owner, access.pattern, index, Rows(*access.rows), whole=access.whole)
+
+    def grouped(self, access: IndirectForm) -> IndirectTensor:
+        """A view by tensor indirection."""
+        owner: Any = self.tile(access.owner)
+        return IndirectTensor.of(owner, self.tile(access.offsets), access.size, access.group)
+
+
+_OPERATORS = {**NKI_OPS, AVERAGE.name: AVERAGE}
+_RECORDS = {**INSTRUCTIONS, **EFFECTS, "added_product": added_product}
+_FORMS: dict[type, Callable[[_Program, Any], Any]] = {
+    TileForm: _Program.tile,
+    IndexedForm: _Program.scattered,
+    DynamicForm: _Program.shifted,
+    IndirectForm: _Program.grouped,
+    IndexForm: lambda program, index: Index(*index),
+    Operator: lambda program, op: _OPERATORS[op.name],
+    Opcode: lambda program, opcode: _RECORDS[opcode.name],
+}
+
+
+def _found(core: Core, tile: Tile, values: Array) -> None:
+    """Let a tensor hold what no instruction wrote."""
+    tile.elements()[...] = values
+    tile.mark_written()
+    core.wrote(tile)
+
+
+def _allocate(core: Core, shape: Shape, *args: Any, **how: Any) -> Storage:
+    """A new tensor, of a size that a launch can have."""
+    if not 0 < math.prod(shape) <= MOST or min(shape, default=1) < 1:
+        raise _no_tape(f"a tensor of shape {shape!r:.60}", f"tensors of 1 to {MOST} elements")
+    return core.allocate(shape, *args, **how)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "allocate": _allocate,
+    "adopt": Core.adopt,
+    "amend": Core.amend,
+    "seed": Core.seed,
+    "found": _found,
+    "issue": lambda core, *args, **how: gate.issue(*args, **how),
+    "masked": lambda core, *args, **how: issue_masked(*args, **how),
+    "placed": lambda core, *args, **how: issue_new(*args, **how),
+    "effect": lambda core, *args, **how: effects.issue(*args, **how),
+    "product": lambda core, *args, **how: cast(Any, issue_product)(*args, **how),
+    "mark": lambda core, *args, **how: accumulation.mark(*args, **how),
+}
+"""What a tape can call."""
+
+
+# -- the kernel's lines ----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _at(stack: tuple[Location, ...]) -> Callable[[Callable[[], Any]], Any]:
+    """What calls a function as if the kernel's lines did: its frames are theirs."""
+    called: Callable[[Callable[[], Any]], Any] = _inside
+    for location in stack:
+        called = _frame(location, called)
+    return called
+
+
+def _inside(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def _frame(location: Location, inner: Callable[..., Any]) -> Callable[..., Any]:
+    outer = lambda call: inner(call)  # noqa: E731 - its line is the frame's
+    outer.__code__ = outer.__code__.replace(
+        co_filename=location.file, co_firstlineno=location.line, co_name="replayed"
+    )
+    return outer

@@ -1,0 +1,349 @@
+"""A tape: what a launch asked of the machine, call by call, so that it can be asked again.
+
+A trace says what instructions did; a tape has what they were given: operands as patterns on
+numbered tensors, options, masks. It holds no data of the kernel's arguments, so that
+:mod:`difftest.simulator.replay` can run it on others. What a kernel computed in Python is in it as
+a constant. A register's value is one too, and a replay refuses data that would give it another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.simulator.arrays import Arguments
+from difftest.simulator.core import Core
+from difftest.simulator.dtypes import DType
+from difftest.simulator.errors import Location, NotModelledError
+from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
+from difftest.simulator.frontend.classic.typing import is_mutable
+from difftest.simulator.frontend.launchable import Launchable
+from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.tensor import IndirectTensor
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
+from difftest.simulator.index import Index
+from difftest.simulator.indexing import Axis
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.matmul import added_product
+from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.pattern import Pattern, Shape
+from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Iteration
+
+PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum)
+"""What stands on a tape as it is."""
+
+
+class TileForm(NamedTuple):
+    """A tile."""
+
+    tensor: int
+    """The number of its allocation."""
+    pattern: Pattern
+    partition_axis: int | None
+    dtype: DType
+    axes: tuple[Axis, ...] | None = None
+    """How a pattern was walked that leaves its tensor, and that a mask cuts back."""
+    twin: int = 0
+    """Tells tiles of one call that are equal and not the same."""
+
+
+class RegisterForm(NamedTuple):
+    """An offset in a register."""
+
+    label: str
+    value: int
+
+
+class IndexForm(NamedTuple):
+    """An index expression."""
+
+    shape: Shape
+    start: int
+    steps: Shape
+
+
+class IndexedForm(NamedTuple):
+    """A tile indexed by tiles, each with an affine part (None beside what is affine alone)."""
+
+    base: TileForm
+    items: tuple[tuple[TileForm | None, IndexForm], ...]
+
+
+class DynamicForm(NamedTuple):
+    """A view that one offset moves, or one for each row."""
+
+    owner: TileForm
+    pattern: Pattern
+    offsets: TileForm | RegisterForm
+    rows: tuple[int, int, DType | None]
+    whole: bool
+
+
+class IndirectForm(NamedTuple):
+    """A view by tensor indirection."""
+
+    owner: TileForm
+    offsets: TileForm
+    size: int
+    group: int
+
+
+class Operator(NamedTuple):
+    """An ALU operator."""
+
+    name: str
+
+
+class Opcode(NamedTuple):
+    """An instruction's record."""
+
+    name: str
+
+
+class TapedCall(NamedTuple):
+    """One call: of :data:`difftest.simulator.replay.CALLS` by name, with what it was given."""
+
+    call: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    made: int | None = None
+    """The number of the tensor that it returned; of an effect the number that it returned."""
+    stack: tuple[Location, ...] = ()
+    loops: tuple[Iteration, ...] = ()
+    program: Shape = ()
+
+
+class TapedParameter(NamedTuple):
+    """One of the kernel's, in order."""
+
+    name: str
+    kind: int
+    """That of :mod:`inspect`."""
+    mutable: bool
+    """Whether its annotation lets the kernel write to it."""
+    tensors: tuple[int, ...]
+    """The numbers of those in it."""
+
+
+@dataclass(eq=False)
+class Tape:
+    """What one launch asked of the machine.
+
+    Attributes
+    ----------
+    kernel, dialect, machine, level : names.
+    inputs : by number the shape and dtype of the tensors among the arguments.
+    returned : what the last program returned.
+    """
+
+    kernel: str = ""
+    dialect: str = ""
+    machine: str = ""
+    level: str | None = None
+    grid: Shape = ()
+    divided: bool = False
+    auto_alloc: bool = False
+    by_reference: bool = True
+    parameters: tuple[TapedParameter, ...] = ()
+    inputs: dict[int, tuple[Shape, DType]] = field(default_factory=dict)
+    steps: list[TapedCall] = field(default_factory=list)
+    returned: tuple[TileForm, ...] = ()
+
+
+_TAPES: contextvars.ContextVar[list[Tape] | None] = contextvars.ContextVar(
+    "difftest_tapes", default=None
+)
+
+
+@contextlib.contextmanager
+def taping() -> Iterator[list[Tape]]:
+    """A scope in which each launch appends its tape to a list, once it has ended."""
+    tapes: list[Tape] = []
+    token = _TAPES.set(tapes)
+    try:
+        yield tapes
+    finally:
+        _TAPES.reset(token)
+
+
+def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder | None:
+    """What notes a launch whose arguments are tensors now; None where nobody wants its tape."""
+    if _TAPES.get() is None:
+        return None
+    function, tensors = target.function, defaultdict(list)
+    inputs = {one.id: (one.shape, one.dtype) for one in core.trace.allocations}
+    for one in core.trace.allocations:
+        tensors[one.name].append(one.id)
+    tape = Tape(
+        getattr(function, "__qualname__", ""),
+        target.dialect,
+        core.machine.name,
+        core.level,
+        tuple(map(int, core.grid)),
+        auto_alloc=core.auto_alloc,
+        inputs=inputs,
+        parameters=tuple(
+            TapedParameter(name, int(one.kind), is_mutable(one.annotation), tuple(tensors[name]))
+            for name, one in arguments.parameters.items()
+        ),
+        by_reference=target.by_reference,
+    )
+    return Recorder(core, tape)
+
+
+class Recorder:
+    """Writes one program's calls to a tape."""
+
+    def __init__(self, core: Core, tape: Tape) -> None:
+        self._core, self._tape = core, tape
+        self.busy = False
+        """Whether a call runs that is noted: those that it makes itself are not."""
+
+    def beside(self, core: Core) -> Recorder:
+        """The recorder of another program of the launch."""
+        return Recorder(core, self._tape)
+
+    def noted(self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a call gives; it is on the tape unless it raised."""
+        core, chosen, given = self._core, [], dict(kwargs)
+        if args and args[0] is core:
+            function, args = partial(function, core), args[1:]
+        if mask := given.pop("mask", None):
+
+            def remembered(shape: Shape) -> Any:
+                chosen.append(mask(shape))
+                return chosen[-1]
+
+            kwargs["mask"] = remembered
+        where, dst = given.get("where"), given.get("dst")
+        if where is not None and dst is not None and dst.storage.masked:
+            given["leaves_out"] = True
+        stack, loops, self.busy = core.stack(), core.loops, True
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self.busy = False
+        form = _Form()
+        what, how = form.of(args), form.of(given)
+        if chosen:
+            how["mask"] = chosen[-1]
+        storage = getattr(result, "storage", result)
+        allocation = getattr(storage, "allocation", None)
+        made = result if isinstance(result, int) else allocation and allocation.id
+        self._tape.steps.append(TapedCall(call, what, how, made, stack, loops, core.program))
+        return result
+
+    def found(self, tile: Tile) -> None:
+        """Note what no instruction wrote."""
+        if self.busy:
+            return
+        core, values = self._core, tile.elements().copy()
+        what = (_Form().tile(tile), values)
+        self._tape.steps.append(
+            TapedCall("found", what, {}, None, core.stack(), core.loops, core.program)
+        )
+
+    def end(self, leaves: list[Any]) -> None:
+        """Note what the kernel returned; the tape is done."""
+        tape, tapes = self._tape, _TAPES.get()
+        assert tapes is not None
+        tape.divided, tape.returned = self._core.trace.divided, _Form().of(leaves)
+        tapes.append(tape)
+
+
+# -- what is given, as it stands on a tape ---------------------------------------------------------
+
+
+class _Form:
+    """The form of one call's arguments."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[TileForm, list[Tile]] = {}
+
+    def of(self, value: Any) -> Any:
+        """An argument without the launch's state.
+
+        Raises
+        ------
+        NotModelledError : a tape has no form for it.
+        """
+        if isinstance(value, PLAIN):
+            return value
+        if isinstance(value, (tuple, list)) and type(value) is not Pattern:
+            return tuple(map(self.of, value))
+        if isinstance(value, dict):
+            return {name: self.of(one) for name, one in value.items()}
+        for kind, form in _FORMS.items():
+            if isinstance(value, kind):
+                return form(self, value)
+        raise NotModelledError(
+            "a tape has what instructions are given",
+            happened=f"a launch whose tape is kept used a {type(value).__name__}",
+            received=f"{value!r:.80}",
+            remedy="launch the kernel itself",
+        )
+
+    def tile(self, tile: Tile) -> TileForm:
+        """A tile, told from those that are equal."""
+        axes = tile.axes if isinstance(tile.axes, tuple) else None
+        number, dtype = tile.storage.allocation.id, tile.dtype
+        access = TileForm(number, tile.pattern, tile.partition_axis, dtype, axes)
+        twins = self._tiles.setdefault(access, [])
+        twin = next((at for at, one in enumerate(twins) if one is tile), len(twins))
+        twins[twin:] = twins[twin:] or [tile]
+        return access._replace(twin=twin) if twin else access
+
+    def scattered(self, tile: IndexedTile) -> IndexedForm:
+        """A tile that tiles index."""
+        items = [
+            (self.tile(item.tile), affine(item.offset))
+            if isinstance(item, DynamicIndex)
+            else (None, affine(item))
+            for item in tile.items
+        ]
+        return IndexedForm(self.tile(tile.base), tuple(items))
+
+    def shifted(self, view: DynamicView) -> DynamicForm:
+        """A view that an offset moves."""
+        held, rows = view.index, (view.rows.unit, view.rows.size, view.rows.dtype)
+        index: TileForm | RegisterForm
+        if isinstance(held, DeviceValue):
+            index = RegisterForm(held.label, held.device_value())
+        else:
+            index = self.tile(held)
+        return DynamicForm(self.tile(view.owner), view.pattern, index, rows, view.whole)
+
+    def grouped(self, view: IndirectTensor) -> IndirectForm:
+        """A view by tensor indirection."""
+        owner, index = self.tile(view.owner), self.tile(view.index)
+        return IndirectForm(owner, index, len(view.places), view.group)
+
+
+def affine(index: Index) -> IndexForm:
+    """An index expression."""
+    return IndexForm(index.shape, index.start, index.steps)
+
+
+def _opcode(record: Instruction) -> Opcode:
+    return Opcode("added_product" if record is added_product else record.name)
+
+
+_FORMS: dict[type, Callable[[_Form, Any], Any]] = {
+    Pattern: lambda form, pattern: pattern,
+    IndirectTensor: _Form.grouped,
+    DynamicView: _Form.shifted,
+    IndexedTile: _Form.scattered,
+    Tile: _Form.tile,
+    Index: lambda form, index: affine(index),
+    AluOp: lambda form, op: Operator(op.name),
+    Instruction: lambda form, record: _opcode(record),
+}

@@ -1,0 +1,275 @@
+"""A tape as JSON, to be sent to another process, and back. See docs/reference/tape.md.
+
+What is no number, text or list is an object with one member, which names its kind. What is read may
+come from a process that nobody trusts: each kind is checked, and nothing is run or imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from difftest.simulator.dtypes import NKI_NAMES, Array, name_of
+from difftest.simulator.errors import Location
+from difftest.simulator.indexing import Axis
+from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.pattern import Pattern
+from difftest.simulator.tape import (
+    DynamicForm,
+    IndexedForm,
+    IndexForm,
+    IndirectForm,
+    Opcode,
+    Operator,
+    RegisterForm,
+    Tape,
+    TapedCall,
+    TapedParameter,
+    TileForm,
+)
+from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
+
+FORMAT, VERSION = "difftest tape", 1
+_KINDS: tuple[Any, ...] = (
+    TileForm,
+    IndexForm,
+    Axis,
+    IndirectForm,
+    RegisterForm,
+    Iteration,
+    Location,
+    Loop,
+)
+_KINDS += (Opcode, Operator, TapedParameter, Pattern, IndexedForm, DynamicForm)
+_ROWS = {kind.__name__: (kind, tuple(get_type_hints(kind).values())) for kind in _KINDS}
+"""Tuples with names, which are written as lists under the name of their class."""
+_ENUMS = {kind.__name__: kind for kind in (Accumulate, Engine, LoopKind, Space)}
+_HEAD = ("kernel", "dialect", "machine", "level", "grid", "divided", "auto_alloc", "by_reference")
+_BODY = ("parameters", "inputs", "returned")
+_NUMBERS = {one.__name__: one for one in np.sctypeDict.values()} | {
+    np.dtype(one).type.__name__: np.dtype(one).type for one in NKI_NAMES.values()
+}
+
+
+class TapeFormatError(ValueError):
+    """A text is no tape of this version: what was received, what is accepted."""
+
+    def __init__(self, received: object, accepted: str) -> None:
+        super().__init__(f"not a tape: received {received!r:.80}; accepted: {accepted}")
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def tape_to_json(tape: Tape) -> str:
+    """The tape as a JSON text, with a line for each call."""
+    stacks: dict[Any, int] = {}
+    loops: dict[Any, int] = {}
+    steps = []
+    for call, args, kwargs, made, stack, around, program in tape.steps:
+        places = stacks.setdefault(stack, len(stacks)), loops.setdefault(around, len(loops))
+        steps.append([call, _write(args), _write(kwargs), made, *places, program])
+    head = {"format": FORMAT, "version": VERSION}
+    parts = {**head, **{name: _write(getattr(tape, name)) for name in (*_HEAD, *_BODY)}}
+    parts |= {"stacks": _write(tuple(stacks)), "loops": _write(tuple(loops))}
+    text = ",\n".join(f'"{name}":{_compact(part)}' for name, part in parts.items())
+    return "{" + text + ',\n"steps":[\n' + ",\n".join(map(_compact, steps)) + "]}\n"
+
+
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def _write(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if kind.__name__ in _ROWS:
+        return {kind.__name__: [_write(one) for one in value]}
+    if kind is tuple:
+        return [_write(one) for one in value]
+    if kind is dict:
+        return {"dict": [[_write(name), _write(one)] for name, one in value.items()]}
+    if isinstance(value, np.dtype):
+        return {"dtype": name_of(value)}
+    if isinstance(value, Location):  # a helper's line
+        return {"Location": [*value]}
+    if isinstance(value, Enum):
+        return {kind.__name__: value.name}
+    if isinstance(value, np.generic):
+        return {"number": [kind.__name__, _write(value.item())]}
+    assert isinstance(value, np.ndarray), value
+    if value.dtype == np.bool_:
+        return {"bits": [[*value.shape], _text(np.packbits(value))]}
+    return {"array": [name_of(value.dtype), [*value.shape], _text(value)]}
+
+
+def _text(array: Array) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def tape_from_json(text: str) -> Tape:
+    """The tape that :func:`tape_to_json` wrote.
+
+    Raises
+    ------
+    TapeFormatError : the text is no JSON, of another version, or breaks the form somewhere.
+    """
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TapeFormatError(f"{error}", "JSON") from None
+    if type(given) is not dict or given.get("format") != FORMAT:
+        raise TapeFormatError(given, f"an object whose format is {FORMAT!r}")
+    if given.get("version") != VERSION:
+        raise TapeFormatError(given.get("version"), f"version {VERSION}")
+    names = ("format", "version", *_HEAD, *_BODY, "stacks", "loops", "steps")
+    if given.keys() != set(names):
+        raise TapeFormatError(sorted(given), f"the members {', '.join(names)}")
+    try:
+        return _tape(given)
+    except RecursionError:
+        raise TapeFormatError("lists in lists without an end", "what a launch can ask") from None
+
+
+def _tape(given: dict[str, Any]) -> Tape:
+    hints = get_type_hints(Tape)
+    tape = Tape(**{name: _need(_read(given[name]), hints[name]) for name in (*_HEAD, *_BODY)})
+    stacks = _need(_read(given["stacks"]), tuple[tuple[Location, ...], ...])
+    loops = _need(_read(given["loops"]), tuple[tuple[Iteration, ...], ...])
+    form = (
+        f"[call, args, kwargs, made, one of {len(stacks)} stacks, of {len(loops)} loops, program]"
+    )
+    for row in _need(given["steps"], list):
+        if type(row) is not list or len(row) != 7:
+            raise TapeFormatError(row, form)
+        call, args, kwargs, made, stack, around, program = row
+        args, kwargs, program = _read(args), _read(kwargs), _read(program)
+        places = _is(stack, int) and _is(around, int)
+        if not places or not (0 <= stack < len(stacks) and 0 <= around < len(loops)):
+            raise TapeFormatError(row, form)
+        fields = (call, args, kwargs, made, stacks[stack], loops[around], program)
+        for value, hint in zip(fields, _STEP, strict=True):
+            _need(value, hint)
+        tape.steps.append(TapedCall(*fields))
+    return tape
+
+
+_STEP = (*get_type_hints(TapedCall).values(),)
+
+
+def _need(value: Any, hint: Any) -> Any:
+    if not _is(value, hint):
+        raise TapeFormatError(value, f"{hint}")
+    return value
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type as an annotation has it."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_is(value, one) for one in parts)
+    if origin is dict:
+        if type(value) is not dict:
+            return False
+        return all(_is(key, parts[0]) and _is(one, parts[1]) for key, one in value.items())
+    if origin is tuple:
+        if type(value) is not tuple:
+            return False
+        if parts[1:] == (...,):
+            return all(_is(one, parts[0]) for one in value)
+        pairs = zip(value, parts, strict=False)
+        return len(value) == len(parts) and all(_is(one, part) for one, part in pairs)
+    if (origin or hint) is np.dtype:
+        return isinstance(value, np.dtype)
+    return type(value) is (NoneType if hint is None else hint)
+
+
+def _read(value: Any) -> Any:
+    kind = type(value)
+    if kind is list:
+        return tuple([_read(one) for one in value])
+    if kind is not dict:
+        return value
+    if len(value) != 1:
+        raise TapeFormatError(value, "an object with one member, which names its kind")
+    ((name, held),) = value.items()
+    if name in _ROWS:
+        make, hints = _ROWS[name]
+        fields = _read(held)
+        if not _is(fields, tuple[hints]):  # type: ignore[valid-type]
+            raise TapeFormatError(value, f"{name} of {', '.join(make._fields)}")
+        return make(*fields)
+    if name in _ENUMS:
+        return _named(held, _ENUMS[name].__members__)
+    reader = _READERS.get(name)
+    if reader is None:
+        known = (*_ROWS, *_ENUMS, *_READERS)
+        raise TapeFormatError(name, f"a kind: {', '.join(known)}")
+    try:
+        return reader(held)
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        if isinstance(error, TapeFormatError):
+            raise
+        raise TapeFormatError(value, f"{name}: {error}") from None
+
+
+def _named(name: Any, known: Any) -> Any:
+    if type(name) is not str or name not in known:
+        raise TapeFormatError(name, ", ".join(map(str, known)))
+    return known[name]
+
+
+def _float(text: Any) -> float:
+    return float(_named(text, {one: one for one in ("nan", "inf", "-inf")}))
+
+
+def _number(held: Any) -> Any:
+    name, value = held
+    value = _read(value)
+    if type(value) not in (bool, int, float):
+        raise TapeFormatError(value, "a number")
+    return _named(name, _NUMBERS)(value)
+
+
+def _dict(held: Any) -> dict[Any, Any]:
+    return {_read(name): _read(one) for name, one in held}
+
+
+def _bits(held: Any) -> Array:
+    shape, text = held
+    count = math.prod(_need(_read(shape), tuple[int, ...]))
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), np.uint8))
+    if not 0 <= count <= bits.size < count + 8:
+        raise TapeFormatError(held, "a bit for each element")
+    return bits[:count].astype(np.bool_).reshape(shape)
+
+
+def _array(held: Any) -> Array:
+    dtype, shape, text = held
+    data = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+    sizes: tuple[int, ...] = _need(_read(shape), tuple[int, ...])
+    return np.array(data.view(_named(dtype, NKI_NAMES)).reshape(sizes))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "float": _float,
+    "number": _number,
+    "dict": _dict,
+    "dtype": lambda name: _named(name, NKI_NAMES),
+    "bits": _bits,
+    "array": _array,
+}
