@@ -24,10 +24,13 @@ COMMANDS = (
     "trace",
 )
 
+OTHERS = {"verdict": "difftest.verdict.command"}
+"""Those that stand beside what they run."""
+
 
 @click.group(
     cls=LazyGroup,
-    modules={name: f"difftest.cli.{name}" for name in COMMANDS},
+    modules={name: f"difftest.cli.{name}" for name in COMMANDS} | OTHERS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="nki-difftest")

@@ -105,6 +105,12 @@ LINT = Rule(
         *("difftest.api.documented", "numpy"),
     ),
 )
+# Who judges a kernel stands on all that looks at kernels, and loads them as commands do.
+BELOW = "harness backends analysis inspection lint timing simulator host cli plugin.run_report"
+JUDGE = ("numpy", "hypothesis", "click", "difftest.verdict")
+VERDICT = Rule(
+    "difftest/verdict/**/*.py", (*JUDGE, *(f"difftest.{name}" for name in BELOW.split()))
+)
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
@@ -124,7 +130,7 @@ CONFORMANCE = Rule(
 )
 
 RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT]
+RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -386,6 +392,7 @@ def planted(root: Path, file: str, source: str) -> Path:
             "difftest.backends.device.faults",
         ),
         (PROBES, "difftest/backends/device/probes_a.py", "import numpy", "numpy"),
+        (VERDICT, "difftest/verdict/a.py", "import pytest", "pytest"),
         (
             PLUGIN,
             "difftest/plugin/hooks.py",

@@ -1,0 +1,113 @@
+"""A kernel as its judge knows it: a name and a signature; and its file, as a test may import it.
+
+The test that judges a kernel usually imports it. In the judge's process that import must not run
+the kernel's file, so a stand-in takes its place: the functions have signatures and no code, and
+there are the file's plain constants.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_PLAIN = (int, float, str, bool, type(None))
+
+
+class Candidate:
+    """A kernel that runs in a worker: what a spec asks of a kernel, and no code.
+
+    Parameters
+    ----------
+    signature : as :func:`difftest.verdict.worker.signature_of` describes it.
+    """
+
+    def __init__(self, name: str, module: str, signature: Any) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = module
+        if signature is not None:
+            self.__signature__ = _signature(signature)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"{self.__name__} is under judgement: its code runs in a worker, and is not called here"
+        )
+
+    def __getitem__(self, grid: Any) -> Candidate:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__module__}.{self.__name__} under judgement>"
+
+
+def _signature(rows: Any) -> inspect.Signature:
+    parameters = []
+    for name, kind, default in rows:
+        given = inspect.Parameter.empty if default is None else default[0] if default else ...
+        parameters.append(
+            inspect.Parameter(str(name), getattr(inspect.Parameter, kind), default=given)
+        )
+    return inspect.Signature(parameters)
+
+
+class _StandIn(MetaPathFinder, Loader):
+    """Finds the module of a file, by whatever name it is imported, and runs nothing of it."""
+
+    def __init__(self, file: Path, described: Mapping[str, Any]) -> None:
+        self.file = os.path.realpath(file)
+        self.described = described
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The stand-in, where Python would take the file."""
+        if fullname.rpartition(".")[2] != Path(self.file).stem:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if found is None or not found.origin or os.path.realpath(found.origin) != self.file:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, origin=self.file)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """The default kind."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module the names that the kernel's file has."""
+        for name, signature in self.described["functions"].items():
+            setattr(module, name, Candidate(name, module.__name__, signature))
+        for name, value in self.described["constants"].items():
+            if type(value) in _PLAIN:
+                setattr(module, name, value)
+
+
+@contextmanager
+def stand_in(file: Path, described: Mapping[str, Any]) -> Iterator[None]:
+    """A scope in which an import of the file gives its stand-in, whoever imported it before."""
+    finder = _StandIn(file, described)
+    before = {
+        name: module
+        for name, module in sys.modules.items()
+        if os.path.realpath(getattr(module, "__file__", None) or "") == finder.file
+    }
+    known = {*sys.modules}
+    for name in before:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [*sys.modules]:
+            loader = getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
+            if loader is finder or (name in before and name not in known):
+                del sys.modules[name]
+        sys.modules.update(before)

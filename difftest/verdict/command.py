@@ -1,0 +1,188 @@
+"""`difftest verdict`: one kernel, one spec, one object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.cli.collecting import with_spec
+from difftest.cli.kernel_run import OutputFile, write_file
+from difftest.harness.explicit import CaseError, case_from_json
+from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
+from difftest.lint.check import lint_file
+from difftest.plugin.run_report import versions
+from difftest.verdict.backend import CandidateBackend, CheatError
+from difftest.verdict.candidate import Candidate, stand_in
+from difftest.verdict.judge import Judge, spec_for
+from difftest.verdict.judgement import Judgement
+from difftest.verdict.outcome import Outcome, Stage
+from difftest.verdict.sandbox import Limits, Sandbox, WorkerEnd
+from difftest.verdict.text import text_of
+
+CASES = 50
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """How a kernel is judged.
+
+    Attributes
+    ----------
+    seed : of what is drawn; None for another one each time.
+    case : the JSON of the one case to judge; None for the spec's examples and drawn ones.
+    """
+
+    cases: int = CASES
+    seed: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    case: str | None = None
+
+
+def judged(kernel: str, test: str, settings: JudgeSettings | None = None) -> Judgement:
+    """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
+
+    Raises
+    ------
+    click.ClickException : a name leads nowhere, or the kernel does not fit the test's contract.
+    """
+    settings = settings or JudgeSettings()
+    file, name = _named(kernel, test)
+    seed = random.SystemRandom().randrange(2**32) if settings.seed is None else settings.seed
+    judgement = Judgement({"file": kernel.rpartition(":")[0], "name": name}, test, seed)
+    judgement.versions = versions()
+    judgement.kernel = {**judgement.kernel, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    try:
+        with Sandbox(settings.limits, (test.partition("::")[0],)) as worker:
+            judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
+            described = _loaded(worker, file, name, judgement)
+            if described is not None:
+                _judge_loaded(worker, file, described, judgement, settings)
+    except WorkerEnd as end:
+        judgement.outcome, judgement.reason = end.outcome, str(end)
+    return judgement
+
+
+def _named(kernel: str, test: str) -> tuple[Path, str]:
+    """The file and the function of a kernel; a usage error if they cannot be judged by the test."""
+    place, _, name = kernel.rpartition(":")
+    if not place.endswith(".py") or not name:
+        raise click.UsageError(f"a kernel is named FILE.py:KERNEL; got {kernel}")
+    file = Path(place)
+    if not file.is_file():
+        raise click.UsageError(f"no file at {place}")
+    if file.resolve() == Path(test.partition("::")[0]).resolve():
+        raise click.UsageError(
+            f"{place} is the test's own file: who writes the kernel would write its test; put the "
+            "kernel into a file of its own"
+        )
+    return file.resolve(), name
+
+
+def _loaded(
+    worker: Sandbox, file: Path, name: str, judgement: Judgement
+) -> Mapping[str, Any] | None:
+    """What a worker says of the kernel that it has loaded; None if it could not."""
+    given = {"file": str(file), "name": name}
+    answer = worker.ask({"request": "load", "kernel": given}).header
+    how, said = answer.get("how"), str(answer.get("error", ""))
+    if how == "usage":
+        raise click.UsageError(said)
+    try:
+        CandidateBackend(worker).note(answer)
+    except CheatError as cheat:
+        judgement.outcome, judgement.reason = Outcome.CHEATS, f"when it is imported, {cheat}"
+        return None
+    if how != "loaded":
+        judgement.outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
+        judgement.reason = said.splitlines()[-1] if said else "it cannot be imported"
+        judgement.report = said
+        return None
+    return answer
+
+
+def _judge_loaded(
+    worker: Sandbox,
+    file: Path,
+    described: Mapping[str, Any],
+    judgement: Judgement,
+    settings: JudgeSettings,
+) -> None:
+    judgement.stage = Stage.LINT
+    judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
+    for one in lint_file(file):
+        judgement.findings.append(
+            {
+                "source": "lint",
+                "id": one.id,
+                "severity": one.rule.group.severity.value,
+                "happened": one.happened,
+                "rule": one.rule.rule,
+                "locations": [{"file": one.path, "line": one.line}],
+                "remedy": one.rule.remedy,
+            }
+        )
+
+    def use(spec: KernelSpec) -> None:
+        candidate = Candidate(judgement.kernel["name"], file.stem, described["signature"])
+        try:
+            own = spec_for(spec, candidate, str(described["dialect"]))
+            only = None if settings.case is None else case_from_json(settings.case, own)
+        except (SpecError, CaseError) as error:
+            raise click.UsageError(str(error)) from None
+        Judge(own, worker, judgement, settings.cases, only).run()
+
+    with stand_in(file, described):
+        with_spec(judgement.test, use)
+
+
+@click.command()
+@click.argument("kernel", metavar="FILE.py:KERNEL")
+@click.argument("test", metavar="PATH::TEST")
+@click.option("--json", "json_file", type=OutputFile(), help="The verdict, as its schema says.")
+@click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
+@click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
+@click.option("--case", metavar="JSON", help="Judge this case alone.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=Limits().seconds,
+    show_default=True,
+    help="Seconds for the kernel's import, and for each run of it.",
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(256),
+    default=4096,
+    show_default=True,
+    help="MiB of address space for the kernel's process.",
+)
+@click.pass_context
+def verdict(
+    context: click.Context,
+    /,
+    kernel: str,
+    test: str,
+    json_file: Path | None,
+    timeout: float,
+    memory: int,
+    **given: Any,
+) -> None:
+    """Judge a kernel that nobody trusts, by a kernel test.
+
+    The kernel's Python runs in a process of its own, and sees neither the reference nor the data
+    that it is judged on. The exit code is 0 if it agrees; docs/reference/verdict.md has the others.
+    """
+    settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **given)
+    document = judged(kernel, test, settings).as_mapping()
+    if json_file is not None:
+        write_file(json_file, json.dumps(document, indent=1) + "\n")
+    click.echo(text_of(document))
+    context.exit(document["exit_code"])

@@ -1,0 +1,242 @@
+"""Judges a kernel that a worker has loaded, against a spec: draws, compares, shrinks, looks."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis.errors import Flaky, HypothesisException
+
+from difftest.harness.case import Case
+from difftest.harness.coverage import coverage_from_list
+from difftest.harness.explicit import explicit_cases
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
+from difftest.harness.runner import Runner
+from difftest.harness.spec import KernelSpec, elements_of
+from difftest.harness.strategies import cases
+from difftest.harness.tally import Tally
+from difftest.harness.verdict import Mismatch, OneSided, is_failure
+from difftest.inspection import fails, finding_text
+from difftest.simulator.trace import Trace
+from difftest.verdict.backend import CandidateBackend, CheatError, KernelFailure
+from difftest.verdict.candidate import Candidate
+from difftest.verdict.judgement import Judgement
+from difftest.verdict.outcome import Outcome, Stage
+from difftest.verdict.prediction import add_memory, add_time
+from difftest.verdict.sandbox import Sandbox, WorkerEnd
+
+Failure = DifferentialFailure | BrokenReferenceError | CheatError | WorkerEnd
+
+
+class _Stop(BaseException):
+    """Nothing more is to be drawn: Hypothesis lets through what is no Exception."""
+
+
+@dataclass
+class Judge:
+    """One kernel against one spec.
+
+    Attributes
+    ----------
+    spec : of the candidate alone: see :func:`spec_for`.
+    cases : how many are drawn.
+    only : the one case to judge, in place of all others.
+    """
+
+    spec: KernelSpec
+    worker: Sandbox
+    judgement: Judgement
+    cases: int = 50
+    only: Case | None = None
+    _largest: tuple[int, Case, Trace] | None = field(default=None, init=False)
+    _failure: tuple[Case, Failure] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._backend = CandidateBackend(self.worker)
+        self._runner = Runner((self._backend,), record=True)
+
+    def run(self) -> Judgement:
+        """Judge it; the judgement that was given is filled, and given back."""
+        self.judgement.stage = Stage.TRACE
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                self._explicit()
+                if self.only is None:
+                    self._drawn()
+            except _Stop:
+                pass
+            except (Exception, CheatError) as error:
+                self._unforeseen(error)
+        if self._failure is not None:
+            self._fail(*self._failure)
+        self._count(self._runner.tally)
+        if self.judgement.outcome is Outcome.AGREES:
+            self._look()
+        self._tell()
+        return self.judgement
+
+    def _explicit(self) -> None:
+        """The one case that is asked for, or the spec's examples."""
+        for case in [self.only] if self.only is not None else explicit_cases(self.spec):
+            try:
+                self._check(case)
+            except (DifferentialFailure, BrokenReferenceError, CheatError):
+                raise _Stop from None
+
+    def _drawn(self) -> None:
+        """Cases as Hypothesis draws them, and the failing one shrunk."""
+        settings = hypothesis.settings(
+            max_examples=self.cases,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+            print_blob=False,
+            report_multiple_bugs=False,
+        )
+
+        def check(case: Case) -> None:
+            if not self._runner.repeats.is_one(self.spec, case):
+                self._check(case)
+
+        test = hypothesis.given(case=cases(self.spec))(check)
+        try:
+            hypothesis.seed(self.judgement.seed)(settings(test))()
+        except (DifferentialFailure, BrokenReferenceError, CheatError):
+            raise _Stop from None
+        except Flaky:
+            self.judgement.notes.append("what failed once did not fail again on the same case")
+            raise _Stop from None
+
+    def _check(self, case: Case) -> None:
+        """One case; what is wrong with it is kept, the last being the smallest."""
+        try:
+            verdicts = self._runner.check(self.spec, case)
+        except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
+            self._failure = case, failure
+            self._runner.repeats.failed()
+            raise
+        except WorkerEnd as end:
+            self._failure = case, end
+            raise _Stop from None
+        self._runner.repeats.add(self.spec, case)
+        trace = next(iter(self._runner.traces.values()), None)
+        size = elements_of(self.spec, case.values)
+        if trace is not None and (self._largest is None or size > self._largest[0]):
+            self._largest = size, case, trace
+        evidence = self.judgement.evidence
+        evidence.cases += 1
+        evidence.decided += any(getattr(one, "elements", 0) for one in verdicts.values())
+
+    def _fail(self, case: Case, failure: Failure) -> None:
+        """Say what a failure is."""
+        judgement = self.judgement
+        judgement.case = case.to_json()
+        judgement.stage = Stage.RUN
+        judgement.reason, judgement.report = str(failure), str(failure)
+        if isinstance(failure, CheatError):
+            judgement.outcome = Outcome.CHEATS
+        elif isinstance(failure, WorkerEnd):
+            judgement.outcome = failure.outcome
+        elif isinstance(failure, BrokenReferenceError):
+            judgement.outcome = Outcome.INCONCLUSIVE
+            judgement.reason = failure.title()
+        else:
+            self._differ(failure)
+
+    def _differ(self, failure: DifferentialFailure) -> None:
+        verdict = next(one for one in failure.verdicts.values() if is_failure(one))
+        judgement = self.judgement
+        if isinstance(verdict, Mismatch):
+            judgement.stage, judgement.wrong = Stage.COMPARE, verdict
+            coarse = verdict.question == "arithmetic"
+            judgement.outcome = Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
+            judgement.reason = verdict.message
+        else:
+            assert isinstance(verdict, OneSided)
+            judgement.outcome = outcome_of(verdict)
+            said = f"{type(verdict.error).__name__}: {verdict.error}"
+            judgement.reason = said.splitlines()[0] if said else verdict.how
+        for one in failure.findings:
+            judgement.add("hazards", one)
+
+    def _unforeseen(self, error: Exception) -> None:
+        """The spec or Hypothesis could not go on: the kernel is not to blame."""
+        if self._failure is None:
+            self.judgement.outcome = Outcome.INCONCLUSIVE
+            name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
+            self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
+
+    def _count(self, tally: Tally) -> None:
+        evidence = self.judgement.evidence
+        for row in tally.rows.values():
+            evidence.elements += row.elements
+            evidence.nonfinite += row.nonfinite
+            evidence.inconclusive += row.inconclusive
+            evidence.both_rejected += row.both_rejected
+        evidence.doubts |= tally.doubts | tally.reasons
+
+    def _look(self) -> None:
+        """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
+        judgement = self.judgement
+        judgement.stage = Stage.COMPARE
+        if not judgement.evidence.decided:
+            judgement.outcome = Outcome.WEAK_SPEC
+            why = "; ".join(sorted(self._runner.tally.reasons)) or "no case ran to a comparison"
+            judgement.reason = f"no case has an element that decides: {why}"
+            return
+        judgement.stage = Stage.HAZARDS
+        for _, case, one in self._runner.hazards:
+            judgement.add("hazards", one)
+            if fails(one, strict=False) and judgement.outcome is Outcome.AGREES:
+                judgement.outcome, judgement.case = Outcome.HAZARD, case.to_json()
+                judgement.reason, judgement.report = one.happened, finding_text(one)
+        if judgement.outcome is not Outcome.AGREES or self._largest is None:
+            return
+        judgement.stage = Stage.TIME
+        _, case, trace = self._largest
+        add_memory(judgement, trace)
+        add_time(judgement, trace, case, self.spec)
+        evidence = judgement.evidence
+        judgement.reason = (
+            f"{evidence.decided} cases and {evidence.elements} elements agree with the reference"
+        )
+
+    def _tell(self) -> None:
+        """What the worker knows beside: coverage, and what it saw."""
+        judgement, backend = self.judgement, self._backend
+        for what in backend.named:
+            judgement.notes.append(f"its Python {what}")
+        if backend.printed:
+            judgement.notes.append(f"it prints {backend.printed:,} characters")
+        try:
+            answer = self.worker.ask({"request": "coverage"})
+            judgement.coverage = coverage_from_list(answer.header["coverage"])
+        except (WorkerEnd, ValueError, KeyError, TypeError):
+            judgement.coverage.unknown.add("the worker has ended")
+
+
+def outcome_of(verdict: OneSided) -> Outcome:
+    """The outcome where one side has no result."""
+    error = verdict.error
+    if verdict.failed == "reference":
+        return Outcome.WRONG_ALGORITHM
+    if verdict.how == "refused":
+        is_rule = isinstance(error, KernelFailure) and error.is_rule
+        return Outcome.REFUSED if is_rule else Outcome.REFUSES_PROMISED
+    return Outcome.INCONCLUSIVE if verdict.failed == "backend" else Outcome.CRASHED
+
+
+def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
+    """The spec of a candidate in the place of the kernels that the test names.
+
+    Raises
+    ------
+    SpecError : the candidate's signature does not fit the contract.
+    """
+    lnc = None if dialect == "classic" else spec.lnc
+    return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)

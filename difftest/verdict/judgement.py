@@ -1,0 +1,182 @@
+"""The object that says what came of a kernel, and its form as JSON.
+
+``data/verdict.schema.json`` is the form; :data:`VERSION` changes when a member does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from difftest.analysis.finding import Finding, Severity
+from difftest.harness.coverage import Coverage, missed
+from difftest.harness.report import describe_box
+from difftest.harness.verdict import Mismatch
+from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
+
+FORMAT = "difftest verdict"
+VERSION = 1
+
+
+@dataclass
+class Grounds:
+    """What the verdict rests on.
+
+    Attributes
+    ----------
+    cases : judged, those of shrinking not included.
+    decided : of them, those in which at least one element was compared with a finite number.
+    elements, nonfinite : compared with a finite number; and those that prove nothing.
+    inconclusive, both_rejected : cases that tell nothing, and that both sides refuse.
+    doubts : why some of it is weaker than it may look.
+    """
+
+    cases: int = 0
+    decided: int = 0
+    elements: int = 0
+    nonfinite: int = 0
+    inconclusive: int = 0
+    both_rejected: int = 0
+    doubts: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Judgement:
+    """What came of one kernel against one spec.
+
+    Attributes
+    ----------
+    stage : the last that it reached.
+    reason : one sentence that says why it is this outcome.
+    report : the harness's text of the failure; empty without one.
+    case : the smallest case that shows it, as ``--case`` takes it; None without one.
+    wrong : the mismatch, where values were compared.
+    findings : hazards, lint and whatever else is to be said of the kernel, as JSON has it.
+    time, memory : predicted; None and empty if it was not reached.
+    """
+
+    kernel: Mapping[str, str]
+    test: str
+    seed: int
+    outcome: Outcome = Outcome.AGREES
+    stage: Stage = Stage.IMPORT
+    reason: str = ""
+    report: str = ""
+    case: str | None = None
+    wrong: Mismatch | None = None
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+    evidence: Grounds = field(default_factory=Grounds)
+    time: dict[str, Any] | None = None
+    memory: list[dict[str, Any]] = field(default_factory=list)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, source: str, finding: Finding) -> None:
+        """Keep a finding of ``source``, each once."""
+        row = {"source": source, **finding.as_mapping()}
+        row.pop("evidence")
+        if row not in self.findings:
+            self.findings.append(row)
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command."""
+        return EXIT_CODES[self.outcome]
+
+    def reward(self) -> dict[str, float]:
+        """A suggestion for who searches: the parts, and their sum as ``total``, from 0 to 1.
+
+        An honest kernel gets a part for each thing that it does right. One that agrees gets the
+        rest for speed: the bound that no kernel of its traffic and arithmetic can beat, over its
+        predicted time. What cheats gets nothing.
+        """
+        order = list(Stage)
+        reached = order.index(self.stage)
+        agrees = self.outcome is Outcome.AGREES
+        share = float(self.time["bound_share"] or 0.0) if agrees and self.time else 0.0
+        parts = {
+            "imports": 0.05 * (reached > order.index(Stage.IMPORT)),
+            "runs": 0.15 * (reached >= order.index(Stage.COMPARE)),
+            "algorithm": 0.3 * (self.outcome is Outcome.COARSE_ARITHMETIC or self._is_right),
+            "arithmetic": 0.1 * self._is_right,
+            "hazards": 0.1 * agrees,
+            "speed": 0.3 * min(share, 1.0),
+        }
+        if self.outcome is Outcome.CHEATS:
+            parts = dict.fromkeys(parts, 0.0)
+        parts = {name: round(value, 6) for name, value in parts.items()}
+        return {**parts, "total": round(sum(parts.values()), 6)}
+
+    @property
+    def _is_right(self) -> bool:
+        return self.outcome in (Outcome.AGREES, Outcome.HAZARD)
+
+    def as_mapping(self) -> dict[str, Any]:
+        """All of it, in what JSON has."""
+        evidence = self.evidence
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "outcome": self.outcome.value,
+            "exit_code": self.exit_code,
+            "stage": self.stage.value,
+            "reason": self.reason,
+            "kernel": dict(self.kernel),
+            "test": self.test,
+            "first_wrong": None if self.wrong is None else first_wrong(self.wrong),
+            "case": None if self.case is None else json.loads(self.case),
+            "report": self.report,
+            "findings": self.findings,
+            "coverage": {
+                "missed": [
+                    {"file": one.file, "line": one.line, "what": one.what, "source": one.source}
+                    for one in missed(self.coverage)
+                ],
+                "unknown": sorted(self.coverage.unknown),
+            },
+            "evidence": {**vars(evidence), "doubts": sorted(evidence.doubts)},
+            "time": self.time,
+            "memory": self.memory,
+            "reward": self.reward(),
+            "seed": self.seed,
+            "limits": dict(self.limits),
+            "versions": dict(self.versions),
+            "notes": self.notes,
+        }
+
+
+def first_wrong(wrong: Mismatch) -> dict[str, Any]:
+    """A mismatch as JSON has it."""
+    first = wrong.first
+    return {
+        "kind": wrong.kind,
+        "question": wrong.question,
+        "message": wrong.message,
+        "output": wrong.output,
+        "elements": wrong.elements,
+        "wrong": wrong.wrong,
+        "where": describe_box(wrong) if first is not None else "",
+        "index": None if first is None else list(first.index),
+        "got": None if first is None else first.got,
+        "expected": None if first is None else first.expected,
+        "error": None if first is None else first.error,
+        "allowed": None if first is None else first.allowed,
+        "how": list(wrong.how),
+    }
+
+
+def is_error(row: Mapping[str, Any]) -> bool:
+    """Whether a finding, as JSON has it, is one of what is proven wrong."""
+    return bool(row["severity"] == Severity.ERROR.value)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of :meth:`Judgement.as_mapping`."""
+    text = resources.files("difftest.verdict").joinpath("data/verdict.schema.json")
+    found: dict[str, Any] = json.loads(text.read_text("utf-8"))
+    return found

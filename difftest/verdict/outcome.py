@@ -1,0 +1,63 @@
+"""What can come of a kernel, how far it got, and the exit code of each outcome."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Outcome(Enum):
+    """The one word at the top of a verdict."""
+
+    AGREES = "agrees"
+    """Each case agrees with the reference, and nothing is wrong on a device."""
+    WRONG_ALGORITHM = "wrong_algorithm"
+    """It computes something else, without rounding too."""
+    COARSE_ARITHMETIC = "coarse_arithmetic"
+    """It computes the right thing, and loses more digits than its instructions must."""
+    REFUSED = "refused"
+    """The machine or the compiler refuses what it does in a case that the contract has."""
+    REFUSES_PROMISED = "refuses_promised"
+    """It refuses a case that the contract has, by an assertion of its own."""
+    HAZARD = "hazard"
+    """It agrees here, and can be wrong on a device."""
+    CHEATS = "cheats"
+    """What it gives back does not come from its instructions and the data of the case."""
+    CRASHED = "crashed"
+    """Its Python, or the process that runs it, broke down."""
+    TIMEOUT = "timeout"
+    """It did not come to an end in the time that it was given."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """It took more memory than it was given."""
+    INCONCLUSIVE = "inconclusive"
+    """It can be told neither way: the simulator or the reference cannot run a case."""
+    WEAK_SPEC = "weak_spec"
+    """Nothing was wrong, and no case had an element that decides: the test proves nothing."""
+
+
+class Stage(Enum):
+    """How far a kernel got, in order."""
+
+    IMPORT = "import"
+    LINT = "lint"
+    TRACE = "trace"
+    RUN = "run"
+    COMPARE = "compare"
+    HAZARDS = "hazards"
+    TIME = "time"
+
+
+EXIT_CODES = {
+    Outcome.AGREES: 0,
+    Outcome.WRONG_ALGORITHM: 1,
+    Outcome.COARSE_ARITHMETIC: 1,
+    Outcome.REFUSED: 3,
+    Outcome.REFUSES_PROMISED: 3,
+    Outcome.HAZARD: 4,
+    Outcome.CHEATS: 5,
+    Outcome.CRASHED: 6,
+    Outcome.TIMEOUT: 6,
+    Outcome.OUT_OF_MEMORY: 6,
+    Outcome.INCONCLUSIVE: 7,
+    Outcome.WEAK_SPEC: 7,
+}
+"""2 is a mistake in the command line, as of every command."""

@@ -1,0 +1,230 @@
+"""The process in which a kernel's Python runs: it loads one kernel, and traces it on what comes.
+
+It is started by :class:`~difftest.verdict.sandbox.Sandbox`, as an isolated Python in an empty
+folder, and ends when the judge closes the pipe. It answers each request with one frame:
+
+``load``
+    FILE.py:KERNEL -> its signature, dialect and the other names of its file; or why it has none.
+``trace``
+    arrays and parameters -> the trace as JSON (:mod:`difftest.simulator.trace_json`), the outputs,
+    which elements nothing wrote; or how the kernel failed.
+``coverage``
+    -> the branches and loops that it took so far.
+
+Nothing it says is believed without a check: a kernel can say anything in its own process.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, BinaryIO
+
+from difftest.verdict.confinement import Hook, limit, without_network
+from difftest.verdict.wire import Frame, array_of, form_of, read_frame, write_frame
+
+SHOWN = 2_000
+"""Characters of an error, or of what a kernel prints, that travel."""
+
+
+class Printed(io.TextIOBase):
+    """Standard output of a kernel: counted, and forgotten beyond its beginning."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def write(self, text: str) -> int:
+        self.count += len(text)
+        return len(text)
+
+
+class Service:
+    """What a worker knows: a kernel, and who watches it."""
+
+    def __init__(self, hook: Hook) -> None:
+        from difftest.harness.coverage import Coverage
+        from difftest.harness.watching import Watch
+
+        self.hook = hook
+        self.printed = Printed()
+        self.kernel: Any = None
+        self.watch = Watch()
+        self.taken = Coverage()
+
+    def answer(self, frame: Frame) -> Frame:
+        """What comes of a request; whatever a kernel raises is part of it."""
+        request = frame.header.get("request")
+        try:
+            if request == "load":
+                found = self.load(**frame.header["kernel"])
+            elif request == "trace":
+                found = self.trace(frame)
+            else:
+                found = Frame({"how": "told", "coverage": self.taken.to_list()}, [])
+        except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
+            found = Frame(failure(error), [])
+        header = {
+            **found.header,
+            "denied": [*self.hook.denied],
+            "named": [*self.hook.named],
+            "printed": self.printed.count,
+        }
+        return Frame(header, found.blobs)
+
+    def load(self, file: str, name: str) -> Frame:
+        """Import a kernel's file; what the judge may know of it."""
+        import click
+
+        from difftest.cli.loading import load_kernel
+
+        try:
+            self.kernel = load_kernel(f"{file}:{name}")
+        except click.UsageError as error:
+            return Frame({"how": "usage", "error": error.message}, [])
+        except click.ClickException as error:
+            how = "memory" if isinstance(error.__context__, MemoryError) else "crashed"
+            return Frame({"how": how, "error": error.message[-SHOWN:]}, [])
+        module = sys.modules[self.kernel.__module__]
+        return Frame({"how": "loaded", **described(self.kernel, module)}, [])
+
+    def trace(self, frame: Frame) -> Frame:
+        """Run the kernel once, on what the frame has."""
+        from difftest.backends.base import KernelCall, Ran, poisoned
+        from difftest.backends.embedded import EmbeddedSimulator
+        from difftest.simulator.dtypes import NKI_NAMES
+        from difftest.simulator.trace_json import trace_to_json
+
+        given = frame.header["call"]
+        forms, blobs = given["inputs"], frame.blobs
+        inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
+        call = KernelCall(
+            kernel=self.kernel,
+            inputs=inputs,
+            outputs=tuple(poisoned(tuple(s), NKI_NAMES[name]) for s, name in given["outputs"]),
+            parameters=given["parameters"],
+            grid=tuple(given["grid"]),
+            machine=given["machine"],
+            record=True,
+            names=tuple(given["names"]),
+        )
+        with self.watch.call(self.kernel) as seen:
+            outcome = EmbeddedSimulator().run(call)
+        if not isinstance(outcome, Ran):
+            return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
+        self.watch.learn(self.kernel, seen)
+        seen.tell(given["name"], self.taken)
+        assert outcome.trace is not None
+        masks = [mask if mask is not None else None for mask in outcome.unwritten]
+        written = [any(one is other for other in outcome.written) for one in inputs]
+        header = {
+            "how": "ran",
+            "outputs": [form_of(one) for one in outcome.outputs],
+            "unwritten": [None if mask is None else form_of(mask) for mask in masks],
+            "changed": [
+                not is_written and one.tobytes() != blob
+                for one, blob, is_written in zip(inputs, blobs, written, strict=True)
+            ],
+        }
+        arrays = [*outcome.outputs, *(mask for mask in masks if mask is not None)]
+        text = trace_to_json(outcome.trace).encode()
+        return Frame(header, [text, *(one.tobytes() for one in arrays)])
+
+
+def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
+    """What travels of an error: its class, its text, and whether it is a rule of the machine's."""
+    from difftest.simulator.errors import KernelExit, NkiError
+
+    if isinstance(error, MemoryError):
+        how = "memory"
+    text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
+    if not text:
+        from difftest.harness.frames import hide_frames
+
+        with_frames = how != "memory"
+        hide_frames(error, (os.path.dirname(os.path.dirname(__file__)) + os.sep,))
+        lines = traceback.format_exception(error) if with_frames else [type(error).__name__]
+        text = "".join(lines).strip()
+    kind = type(error).__name__
+    is_rule = isinstance(error, NkiError)
+    return {"how": how, "kind": kind, "error": text[-SHOWN:], "is_rule": is_rule}
+
+
+def described(kernel: Any, module: ModuleType) -> dict[str, Any]:
+    """A kernel's signature and dialect, and the names that its file has beside it."""
+    from difftest.host.naming import is_function
+    from difftest.simulator.frontend.launchable import as_launchable
+
+    target = as_launchable(kernel)
+    own = {name: one for name, one in vars(module).items() if not name.startswith("__")}
+    return {
+        "dialect": target.dialect,
+        "signature": signature_of(kernel),
+        "functions": {name: signature_of(one) for name, one in own.items() if is_function(one)},
+        "constants": {name: one for name, one in own.items() if is_plain(one)},
+    }
+
+
+def signature_of(function: Any) -> list[list[Any]] | None:
+    """Of each parameter its name, its kind, and its default in a list if JSON has it."""
+    from difftest.harness.signature import signature_of as signature
+
+    shown = signature(function)
+    if shown is None:
+        return None
+    return [
+        [one.name, one.kind.name, _default(one.default, one.empty)]
+        for one in shown.parameters.values()
+    ]
+
+
+def _default(value: Any, empty: Any) -> list[Any] | None:
+    if value is empty:
+        return None
+    return [value] if is_plain(value) else []
+
+
+def is_plain(value: Any) -> bool:
+    """Whether JSON has a value as it is."""
+    return value is None or type(value) in (int, float, str, bool)
+
+
+def private_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes to the judge, taken from where a kernel's own reads and prints would go."""
+    streams = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    return streams
+
+
+def confined(settings: Mapping[str, Any]) -> tuple[Hook, list[str]]:
+    """Limit this process and hook it; the limits that the system does not have."""
+    missing = [] if without_network() else ["network"]
+    missing += limit(settings["memory"], settings["processor"], settings["file_size"])
+    return Hook(os.getcwd(), tuple(settings["secret"])), missing
+
+
+def main() -> None:
+    """Answer until the judge has no more to ask."""
+    reader, writer = private_streams()
+    first = read_frame(reader)
+    assert first is not None
+    hook, missing = confined(first.header)
+    sys.dont_write_bytecode = True
+    sys.path[:] = [*sys.path, *first.header["path"]]
+    from difftest.simulator.frontend.install import embedded
+
+    with embedded():
+        session = Service(hook)
+        sys.stdout = sys.stderr = session.printed
+        from difftest.backends import embedded as _  # noqa: F401  (loaded before it is watched)
+
+        sys.addaudithook(hook)
+        write_frame(writer, {"how": "ready", "missing": missing})
+        while (frame := read_frame(reader)) is not None:
+            answer = session.answer(frame)
+            write_frame(writer, answer.header, answer.blobs)
