@@ -1,23 +1,38 @@
-"""The backend that runs a candidate: its worker traces it, and what comes back is judged."""
+"""The backend that runs a candidate: its worker says what it asks of the machine, and we do that.
+
+The worker never sees the data that count. It runs the kernel on :mod:`~difftest.verdict.decoys`,
+and sends the tape of that launch (:mod:`difftest.simulator.tape`). The tape is replayed here, on
+the data of the case, by the ordinary simulator: exact run, detectors and trace are those of any
+launch. What a kernel computed in Python stands on the tape as a number, of the wrong data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from difftest.backends.base import Crashed, KernelCall, Outcome, Ran, Rejected, Unsupported
+from difftest.backends.embedded import EmbeddedSimulator
 from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.trace import Trace
-from difftest.simulator.trace_json import TraceFormatError, trace_from_json
+from difftest.simulator.replay import ReplayError, replayed
+from difftest.simulator.tape import Tape
+from difftest.simulator.tape_json import TapeFormatError, tape_from_json
+from difftest.verdict.decoys import Shown, decoys
 from difftest.verdict.outcome import Outcome as Judged
-from difftest.verdict.sandbox import Sandbox, WorkerEnd
-from difftest.verdict.wire import Frame, WireError, array_of, form_of
+from difftest.verdict.sandbox import Sandbox
+from difftest.verdict.wire import Frame, WorkerEnd, form_of
 
 _HOW: dict[str, Callable[[BaseException], Outcome]] = {
     "rejected": Rejected,
     "unsupported": Unsupported,
     "crashed": Crashed,
 }
+_KEPT = 64
+"""Tapes that are kept, by the shapes of their calls."""
 
 
 class KernelFailure(Exception):
@@ -46,6 +61,8 @@ class CandidateBackend:
     ----------
     named : what the kernel was seen to do in its worker and may do, in words.
     printed : characters that it has printed.
+    shown : how often its Python was shown how much.
+    last : how much it was shown for the last call, and what it asked for then.
     """
 
     name = "embedded"
@@ -55,22 +72,79 @@ class CandidateBackend:
         self.worker = worker
         self.named: tuple[str, ...] = ()
         self.printed = 0
+        self.shown = dict.fromkeys(Shown, 0)
+        self.last: tuple[Shown, Tape] | None = None
+        self._pinned: Tape | None = None
+        self._tapes: OrderedDict[str, Tape] = OrderedDict()
 
     def run(self, call: KernelCall) -> Outcome:
-        """Trace the kernel on the call, and give what its instructions compute.
+        """Let the kernel say what it asks of the machine, and do that on the data of the call.
 
         Raises
         ------
-        CheatError : the kernel does what no kernel needs.
+        CheatError : the kernel does what no kernel needs, or its Python depends on values.
         WorkerEnd : it has no process any more.
         """
-        answer = self.ask(call, call.inputs)
-        how = answer.header.get("how")
-        if how == "ran":
-            return self._ran(call, answer)
-        if how == "memory":
-            raise WorkerEnd(Judged.OUT_OF_MEMORY, "it takes more memory than it is given")
-        return _HOW.get(str(how), Crashed)(_error(answer.header))
+        if self._pinned is not None:
+            return _replay(call, self._pinned)
+        shape = _shape_of(call)
+        if shape in self._tapes:
+            self._tapes.move_to_end(shape)
+            self.last = Shown.NOTHING, self._tapes[shape]
+            ran = _replay(call, self._tapes[shape])
+            if not isinstance(ran, Unsupported):
+                return ran
+        for shown in Shown:
+            found = self._tape(call, shown)
+            ran = _replay(call, found) if isinstance(found, Tape) else found
+            is_last = shown is Shown.ALL
+            if isinstance(found, Tape) and (is_last or not isinstance(ran, Unsupported)):
+                self.shown[shown] += 1
+                self.last = shown, found
+                self._keep(shape, found, shown)
+                break
+        return ran
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """A scope in which calls are what the kernel asked for last, and it is not asked again."""
+        assert self.last is not None
+        self._pinned = self.last[1]
+        try:
+            yield
+        finally:
+            self._pinned = None
+
+    def _keep(self, shape: str, tape: Tape, shown: Shown) -> None:
+        if shown is Shown.NOTHING:
+            self._tapes[shape] = tape
+            if len(self._tapes) > _KEPT:
+                self._tapes.popitem(last=False)
+
+    def _tape(self, call: KernelCall, shown: Shown) -> Outcome | Tape:
+        """The tape of the kernel where it is shown so much, or how it failed.
+
+        It is asked twice, each time with other decoys: its calls have to be the same.
+        """
+        texts: list[str] = []
+        for _ in range(2):
+            inputs = decoys(call.inputs, shown, int.from_bytes(os.urandom(8), "big"))
+            answer = self.ask(call, inputs)
+            if answer.header.get("how") != "ran":
+                return _HOW.get(str(answer.header.get("how")), Crashed)(_error(answer.header))
+            texts.append(_text_of(answer))
+        tape = _read(texts[0])
+        if texts[0] == texts[1]:
+            return tape
+        if not _loads_registers(tape) or shown is Shown.ALL:
+            raise CheatError(
+                "depends-on-values",
+                "two runs on other values of the same shapes ask other things of the machine, and "
+                "no register of the device holds what they decide by: its Python reads the data, "
+                "or a clock, random numbers or what an earlier run left",
+            )
+        reason = f"its calls follow more of the data than {shown.value}"
+        return Unsupported(KernelFailure(reason))
 
     def ask(self, call: KernelCall, inputs: tuple[Array, ...]) -> Frame:
         """The answer to a call with these inputs in the place of its own."""
@@ -86,6 +160,8 @@ class CandidateBackend:
         blobs = [one.tobytes() for one in inputs]
         answer = self.worker.ask({"request": "trace", "call": header}, blobs)
         self.note(answer.header)
+        if answer.header.get("how") == "memory":
+            raise WorkerEnd(Judged.OUT_OF_MEMORY, "it takes more memory than it is given")
         return answer
 
     def note(self, header: Mapping[str, Any]) -> None:
@@ -102,34 +178,49 @@ class CandidateBackend:
         if any(header.get("changed", ())):
             raise CheatError("host-write", "its Python writes to an input, by no instruction")
 
-    def _ran(self, call: KernelCall, answer: Frame) -> Outcome:
-        trace, outputs, masks = result_of(answer)
-        if call.outputs:
-            for own, array in zip(call.outputs, outputs, strict=False):
-                own[...] = array
-            outputs = call.outputs
-        return Ran(outputs, masks, trace if call.record else None)
 
-
-def result_of(answer: Frame) -> tuple[Trace, tuple[Array, ...], tuple[Array | None, ...]]:
-    """The trace, the outputs and their masks in an answer.
+def _replay(call: KernelCall, tape: Tape) -> Outcome:
+    """What the calls of a tape compute on the data of a call.
 
     Raises
     ------
-    WorkerEnd : it has none: the worker breaks the protocol.
+    WorkerEnd : it is no tape of a launch.
+    """
+    outputs = tuple(one.copy() for one in call.outputs)
+    ran = EmbeddedSimulator().run(replace(call, kernel=replayed(tape), outputs=outputs))
+    if isinstance(ran, Rejected) and isinstance(ran.error, ReplayError):
+        raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {ran.error}")
+    if isinstance(ran, Ran):
+        for own, array in zip(call.outputs, outputs, strict=True):
+            own[...] = array
+        if call.outputs:
+            ran = replace(ran, outputs=call.outputs)
+    return ran
+
+
+def _text_of(answer: Frame) -> str:
+    try:
+        (text,) = answer.blobs
+        return text.decode()
+    except ValueError as error:
+        raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {error}") from None
+
+
+def _read(text: str) -> Tape:
+    """The tape in a text.
+
+    Raises
+    ------
+    WorkerEnd : it holds none.
     """
     try:
-        text, *blobs = answer.blobs
-        trace = trace_from_json(text.decode())
-        forms = list(answer.header["outputs"])
-        masks = list(answer.header["unwritten"])
-        arrays = [array_of(form, blob) for form, blob in zip(forms, blobs, strict=False)]
-        rest = iter(blobs[len(forms) :])
-        gaps = tuple(None if form is None else array_of(form, next(rest)) for form in masks)
-    except (TraceFormatError, WireError, ValueError, KeyError, TypeError, StopIteration) as error:
-        said = f"its process answers with no run: {error!s:.200}"
-        raise WorkerEnd(Judged.CRASHED, said) from None
-    return trace, tuple(arrays), gaps
+        return tape_from_json(text)
+    except TapeFormatError as error:
+        raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {error}") from None
+
+
+def _loads_registers(tape: Tape) -> bool:
+    return any(step.call == "effect" and step.made is not None for step in tape.steps)
 
 
 def _error(header: Mapping[str, Any]) -> KernelFailure:
@@ -141,7 +232,7 @@ def _error(header: Mapping[str, Any]) -> KernelFailure:
     return error
 
 
-def shape_of(call: KernelCall) -> str:
+def _shape_of(call: KernelCall) -> str:
     """What two calls share whose instructions are the same, unless the kernel follows data."""
     arrays = [(one.shape, name_of(one.dtype)) for one in (*call.inputs, *call.outputs)]
     return repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))

@@ -23,9 +23,11 @@ from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate, stand_in
 from difftest.verdict.judge import Judge, spec_for
 from difftest.verdict.judgement import Judgement
+from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import Limits, Sandbox, WorkerEnd
+from difftest.verdict.sandbox import Limits, Sandbox
 from difftest.verdict.text import text_of
+from difftest.verdict.wire import WorkerEnd
 
 CASES = 50
 
@@ -46,8 +48,15 @@ class JudgeSettings:
     case: str | None = None
 
 
-def judged(kernel: str, test: str, settings: JudgeSettings | None = None) -> Judgement:
+def judged(
+    kernel: str,
+    test: str,
+    settings: JudgeSettings | None = None,
+    nursery: Nursery | None = None,
+) -> Judgement:
     """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
+
+    With a nursery the kernel's process is one of its own that is there at once.
 
     Raises
     ------
@@ -60,7 +69,7 @@ def judged(kernel: str, test: str, settings: JudgeSettings | None = None) -> Jud
     judgement.versions = versions()
     judgement.kernel = {**judgement.kernel, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
     try:
-        with Sandbox(settings.limits, (test.partition("::")[0],)) as worker:
+        with Sandbox(settings.limits, (test.partition("::")[0],), nursery) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
             described = _loaded(worker, file, name, judgement)
             if described is not None:
@@ -93,13 +102,13 @@ def _loaded(
     given = {"file": str(file), "name": name}
     answer = worker.ask({"request": "load", "kernel": given}).header
     how, said = answer.get("how"), str(answer.get("error", ""))
-    if how == "usage":
-        raise click.UsageError(said)
     try:
         CandidateBackend(worker).note(answer)
     except CheatError as cheat:
         judgement.outcome, judgement.reason = Outcome.CHEATS, f"when it is imported, {cheat}"
         return None
+    if how == "usage":
+        raise click.UsageError(said)
     if how != "loaded":
         judgement.outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
         judgement.reason = said.splitlines()[-1] if said else "it cannot be imported"

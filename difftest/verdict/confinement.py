@@ -69,6 +69,11 @@ class Hook:
         self._secret = frozenset(map(os.path.realpath, secret))
         self._busy = False
 
+    def forget(self) -> None:
+        """Another kernel is loaded: nothing is known of it yet."""
+        self.denied.clear()
+        self.named.clear()
+
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Deny what is forbidden; raises ForbiddenError."""
         if self._busy or ("." not in event and event != "open"):
@@ -130,21 +135,20 @@ def scrubbed(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     return {**kept, **one_thread, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
 
 
-def limit(memory: int | None, seconds: float | None, file_size: int) -> tuple[str, ...]:
+def limit(memory: int | None, file_size: int) -> tuple[str, ...]:
     """Set the limits of this process that the system has; the names of those that it has not.
 
     Parameters
     ----------
-    memory : bytes of address space. seconds : of processor time. file_size : bytes of a file.
+    memory : bytes of address space. file_size : bytes of a file.
     """
     try:
         import resource
     except ImportError:  # Windows: the judge's clock alone ends a worker
-        return ("memory", "processor time", "file size")
+        return ("memory", "file size")
     missing = []
-    wanted: tuple[tuple[str, str, float | None], ...] = (
+    wanted: tuple[tuple[str, str, int | None], ...] = (
         ("memory", "RLIMIT_AS", memory),
-        ("processor time", "RLIMIT_CPU", seconds),
         ("file size", "RLIMIT_FSIZE", file_size),
         ("core dumps", "RLIMIT_CORE", 0),
     )
@@ -154,7 +158,7 @@ def limit(memory: int | None, seconds: float | None, file_size: int) -> tuple[st
         try:
             number = getattr(resource, constant)
             hard = resource.getrlimit(number)[1]
-            most = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(number, (most, hard))
         except (AttributeError, ValueError, OSError):
             missing.append(name)

@@ -9,6 +9,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
+from difftest.analysis.silence import unheeded
 from difftest.harness.case import Case
 from difftest.harness.coverage import coverage_from_list
 from difftest.harness.explicit import explicit_cases
@@ -16,17 +17,26 @@ from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases
+from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
-from difftest.harness.verdict import Mismatch, OneSided, is_failure
+from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 from difftest.inspection import fails, finding_text
 from difftest.simulator.trace import Trace
 from difftest.verdict.backend import CandidateBackend, CheatError, KernelFailure
 from difftest.verdict.candidate import Candidate
+from difftest.verdict.decoys import Shown, near
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time
-from difftest.verdict.sandbox import Sandbox, WorkerEnd
+from difftest.verdict.sandbox import Sandbox
+from difftest.verdict.wire import WorkerEnd
 
+_NEAR = 6
+"""How often data are changed in part to find some that lead registers to the same values."""
+_HOLDS = (
+    "what it asks of the machine is right for the data that its Python was shown, and wrong for "
+    "others that give its registers the same values"
+)
 Failure = DifferentialFailure | BrokenReferenceError | CheatError | WorkerEnd
 
 
@@ -60,7 +70,7 @@ class Judge:
     def run(self) -> Judgement:
         """Judge it; the judgement that was given is filled, and given back."""
         self.judgement.stage = Stage.TRACE
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), unheeded():
             warnings.simplefilter("ignore")
             try:
                 self._explicit()
@@ -114,8 +124,11 @@ class Judge:
 
     def _check(self, case: Case) -> None:
         """One case; what is wrong with it is kept, the last being the smallest."""
+        self._backend.last = None
         try:
             verdicts = self._runner.check(self.spec, case)
+            traces = self._runner.traces
+            self._check_near(case)
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure = case, failure
             self._runner.repeats.failed()
@@ -124,7 +137,37 @@ class Judge:
             self._failure = case, end
             raise _Stop from None
         self._runner.repeats.add(self.spec, case)
-        trace = next(iter(self._runner.traces.values()), None)
+        self._keep(case, verdicts, next(iter(traces.values()), None))
+
+    def _check_near(self, case: Case) -> None:
+        """What the kernel asked for, where it was shown data, on others that lead to the same.
+
+        Raises
+        ------
+        CheatError : it is not right there: what it asked for holds results.
+        """
+        if self._backend.last is None or self._backend.last[0] is Shown.NOTHING:
+            return
+        arrays = self.spec.inputs_of(case)
+        for seed in range(_NEAR):
+            data = zip(self.spec.inputs, map(Given.of, near(arrays, seed)), strict=True)
+            other = replace(case, data=dict(data))
+            with self._backend.pinned():
+                try:
+                    self._runner.check(self.spec, other)
+                except BrokenReferenceError:
+                    continue
+                except DifferentialFailure as failure:
+                    if any(isinstance(one, Mismatch) for one in failure.verdicts.values()):
+                        raise CheatError("holds-results", _HOLDS) from None
+                else:
+                    return
+        self.judgement.evidence.doubts.add(
+            "registers follow the data: whether it computes by instructions alone was not settled"
+        )
+
+    def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
+        """Count a case that is right, and keep the largest."""
         size = elements_of(self.spec, case.values)
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, case, trace
@@ -209,6 +252,7 @@ class Judge:
     def _tell(self) -> None:
         """What the worker knows beside: coverage, and what it saw."""
         judgement, backend = self.judgement, self._backend
+        judgement.evidence.shown = {one.value: runs for one, runs in backend.shown.items()}
         for what in backend.named:
             judgement.notes.append(f"its Python {what}")
         if backend.printed:

@@ -15,10 +15,12 @@ from difftest.analysis.finding import Finding, Severity
 from difftest.harness.coverage import Coverage, missed
 from difftest.harness.report import describe_box
 from difftest.harness.verdict import Mismatch
+from difftest.verdict.decoys import Shown
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
 
 FORMAT = "difftest verdict"
 VERSION = 1
+SHOWN = tuple(one.value for one in Shown)
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Grounds:
     decided : of them, those in which at least one element was compared with a finite number.
     elements, nonfinite : compared with a finite number; and those that prove nothing.
     inconclusive, both_rejected : cases that tell nothing, and that both sides refuse.
+    shown : how many runs of the kernel's Python saw how much of the data.
     doubts : why some of it is weaker than it may look.
     """
 
@@ -40,6 +43,7 @@ class Grounds:
     nonfinite: int = 0
     inconclusive: int = 0
     both_rejected: int = 0
+    shown: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(SHOWN, 0))
     doubts: set[str] = field(default_factory=set)
 
 

@@ -11,17 +11,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from difftest.verdict.confinement import scrubbed
+from difftest.verdict.nursery import ROOT, Nursery
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.wire import Frame, WireError, read_frame, write_frame
+from difftest.verdict.wire import Frame, WireError, WorkerEnd, read_frame, write_frame
 
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1])\nfrom difftest.verdict.worker import main; main()"
 )
-_ROOT = str(Path(__file__).resolve().parents[2])
 _STARTING = 60.0
 """Seconds for Python and NumPy to be imported, on a machine that has other work."""
 _FILE_SIZE = 2**26
@@ -36,20 +35,13 @@ class Limits(NamedTuple):
     """Bytes of address space of the worker, Python and NumPy included; None for no limit."""
 
 
-class WorkerEnd(Exception):
-    """A worker that will not answer any more, and why."""
-
-    def __init__(self, outcome: Outcome, text: str) -> None:
-        super().__init__(text)
-        self.outcome = outcome
-
-
 class Sandbox:
     """A process that runs one kernel's Python; a context that ends it.
 
     Parameters
     ----------
     secret : files that it may not read.
+    nursery : what forks it; without one it is started by itself.
 
     Attributes
     ----------
@@ -60,28 +52,24 @@ class Sandbox:
     WorkerEnd : from each question, if the process ends or has no time left.
     """
 
-    def __init__(self, limits: Limits | None = None, secret: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        secret: Sequence[str] = (),
+        nursery: Nursery | None = None,
+    ) -> None:
         self.limits = limits or Limits()
         self.missing: tuple[str, ...] = ()
         self._folder = tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True)
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, _ROOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=self._folder.name,
-            env=scrubbed(os.environ, self._folder.name),
-            close_fds=True,
-            start_new_session=True,
-        )
-        self._pipes = cast("tuple[BinaryIO, BinaryIO]", (self._process.stdin, self._process.stdout))
+        self._ended: int | None = None
+        self._process = _Alone(self._folder.name) if nursery is None else _Forked(nursery)
         self._answers: queue.SimpleQueue[Frame | WireError | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
         settings = {
+            "folder": self._folder.name,
             "path": [one for one in sys.path if one and os.path.isdir(one)],
-            "secret": [*secret],
+            "secret": [os.path.realpath(one) for one in secret],
             "memory": self.limits.memory,
-            "processor": None,
             "file_size": _FILE_SIZE,
         }
         try:
@@ -104,55 +92,92 @@ class Sandbox:
 
     def close(self) -> None:
         """End the process and whatever it has started, and remove its folder."""
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL) if os.name == "posix" else None
-        self._process.kill()
-        self._process.wait()
-        for stream in self._pipes:
+        self._end(kill=True)
+        for stream in (self._process.writer, self._process.reader):
             with contextlib.suppress(OSError):
                 stream.close()
         self._folder.cleanup()
 
+    def _end(self, *, kill: bool) -> int:
+        if self._ended is None:
+            self._ended = self._process.end(kill=kill)
+        return self._ended
+
     def _send(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
         try:
-            write_frame(self._pipes[0], header, blobs)
-        except OSError:
-            raise self._ended() from None
+            write_frame(self._process.writer, header, blobs)
+        except (OSError, ValueError):
+            raise self._death() from None
 
     def _take(self, seconds: float) -> Frame:
         try:
             found = self._answers.get(timeout=seconds)
         except queue.Empty:
-            self.close()
-            raise WorkerEnd(
-                Outcome.TIMEOUT, f"it did not come to an end within {seconds:g} seconds"
-            ) from None
+            self._end(kill=True)
+            text = f"it did not come to an end within {seconds:g} seconds"
+            raise WorkerEnd(Outcome.TIMEOUT, text) from None
         if isinstance(found, Frame):
             return found
         if found is None:
-            raise self._ended()
+            raise self._death()
         raise WorkerEnd(Outcome.CRASHED, f"its process does not keep to the protocol: {found}")
 
-    def _ended(self) -> WorkerEnd:
+    def _death(self) -> WorkerEnd:
         """Why the process is no more."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        code = self._process.returncode
-        if code is not None and code < 0:
+        code = self._end(kill=False)
+        if code < 0:
             name = signal.Signals(-code).name
-            how = Outcome.TIMEOUT if name == "SIGXCPU" else Outcome.CRASHED
-            return WorkerEnd(how, f"its process was ended by {name}")
-        return WorkerEnd(
-            Outcome.CRASHED, f"it ended its process with the exit code {code}, and gave no answer"
-        )
+            return WorkerEnd(Outcome.CRASHED, f"its process was ended by {name}")
+        text = f"it ended its process with the exit code {code}, and gave no answer"
+        return WorkerEnd(Outcome.CRASHED, text)
 
     def _listen(self) -> None:
         """Pass on what comes, until the end; for a read from a pipe has no time limit anywhere."""
         try:
-            while (frame := read_frame(self._pipes[1])) is not None:
+            while (frame := read_frame(self._process.reader)) is not None:
                 self._answers.put(frame)
             self._answers.put(None)
         except WireError as error:
             self._answers.put(error)
         except (OSError, ValueError):  # closed meanwhile
             self._answers.put(None)
+
+
+class _Alone:
+    """A worker that is started by itself."""
+
+    def __init__(self, folder: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, ROOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            env=scrubbed(os.environ, folder),
+            start_new_session=True,
+        )
+        self.writer = cast("BinaryIO", self._process.stdin)
+        self.reader = cast("BinaryIO", self._process.stdout)
+
+    def end(self, *, kill: bool) -> int:
+        """End it, or wait until it has ended: its exit code, or the negative of its signal."""
+        if not kill:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(5)
+        if os.name == "posix":
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        return self._process.wait()
+
+
+class _Forked:
+    """A worker of a nursery."""
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self.pid, self.writer, self.reader = nursery.fork()
+
+    def end(self, *, kill: bool) -> int:
+        """As of one that is alone."""
+        return self._nursery.end(self.pid, kill=kill)

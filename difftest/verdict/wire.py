@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from difftest.simulator.dtypes import NKI_NAMES, Array, name_of
+from difftest.verdict.outcome import Outcome
 
 LENGTH = 8
 MOST = 2**31
@@ -22,6 +23,14 @@ MOST = 2**31
 
 class WireError(Exception):
     """What came is no frame: the other side broke the protocol, or ended within one."""
+
+
+class WorkerEnd(Exception):
+    """A worker that will not answer any more, and why."""
+
+    def __init__(self, outcome: Outcome, text: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
 
 
 class Frame(NamedTuple):

@@ -1,4 +1,4 @@
-"""The process in which a kernel's Python runs: it loads one kernel, and traces it on what comes.
+"""The process in which a kernel's Python runs: it loads one kernel, and runs it on what comes.
 
 It is started by :class:`~difftest.verdict.sandbox.Sandbox`, as an isolated Python in an empty
 folder, and ends when the judge closes the pipe. It answers each request with one frame:
@@ -6,8 +6,8 @@ folder, and ends when the judge closes the pipe. It answers each request with on
 ``load``
     FILE.py:KERNEL -> its signature, dialect and the other names of its file; or why it has none.
 ``trace``
-    arrays and parameters -> the trace as JSON (:mod:`difftest.simulator.trace_json`), the outputs,
-    which elements nothing wrote; or how the kernel failed.
+    arrays and parameters -> what the kernel asks of the machine on them, a tape
+    (:mod:`difftest.simulator.tape_json`); or how the kernel failed.
 ``coverage``
     -> the branches and loops that it took so far.
 
@@ -25,10 +25,14 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 from difftest.verdict.confinement import Hook, limit, without_network
-from difftest.verdict.wire import Frame, array_of, form_of, read_frame, write_frame
+from difftest.verdict.wire import Frame, array_of, read_frame, write_frame
 
 SHOWN = 2_000
 """Characters of an error, or of what a kernel prints, that travel."""
+
+
+FRAMES = 6
+"""The innermost of an error that travel."""
 
 
 class Printed(io.TextIOBase):
@@ -77,6 +81,7 @@ class Service:
 
     def load(self, file: str, name: str) -> Frame:
         """Import a kernel's file; what the judge may know of it."""
+        self.hook.forget()
         import click
 
         from difftest.cli.loading import load_kernel
@@ -92,11 +97,12 @@ class Service:
         return Frame({"how": "loaded", **described(self.kernel, module)}, [])
 
     def trace(self, frame: Frame) -> Frame:
-        """Run the kernel once, on what the frame has."""
+        """Run the kernel once, on what the frame has: its tape."""
         from difftest.backends.base import KernelCall, Ran, poisoned
         from difftest.backends.embedded import EmbeddedSimulator
         from difftest.simulator.dtypes import NKI_NAMES
-        from difftest.simulator.trace_json import trace_to_json
+        from difftest.simulator.tape import taping
+        from difftest.simulator.tape_json import tape_to_json
 
         given = frame.header["call"]
         forms, blobs = given["inputs"], frame.blobs
@@ -108,30 +114,19 @@ class Service:
             parameters=given["parameters"],
             grid=tuple(given["grid"]),
             machine=given["machine"],
-            record=True,
             names=tuple(given["names"]),
         )
-        with self.watch.call(self.kernel) as seen:
+        with self.watch.call(self.kernel) as seen, taping() as tapes:
             outcome = EmbeddedSimulator().run(call)
         if not isinstance(outcome, Ran):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
         self.watch.learn(self.kernel, seen)
         seen.tell(given["name"], self.taken)
-        assert outcome.trace is not None
-        masks = [mask if mask is not None else None for mask in outcome.unwritten]
-        written = [any(one is other for other in outcome.written) for one in inputs]
-        header = {
-            "how": "ran",
-            "outputs": [form_of(one) for one in outcome.outputs],
-            "unwritten": [None if mask is None else form_of(mask) for mask in masks],
-            "changed": [
-                not is_written and one.tobytes() != blob
-                for one, blob, is_written in zip(inputs, blobs, written, strict=True)
-            ],
-        }
-        arrays = [*outcome.outputs, *(mask for mask in masks if mask is not None)]
-        text = trace_to_json(outcome.trace).encode()
-        return Frame(header, [text, *(one.tobytes() for one in arrays)])
+        changed = [
+            one.tobytes() != blob and not any(one is other for other in outcome.written)
+            for one, blob in zip(inputs, blobs, strict=True)
+        ]
+        return Frame({"how": "ran", "changed": changed}, [tape_to_json(tapes[-1]).encode()])
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
@@ -142,12 +137,8 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
         how = "memory"
     text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
     if not text:
-        from difftest.harness.frames import hide_frames
-
-        with_frames = how != "memory"
-        hide_frames(error, (os.path.dirname(os.path.dirname(__file__)) + os.sep,))
-        lines = traceback.format_exception(error) if with_frames else [type(error).__name__]
-        text = "".join(lines).strip()
+        lines = traceback.format_exception(error, limit=-FRAMES)
+        text = "".join(lines if how != "memory" else lines[-1:]).strip()
     kind = type(error).__name__
     is_rule = isinstance(error, NkiError)
     return {"how": how, "kind": kind, "error": text[-SHOWN:], "is_rule": is_rule}
@@ -203,28 +194,44 @@ def private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 def confined(settings: Mapping[str, Any]) -> tuple[Hook, list[str]]:
     """Limit this process and hook it; the limits that the system does not have."""
+    folder = settings["folder"]
+    os.chdir(folder)
+    os.environ.update(HOME=folder, TMPDIR=folder)
     missing = [] if without_network() else ["network"]
-    missing += limit(settings["memory"], settings["processor"], settings["file_size"])
-    return Hook(os.getcwd(), tuple(settings["secret"])), missing
+    missing += limit(settings["memory"], settings["file_size"])
+    sys.path[:] = [*sys.path, *settings["path"]]
+    return Hook(folder, tuple(settings["secret"])), missing
 
 
-def main() -> None:
+def prepare() -> None:
+    """Import what each worker needs."""
+    import difftest.backends.embedded
+    import difftest.cli.loading
+    import difftest.harness.watching
+    import difftest.simulator.tape_json  # noqa: F401
+
+
+def serve() -> None:
     """Answer until the judge has no more to ask."""
-    reader, writer = private_streams()
-    first = read_frame(reader)
-    assert first is not None
-    hook, missing = confined(first.header)
-    sys.dont_write_bytecode = True
-    sys.path[:] = [*sys.path, *first.header["path"]]
     from difftest.simulator.frontend.install import embedded
 
+    reader, writer = private_streams()
+    first = read_frame(reader)
+    if first is None:
+        return
+    hook, missing = confined(first.header)
     with embedded():
-        session = Service(hook)
-        sys.stdout = sys.stderr = session.printed
-        from difftest.backends import embedded as _  # noqa: F401  (loaded before it is watched)
-
+        service = Service(hook)
+        sys.stdout = sys.stderr = service.printed
         sys.addaudithook(hook)
         write_frame(writer, {"how": "ready", "missing": missing})
         while (frame := read_frame(reader)) is not None:
-            answer = session.answer(frame)
+            answer = service.answer(frame)
             write_frame(writer, answer.header, answer.blobs)
+
+
+def main() -> None:
+    """A worker that is started by itself."""
+    sys.dont_write_bytecode = True
+    prepare()
+    serve()

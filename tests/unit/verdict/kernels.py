@@ -6,6 +6,9 @@ import numpy as np
 
 from difftest import sizes
 from difftest.harness.spec import KernelSpec
+from difftest.verdict.candidate import Candidate
+from difftest.verdict.judge import Judge
+from difftest.verdict.judgement import Judgement
 
 HEAD = """
 import nki
@@ -64,3 +67,15 @@ def spec_of(kernel) -> KernelSpec:
         domain={"p": sizes(1, 128), "n": sizes(1, 8)},
         inputs={"a": "p n", "b": "p n"},
     )
+
+
+def judged(worker, folder, text, cases=5, spec=spec_of) -> Judgement:
+    """What comes of the kernel ``add`` in a file of this text."""
+    file = folder / f"candidate_{abs(hash(text))}.py"
+    file.write_text(text)
+    kernel = {"file": str(file), "name": "add"}
+    described = worker.ask({"request": "load", "kernel": kernel}).header
+    assert described["how"] == "loaded", described
+    candidate = Candidate("add", "candidate", described["signature"])
+    judgement = Judgement(kernel, "test_add.py::test_add", 7)
+    return Judge(spec(candidate), worker, judgement, cases).run()

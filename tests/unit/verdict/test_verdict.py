@@ -2,31 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from difftest.verdict.candidate import Candidate
-from difftest.verdict.judge import Judge
-from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import Limits, Sandbox
-from tests.unit.verdict.kernels import RIGHT, WRONG, spec_of
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Sandbox(Limits(seconds=30.0)) as one:
-        yield one
-
-
-def judged(worker, tmp_path, source, cases=5):
-    file = tmp_path / f"candidate_{abs(hash(source))}.py"
-    file.write_text(source)
-    kernel = {"file": str(file), "name": "add"}
-    described = worker.ask({"request": "load", "kernel": kernel}).header
-    assert described["how"] == "loaded", described
-    candidate = Candidate("add", "candidate", described["signature"])
-    judgement = Judgement(kernel, "test_add.py::test_add", 7)
-    return Judge(spec_of(candidate), worker, judgement, cases).run()
+from tests.unit.verdict.kernels import RIGHT, WRONG, judged
 
 
 def test_a_right_kernel_agrees(worker, tmp_path):

@@ -1,0 +1,66 @@
+"""What a kernel's Python is shown in the place of the data that it is judged on.
+
+An honest kernel asks its arrays for their shapes and dtypes, and lets instructions read the rest.
+So its instructions are the same whatever the values are, and nothing is lost if the values are
+others: what a kernel computes on the host, keeps or guesses is then of the wrong numbers.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from difftest.simulator.dtypes import BOOL, INTEGERS, Array, is_float
+
+
+class Shown(Enum):
+    """How much of the data of a case a kernel's Python is shown."""
+
+    NOTHING = "nothing"
+    """Other floats, and integers in another order: indices keep to their bounds."""
+    INTEGERS = "integers"
+    """Other floats. Registers that are loaded from integers hold what they will."""
+    ALL = "all"
+    """The data themselves: registers follow what the kernel computes from floats."""
+
+
+def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, ...]:
+    """Arrays of the same shapes and dtypes; their own memory."""
+    random = np.random.default_rng(seed)
+    return tuple(_decoy(one, shown, random) for one in arrays)
+
+
+def _decoy(array: Array, shown: Shown, random: np.random.Generator) -> Array:
+    if shown is Shown.ALL:
+        return array.copy()
+    if is_float(array.dtype):
+        values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1.0, 1.0), array.shape)
+        return values.astype(np.float32).astype(array.dtype) if array.dtype.kind != "V" else array
+    if shown is Shown.INTEGERS:
+        return array.copy()
+    if array.dtype in (*INTEGERS, BOOL):
+        return random.permutation(array.reshape(-1)).reshape(array.shape)
+    return array.copy()
+
+
+def near(arrays: tuple[Array, ...], seed: int) -> tuple[Array, ...]:
+    """Arrays of which about half of the elements are others, of the same size and bounds.
+
+    Registers that hold some elements may well hold the same of these.
+    """
+    random = np.random.default_rng(seed)
+    return tuple(_near(one, random) for one in arrays)
+
+
+def _near(array: Array, random: np.random.Generator) -> Array:
+    changed = array.copy()
+    chosen = random.random(array.shape) < 0.5
+    if is_float(array.dtype) and array.dtype.kind != "V":
+        wide, factors = array.astype(np.float64), random.uniform(0.5, 2.0, array.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
+            changed[chosen] = others.astype(array.dtype)[chosen]
+    elif array.dtype in (*INTEGERS, BOOL):
+        changed[chosen] = random.permutation(array[chosen])
+    return changed

@@ -1,0 +1,138 @@
+"""A process that has imported everything a worker needs, and forks one when it is asked.
+
+To import Python's parts and NumPy takes most of a second of processor time; a fork takes a
+hundredth. No kernel's code ever runs in the nursery itself. Where there is no fork, each worker is
+started by itself (:mod:`difftest.verdict.sandbox`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from difftest.verdict.confinement import scrubbed
+from difftest.verdict.outcome import Outcome
+from difftest.verdict.wire import WorkerEnd
+
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The folder of the package, for an isolated Python to import it from."""
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1])\n"
+    "from difftest.verdict.nursery import main; main(int(sys.argv[2]))"
+)
+_LONGEST = 4096
+_TRIES = 100
+
+
+def has_fork() -> bool:
+    """Whether this system can have a nursery."""
+    return hasattr(os, "fork") and hasattr(socket, "send_fds")
+
+
+class Nursery:
+    """The judge's end of a nursery; a context that ends it and all that it has forked."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True)
+        self._control, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _START, ROOT, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self._folder.name,
+                env=scrubbed(os.environ, self._folder.name),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+    def fork(self) -> tuple[int, BinaryIO, BinaryIO]:
+        """The process id of a new worker, what it reads from and what it writes to."""
+        its_input, ours = os.pipe()
+        mine, its_output = os.pipe()
+        try:
+            pid = self._ask({}, [its_input, its_output])["pid"]
+        finally:
+            os.close(its_input)
+            os.close(its_output)
+        return int(pid), os.fdopen(ours, "wb"), os.fdopen(mine, "rb")
+
+    def end(self, pid: int, *, kill: bool) -> int:
+        """End a worker, or wait for its end: its exit code, or the negative of its signal."""
+        return int(self._ask({"pid": pid, "kill": kill}, [])["code"])
+
+    def _ask(self, request: dict[str, Any], files: list[int]) -> dict[str, Any]:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [json.dumps(request).encode()], files)
+                answer = self._control.recv(_LONGEST)
+                found: dict[str, Any] = json.loads(answer)
+            except (OSError, ValueError) as error:
+                raise WorkerEnd(Outcome.CRASHED, f"no worker can be started: {error}") from None
+        return found
+
+
+def main(control: int) -> None:
+    """Fork a worker for each request that brings two pipes; end one for each that has its id."""
+    from difftest.verdict.worker import prepare, serve
+
+    sys.dont_write_bytecode = True
+    prepare()
+    with socket.socket(fileno=control) as judge:
+        while True:
+            text, files, _, _ = socket.recv_fds(judge, _LONGEST, 2)
+            if not text:
+                return
+            request = json.loads(text)
+            if not files:
+                judge.send(json.dumps({"code": _end(**request)}).encode())
+                continue
+            pid = os.fork()
+            if not pid:
+                judge.close()
+                os.setsid()
+                for number, file in enumerate(files):
+                    os.dup2(file, number)
+                    os.close(file)
+                serve()
+                os._exit(0)
+            for file in files:
+                os.close(file)
+            judge.send(json.dumps({"pid": pid}).encode())
+
+
+def _end(pid: int, kill: bool) -> int:
+    """End a worker; one that has closed its pipes and does not end is given a moment."""
+    for _ in range(0 if kill else _TRIES):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

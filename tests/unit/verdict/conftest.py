@@ -1,0 +1,16 @@
+import pytest
+
+from difftest.verdict.nursery import Nursery
+from difftest.verdict.sandbox import Limits, Sandbox
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    with Nursery() as one:
+        yield one
+
+
+@pytest.fixture
+def worker(nursery):
+    with Sandbox(Limits(seconds=30.0), (), nursery) as one:
+        yield one

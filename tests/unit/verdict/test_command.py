@@ -1,0 +1,132 @@
+"""`difftest verdict`: from two names to an object, a text and an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.verdict.command import JudgeSettings, judged
+from difftest.verdict.judgement import schema
+from difftest.verdict.outcome import Outcome, Stage
+from tests.every import every
+from tests.unit.verdict.kernels import RIGHT, WRONG, source
+from tests.unit.verdict.schema_check import breaches
+
+TEST = """
+import numpy as np
+
+from difftest import kernel_test, sizes
+from {module} import PARTS, add
+
+
+def reference(a, b):
+    return a.astype(np.float64) + b
+
+
+@kernel_test(
+    kernel=add,
+    reference=reference,
+    domain={{"p": sizes(1, PARTS), "n": sizes(1, 8)}},
+    inputs={{"a": "p n", "b": "p n"}},
+)
+def test_add(case):
+    case.check()
+"""
+MARK = "\nimport os\nimport sys\nsys.modules['loaded_in'] = os.getpid()\n"
+FEW = JudgeSettings(cases=3, seed=1)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a test and the kernel that it imports; modules of it are forgotten."""
+    before = {*sys.modules}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(text, module="right"):
+        (tmp_path / f"{module}.py").write_text(text)
+        (tmp_path / f"test_{module}.py").write_text(TEST.format(module=module))
+        return f"{module}.py:add", f"test_{module}.py::test_add"
+
+    yield write
+    for name in {*sys.modules} - before:
+        del sys.modules[name]
+
+
+def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
+    judgement = judged(*here(RIGHT + MARK), FEW, nursery)
+    assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
+    assert "loaded_in" not in sys.modules
+    assert "right" not in sys.modules
+
+
+def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
+    _, test = here(RIGHT)
+    candidate, _ = here(WRONG, "wrong")
+    judgement = judged(candidate, test, FEW, nursery)
+    assert judgement.outcome is Outcome.WRONG_ALGORITHM
+    again = judged(candidate, test, JudgeSettings(case=judgement.case), nursery)
+    assert again.outcome is Outcome.WRONG_ALGORITHM
+    assert again.wrong == judgement.wrong
+    assert again.case == judgement.case
+
+
+def test_the_command_writes_the_object_that_it_shows(here):
+    kernel, test = here(WRONG)
+    names = ["verdict", kernel, test, "--cases", "3", "--seed", "1", "--json", "verdict.json"]
+    result = CliRunner().invoke(main, names)
+    assert result.exit_code == 1, result.output
+    with open("verdict.json") as file:
+        document = json.load(file)
+    assert list(breaches(document, schema())) == []
+    assert document["seed"] == 1
+    assert document["outcome"] == "wrong_algorithm"
+    assert result.output.startswith("add: wrong algorithm (stage: compare)\n")
+    assert "judge again: difftest verdict right.py:add test_right.py::test_add" in result.output
+
+
+@every(
+    "text, outcome, stage",
+    [
+        ("import nowhere", Outcome.CRASHED, Stage.IMPORT),
+        ("def add(", Outcome.CRASHED, Stage.IMPORT),
+        ("import os\nos._exit(3)", Outcome.CRASHED, Stage.IMPORT),
+        ("open(__file__.replace('right', 'test_right'))", Outcome.CHEATS, Stage.IMPORT),
+        (source("return open(__file__.replace('right', 'test_right'))"), Outcome.CHEATS, Stage.RUN),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_where_it_shows(here, nursery, text, outcome, stage):
+    judgement = judged(*here(text), FEW, nursery)
+    assert (judgement.outcome, judgement.stage) == (outcome, stage), judgement.as_mapping()
+
+
+@every(
+    "kernel, test, said",
+    [
+        ("right:add", "test_right.py::test_add", "FILE.py:KERNEL"),
+        ("left.py:add", "test_right.py::test_add", "no file at left.py"),
+        ("right.py:sub", "test_right.py::test_add", "has no function sub; it has add"),
+        ("right.py:load", "test_right.py::test_add", "for the kernel load(x)"),
+        ("right.py:add", "test_right.py::test_sub", "no kernel test 'test_sub'"),
+        ("test_right.py:add", "test_right.py::test_add", "the test's own file"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_a_usage_error(here, nursery, kernel, test, said):
+    here(RIGHT)
+    with pytest.raises(click.UsageError) as caught:
+        judged(kernel, test, FEW, nursery)
+    assert said in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_test_that_needs_code_of_the_kernels_file_is_told(here, nursery):
+    kernel, test = here(RIGHT + "\n\nTABLE = [1, 2]\n")
+    with open("test_right.py", "a") as file:
+        file.write("\n\nfrom right import TABLE\n")
+    with pytest.raises(click.ClickException, match="TABLE"):
+        judged(kernel, test, FEW, nursery)

@@ -1,0 +1,71 @@
+"""The published form of a verdict, and real verdicts of each kind that have it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from difftest.verdict.judgement import Judgement, schema
+from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
+from difftest.verdict.text import text_of
+from tests.every import every
+from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source
+from tests.unit.verdict.schema_check import breaches
+
+
+@every(
+    "text, outcome",
+    [
+        (RIGHT, Outcome.AGREES),
+        (WRONG, Outcome.WRONG_ALGORITHM),
+        (source("raise ValueError"), Outcome.CRASHED),
+        (source("import os\nos.fork()"), Outcome.CHEATS),
+    ],
+)
+def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
+    judgement = judged(worker, tmp_path, text)
+    judgement.kernel = {**judgement.kernel, "sha256": "0" * 64}
+    document = json.loads(json.dumps(judgement.as_mapping(), allow_nan=False))
+    assert document["outcome"] == outcome.value
+    assert list(breaches(document, schema())) == []
+    assert f"add: {outcome.value.replace('_', ' ')} (stage:" in text_of(document)
+    assert 0 <= document["reward"]["total"] <= 1
+
+
+@every(
+    "change, said",
+    [
+        ({"outcome": "fine"}, ".outcome: 'fine' is none of those accepted"),
+        ({"version": 2}, ".version: 2 is none of those accepted"),
+        ({"seed": "7"}, ".seed: '7' is no integer"),
+        ({"colour": 1}, ".colour is not known"),
+        ({"findings": [{}]}, ".findings[0].source is missing"),
+        ({"memory": [3]}, ".memory[0]: 3 is no object"),
+    ],
+)
+def test_another_form_breaks_the_schema(change, said):
+    judgement = Judgement({"file": "a.py", "name": "add", "sha256": ""}, "t.py::t", 1)
+    assert list(breaches(judgement.as_mapping(), schema())) == []
+    assert said in list(breaches({**judgement.as_mapping(), **change}, schema()))
+
+
+def test_the_schema_has_each_outcome_and_stage():
+    known = schema()["properties"]
+    assert known["outcome"]["enum"] == [one.value for one in Outcome]
+    assert known["stage"]["enum"] == [one.value for one in Stage]
+    assert known["exit_code"]["enum"] == sorted({*EXIT_CODES.values()})
+
+
+def test_each_outcome_has_an_exit_code_and_only_agreement_has_none():
+    assert EXIT_CODES.keys() == {*Outcome}
+    assert [one for one, code in EXIT_CODES.items() if code == 0] == [Outcome.AGREES]
+    assert 2 not in EXIT_CODES.values()
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_reward_is_the_sum_of_its_parts(outcome):
+    judgement = Judgement({"file": "a.py", "name": "add"}, "t.py::t", 1, outcome, Stage.TIME)
+    parts = judgement.reward()
+    assert parts.pop("total") == pytest.approx(sum(parts.values()))
+    assert all(part == 0 for part in parts.values()) == (outcome is Outcome.CHEATS)
