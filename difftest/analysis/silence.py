@@ -7,13 +7,10 @@ word: detectors of hazards have it in their texts.
 from __future__ import annotations
 
 import ast
-import contextlib
-import contextvars
 import io
 import linecache
 import re
 import tokenize
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,22 +32,9 @@ class Silencing(NamedTuple):
         return id in self.ids and line in self.lines
 
 
-_HEEDED: contextvars.ContextVar[bool] = contextvars.ContextVar("difftest_heeded", default=True)
-
-
-@contextlib.contextmanager
-def unheeded() -> Iterator[None]:
-    """A scope in which no comment silences: that of a kernel whose author nobody trusts."""
-    token = _HEEDED.set(False)
-    try:
-        yield
-    finally:
-        _HEEDED.reset(token)
-
-
 def is_silenced(id: str, *places: Location) -> bool:
     """Whether a comment silences an id at one of these lines, or at a line that called it."""
-    return _HEEDED.get() and any(
+    return any(
         comment.silences(id, line.line)
         for place in places
         for line in (place, *place.calls)

@@ -81,10 +81,11 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
 
     def add(self, source: str, finding: Finding) -> None:
-        """Keep a finding of ``source``, each once."""
+        """Keep a finding of ``source``; of each kind at each place the first."""
         row = {"source": source, **finding.as_mapping()}
         row.pop("evidence")
-        if row not in self.findings:
+        places = [(one["id"], one["locations"]) for one in self.findings]
+        if (row["id"], row["locations"]) not in places:
             self.findings.append(row)
 
     @property

@@ -105,12 +105,10 @@ LINT = Rule(
         *("difftest.api.documented", "numpy"),
     ),
 )
-# Who judges a kernel stands on all that looks at kernels, and loads them as commands do.
-BELOW = "harness backends analysis inspection lint timing simulator host cli plugin.run_report"
-JUDGE = ("numpy", "hypothesis", "click", "difftest.verdict")
-VERDICT = Rule(
-    "difftest/verdict/**/*.py", (*JUDGE, *(f"difftest.{name}" for name in BELOW.split()))
-)
+# Who judges a kernel stands on all that looks at kernels.
+BELOW = "verdict harness backends analysis inspection lint timing simulator host cli plugin"
+JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
+VERDICT = Rule("difftest/verdict/**/*.py", JUDGES)
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
