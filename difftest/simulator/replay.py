@@ -12,7 +12,9 @@ A tape may come from a process that nobody trusts. What it holds is checked when
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -52,6 +54,7 @@ from difftest.simulator.tape import (
     TileForm,
 )
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Iteration
 
 MOST = 2**31
 """Elements of a pattern or a tensor."""
@@ -105,18 +108,11 @@ def _function(tape: Tape) -> Callable[..., Any]:
 
     def replay(*values: Any, **named: Any) -> list[Tile] | None:
         core = current()
-        if core.order.loop is not None:
-            raise NotModelledError(
-                "a replay runs its calls in the order of the tape",
-                happened="a replay was to run a loop's iterations in another order",
-                received=f"an order of the loop at {core.order.loop}",
-                remedy="launch the kernel itself",
-            )
         core.trace.divided = tape.divided
         program = _Program(core, _inputs(tape, (values, named)))
-        for step in tape.steps:
-            if step.program == core.program:
-                program.run(step)
+        mine = [one for one in tape.steps if one.program == core.program]
+        for step in mine if core.order.loop is None else _arranged(mine, core):
+            program.run(step)
         core.loops = ()
         return program.returned(tape.returned)
 
@@ -139,6 +135,22 @@ def _signature(tape: Tape) -> inspect.Signature:
         return inspect.Signature(parameters)
     except ValueError as error:
         raise _no_tape(f"{error}", "the parameters of a function") from None
+
+
+def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
+    """The calls of a program; the turns of one loop in the order of the launch."""
+
+    def turn(call: TapedCall) -> Iteration | None:
+        return next((one for one in call.loops if one.loop.location == core.order.loop), None)
+
+    found: list[TapedCall] = []
+    for loop, run in itertools.groupby(calls, lambda one: (at := turn(one)) and at.loop.id):
+        turns: dict[Iteration | None, list[TapedCall]] = defaultdict(list)
+        for one in run:
+            turns[turn(one)].append(one)
+        order = list(turns) if loop is None else core.order.arranged(list(turns))
+        found += [call for at in order for call in turns[at]]
+    return found
 
 
 def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
