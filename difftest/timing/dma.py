@@ -87,6 +87,11 @@ class DmaEngines:
         rows = max(count for _, count in transfer.busy)
         return max(self._minimum, rows * self.row_time(transfer))
 
+    def alone(self, transfer: Transfer) -> float:
+        """From its trigger to its semaphore if it has the engines for itself."""
+        around = self._lead + self._tail + (self._read if transfer.reads_hbm else 0.0)
+        return around + self.moving_time(transfer)
+
     def run(self, trigger: float, transfer: Transfer) -> tuple[float, float, float]:
         """Run a DMA triggered at ``trigger``.
 

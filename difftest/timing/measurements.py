@@ -37,6 +37,8 @@ class Measurement:
     """``module:function`` of this repository; empty if there is none."""
     inputs: tuple[tuple[int, ...], ...]
     keywords: tuple[tuple[str, Any], ...]
+    slow: bool
+    """Whether to run its counterpart takes more than three seconds."""
     source: str
     notes: str
 
@@ -68,6 +70,7 @@ def _measurement(row: dict[str, str]) -> Measurement:
         value_us=float(row.pop("value_us")),
         inputs=tuple(tuple(shape) for shape in inputs),
         keywords=tuple(sorted(keywords.items())),
+        slow=row.pop("slow") == "yes",
         **row,
     )
 

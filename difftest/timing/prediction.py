@@ -24,6 +24,7 @@ from difftest.timing.interval import (
     compiler_caution,
     foundation,
 )
+from difftest.timing.planner import planned_order
 from difftest.timing.program import Program, Progress, lower, recompile
 from difftest.timing.schedule import MIDDLE, Schedule, schedule
 
@@ -207,7 +208,8 @@ def predict(
         middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
         if middle.cold_time and len(lowered.instructions) <= SMALL:
-            ends += [schedule(lowered, dge=dge, phase=phase).end for phase in EXTREMES]
+            order = middle.order
+            ends += [schedule(lowered, dge=dge, phase=one, order=order).end for one in EXTREMES]
         elif middle.cold_time:
             quarter = lowered.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
@@ -215,8 +217,9 @@ def predict(
     def recompiled(other: Compiler) -> float:
         with _no_collection():
             program = recompile(lowered, trace, other)
-            same = middle.stands_for(program)
-            return (middle if same else schedule(program, dge=dge)).end / 1e3
+            order = planned_order(program, dge=dge)
+            same = middle.stands_for(program, order)
+            return (middle if same else schedule(program, dge=dge, order=order)).end / 1e3
 
     return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled)
 

@@ -46,6 +46,7 @@ from difftest.timing.renaming import Renaming, in_other_tiles, refills
 from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import Transfer
+from difftest.timing.wiring import Wiring
 
 TODAYS = "nki"
 """The dialect whose compiler tracks dependences by tensor."""
@@ -145,6 +146,11 @@ class Program:
         alone = self.clockwork.hbm_bandwidth.value
         together = self.clockwork.shared_hbm.value
         return alone if self.cores == 1 else min(alone * self.cores, together)
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """Who waits for whom."""
+        return Wiring(self.instructions, self.joins)
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:

@@ -1,9 +1,9 @@
 """The timeline: when each instruction of a program runs.
 
 Each engine takes, of the instructions whose operands and buffers are ready, the first in program
-order: the compiler's order of a kernel that is free to be reordered. On the Tensor Engine one may
-overtake a few earlier ones and no more (:mod:`difftest.timing.compiler`). Engines run side by side
-and wait for each other through semaphores. The same program gives the same timeline.
+order: the order of a compiler that knows when each is ready. The Tensor Engine keeps to the order
+of one that expects times (:mod:`difftest.timing.planner`). Engines run side by side and wait for
+each other through semaphores. The same program gives the same timeline.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
+from difftest.timing.planner import planned_order
 from difftest.timing.program import LoweredInstruction, Program, Progress
-from difftest.timing.scheduler import Scheduler
+from difftest.timing.scheduler import Order, Scheduler
 from difftest.timing.timeline import Timeline
 
 MIDDLE = 0.5
@@ -54,6 +55,8 @@ class Schedule:
     timeline: Timeline
     dge: bool
     phase: float
+    order: Order | None
+    """In which the Tensor Engines took their instructions; None: as they got ready."""
 
     @property
     def end(self) -> float:
@@ -75,14 +78,16 @@ class Schedule:
         """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
         return self.timeline.spilled
 
-    def stands_for(self, other: Program) -> bool:
-        """Whether it is the timeline of a recompiled program too, so that none has to be made."""
+    def stands_for(self, other: Program, order: Order | None) -> bool:
+        """Whether it is the timeline of a recompiled program too, so that none has to be made.
+
+        ``order`` is what the other compiler gives the Tensor Engines.
+        """
         if other.instructions is not self.program.instructions:
             return False
-        may, might = self.program.compiler.lookahead, other.compiler.lookahead
-        if might < may:
-            return self.timeline.overtaken <= might
-        return might == may or not self.timeline.held
+        if order is None and self.order is not None:
+            return not self.timeline.held and self.order == list(map(sorted, self.order))
+        return order == self.order
 
     @cached_property
     def residence(self) -> dict[int, tuple[float, float]]:
@@ -117,7 +122,12 @@ class Schedule:
 
 
 def schedule(
-    program: Program, *, dge: bool, phase: float = MIDDLE, progress: Progress | None = None
+    program: Program,
+    *,
+    dge: bool,
+    phase: float = MIDDLE,
+    order: Order | None = None,
+    progress: Progress | None = None,
 ) -> Schedule:
     """The timeline of ``program``.
 
@@ -127,10 +137,12 @@ def schedule(
     dge : whether descriptors are generated on the device (``nki.benchmark``) or lie in HBM
         (profiles with ``--disable-dge``).
     phase : the part of a throttle window that had passed when the kernel began, 0 to 1.
+    order : what the compiler gives the Tensor Engines, if that is known.
     progress : told how far it is.
     """
-    timeline = Scheduler(program, dge=dge, phase=phase, progress=progress).run()
-    return Schedule(program, timeline, dge, phase)
+    order = order or planned_order(program, dge=dge)
+    run = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress).run
+    return Schedule(program, run(), dge, phase, order)
 
 
 class Stretch(NamedTuple):

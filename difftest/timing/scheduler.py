@@ -7,6 +7,7 @@ for one.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Allocation, Engine
@@ -26,6 +27,8 @@ _SECOND_WAITS = {engine: WAITS.get(engine, 0.0) for engine in Engine}
 """A second engine's semaphore takes a wait instruction of its own."""
 
 
+Order = list[list[int]]
+"""Core -> the instructions of its Tensor Engine, in the order in which it takes them."""
 Ended = tuple[int, Engine, float, float]
 """An instruction that was issued, as those see it that wait for it: its number, the engine whose
 semaphore says that it is over, its start and its end, ns."""
@@ -34,11 +37,10 @@ semaphore says that it is over, its start and its end, ns."""
 class Join:
     """Instructions that others wait for together."""
 
-    __slots__ = ("followers", "last", "missing")
+    __slots__ = ("last", "missing")
 
     def __init__(self, missing: int) -> None:
         self.missing = missing
-        self.followers: list[int] = []
         self.last: dict[tuple[Engine, bool], Ended] = {}
         """Of each engine, the one that starts last and the one that ends last: all that a follower
         can wait for."""
@@ -56,7 +58,13 @@ class Scheduler:
     """See :func:`difftest.timing.schedule.schedule`."""
 
     def __init__(
-        self, program: Program, *, dge: bool, phase: float, progress: Progress | None
+        self,
+        program: Program,
+        *,
+        dge: bool,
+        phase: float,
+        order: Order | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.program = program
         self.instructions = program.instructions
@@ -71,23 +79,27 @@ class Scheduler:
         self.ready, self.waited_for = timeline.ready, timeline.waited_for
         self.producers = [Engine.UNKNOWN] * count
         """The engine whose semaphore says that an instruction is over."""
-        self.missing = [0] * count
-        self.followers: list[list[int]] = [[] for _ in range(count)]
-        """Of each instruction those that wait for it, twice their number; one more if they read
-        its result."""
+        wiring = program.wiring
+        self.missing = wiring.missing.copy()
+        self.followers, self.opener = wiring.followers, wiring.opener
+        self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
-        self.joined_in: dict[int, list[int]] = {}
-        """Instruction, or ``~j`` for a join -> the joins that it is a part of."""
         self.stores: list[int] = []
-        self.opener: dict[int, int] = {}
         self.users = dict(program.users)
         self.last_use: dict[int, tuple[float, int]] = {}
         self.events: list[tuple[float, int, int]] = []
         self.scheduled = 0
+        self.turn: Sequence[int] = range(count)
+        """Instruction -> its place in its engine's heap; on the Tensor Engine in the compiler's
+        order."""
+        self.at: Sequence[int] = range(count)
+        """The reverse."""
+        if order:
+            self._follow_order(order)
 
     def run(self) -> Timeline:
         """The timeline."""
-        self._wire()
+        self._begin()
         events, units = self.events, self.by_number
         while events:
             now, kind, what = heapq.heappop(events)
@@ -102,39 +114,28 @@ class Scheduler:
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
         timeline.table_loads = sum(len(core.tables) for core in self.cores)
         timeline.spilled = max(core.buffers.spilled for core in self.cores)
-        timeline.overtaken = max(core.window.overtaken for core in self.cores)
-        timeline.held = any(core.window.held for core in self.cores)
         return timeline
 
     # Before the first instruction
 
-    def _wire(self) -> None:
+    def _follow_order(self, order: Order) -> None:
+        """Let the Tensor Engines take their instructions in this order and no other."""
+        self.turn, self.at = turn, at = list(self.turn), list(self.at)
+        for core, taken in zip(self.cores, order, strict=True):
+            places = sorted(taken)
+            for place, index in zip(places, taken, strict=True):
+                turn[index], at[place] = place, index
+            core.units[Engine.TENSOR].places = places[::-1]
+
+    def _begin(self) -> None:
         self._prefetch_table()
-        for number, members in enumerate(self.program.joins):
-            for member in members:
-                self.joined_in.setdefault(member, []).append(number)
-        followers, missing = self.followers, self.missing
-        for one in self.instructions:
-            index = one.index
-            missing[index] = len(one.data) + len(one.order) + len(one.opens) + 1
-            for producer in one.data:
-                (followers[producer] if producer >= 0 else self.joins[~producer].followers).append(
-                    2 * index + 1
-                )
-            for producer in one.order:
-                (followers[producer] if producer >= 0 else self.joins[~producer].followers).append(
-                    2 * index
-                )
-            for allocation in one.opens:
-                self.opener[allocation.id] = index
-                self.cores[one.core].buffers.enter(allocation)
-        for core in self.cores:
-            for granted in core.buffers.grant():
+        for allocation, core in self.program.wiring.entering:
+            self.cores[core].buffers.enter(allocation)
+        for one in self.cores:
+            for granted in one.buffers.grant():
                 self._granted(granted, 0.0, -1)
-        for one in self.instructions:
-            missing[one.index] -= 1
-            if not missing[one.index]:
-                self._enqueue(one)
+        for index in range(len(self.instructions)):
+            self._less(index)
 
     def _prefetch_table(self) -> None:
         """Each core loads its first table of activation functions before all else (TRACE)."""
@@ -172,7 +173,7 @@ class Scheduler:
         elif engine is Engine.VECTOR or engine is Engine.SCALAR:
             core.sharing.add(engine, one, ready)
         unit = core.units[engine]
-        heapq.heappush(unit.coming, (ready, one.index))
+        heapq.heappush(unit.coming, (ready, self.turn[one.index]))
         time = ready if ready > unit.free else unit.free
         if time < unit.wake:  # as _arm does; written out, for each instruction comes here
             unit.wake = time
@@ -211,24 +212,26 @@ class Scheduler:
         if ready:
             if unit.may_wait and not self._may_take(unit, ready[0], now):
                 return
-            self._issue(unit, self.instructions[heapq.heappop(ready)], now)
+            self._issue(unit, self.instructions[self.at[heapq.heappop(ready)]], now)
         if ready:
             self._arm(unit, unit.free)
         elif coming:
             self._arm(unit, max(coming[0][0], unit.free))
 
-    def _may_take(self, unit: Unit, index: int, now: float) -> bool:
-        """Whether the first in program order may go before others that are not ready.
+    def _may_take(self, unit: Unit, place: int, now: float) -> bool:
+        """Whether the first of those that are ready may go before others that are not.
 
-        On the Tensor Engine it overtakes few; a store goes once no load could be triggered (TRACE).
+        The Tensor Engine keeps to its order; a store goes once no load could be triggered (TRACE).
         """
-        if unit.order is not None:
-            if not unit.order.takes(index):
+        if unit.places:
+            if unit.places[-1] != place:
+                self.timeline.held = True
                 if unit.coming:
                     self._arm(unit, max(unit.coming[0][0], unit.free))
                 return False
-        elif self.instructions[index].is_store:
-            sync = self.cores[self.instructions[index].core].units[Engine.SYNC]
+            unit.places.pop()
+        elif self.instructions[self.at[place]].is_store:
+            sync = self.cores[self.instructions[self.at[place]].core].units[Engine.SYNC]
             if sync.ready or sync.free > now:
                 self._arm(unit, max(sync.free, now + self.clockwork.trigger.value))
                 return False
@@ -267,24 +270,11 @@ class Scheduler:
         self, core: PhysicalCore, one: LoweredInstruction, transfer: Transfer, now: float
     ) -> tuple[float, float, float]:
         """Trigger a DMA: when that began, when it is done, and how long its engine took."""
-        figures = self.clockwork
         queue = core.stores if one.is_store else core.loads
         now = max(now, queue.slot())
-        busy = 0.0
-        trigger = now
-        if not one.merged:
-            if transfer.software:
-                per_partition = figures.software_per_partition.value * (transfer.partitions - 1)
-                busy = figures.software_generation.value + per_partition
-                trigger += busy
-            elif self._generates(transfer):
-                per_partition = figures.generation_per_partition.value * (transfer.partitions - 1)
-                busy = figures.generation.value + per_partition
-                trigger += busy
-            elif self._takes_turns(transfer):
-                busy = core.dma.moving_time(transfer)
-            else:
-                busy = figures.trigger.value
+        busy = self._triggering(core, one, transfer)
+        generated = transfer.software or self._generates(transfer)
+        trigger = now + busy if generated else now
         begin, finish, end = core.dma.run(trigger, transfer)
         self.timeline.transfer_start[one.index] = begin
         self.timeline.transfer_end[one.index] = finish
@@ -292,6 +282,21 @@ class Scheduler:
         if one.is_store:
             self.stores.append(one.index)
         return now, end, busy
+
+    def _triggering(self, core: PhysicalCore, one: LoweredInstruction, transfer: Transfer) -> float:
+        """How long a DMA keeps what triggers it."""
+        figures = self.clockwork
+        if one.merged:
+            return 0.0
+        others = transfer.partitions - 1
+        if transfer.software:
+            each = figures.software_per_partition.value
+            return figures.software_generation.value + each * others
+        if self._generates(transfer):
+            return figures.generation.value + figures.generation_per_partition.value * others
+        if self._takes_turns(transfer):
+            return core.dma.moving_time(transfer)
+        return figures.trigger.value
 
     def _done(self, one: LoweredInstruction, ended: Ended) -> None:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
@@ -360,7 +365,7 @@ class Scheduler:
                 if join.missing:
                     continue
                 latest = list(join.last.values())
-                for code in join.followers:
+                for code in self.join_followers[number]:
                     for one in latest:
                         self._follow(code, one)
                     self._less(code >> 1)

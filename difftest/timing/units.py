@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from difftest.simulator.trace import Engine
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, hop
@@ -25,57 +23,19 @@ ENGINES = (
 )
 
 
-class Window:
-    """The instructions of an engine that takes them nearly in program order.
-
-    Parameters
-    ----------
-    instructions : of the engine, in program order.
-    lookahead : how many earlier ones an instruction may overtake.
-    """
-
-    def __init__(self, instructions: list[int], lookahead: int) -> None:
-        self.instructions = instructions
-        self.lookahead = lookahead
-        self.overtaken = 0
-        """The most that one has overtaken."""
-        self.held = False
-        """Whether one had to wait because it would have overtaken more."""
-        self._done: set[int] = set()
-        self._oldest = 0
-
-    def takes(self, index: int) -> bool:
-        """Take an instruction, if it may go now."""
-        instructions, done = self.instructions, self._done
-        while instructions[self._oldest] in done:
-            done.remove(instructions[self._oldest])
-            self._oldest += 1
-        oldest = self._oldest
-        if index != instructions[oldest]:
-            if index > instructions[min(oldest + self.lookahead, len(instructions) - 1)]:
-                self.held = True
-                return False
-            ahead = bisect_left(instructions, index, oldest) - oldest
-            self.overtaken = max(self.overtaken, ahead)
-        done.add(index)
-        return True
-
-
 class Unit:
     """An engine that issues instructions, one after the other."""
-
-    __slots__ = ("coming", "engine", "free", "last", "may_wait", "number", "order", "ready", "wake")
 
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine = engine
         self.number = number
         self.may_wait = engine in (Engine.TENSOR, Engine.GPSIMD)
         """Whether it lets others go before what is ready."""
-        self.order: Window | None = None
-        """Which instructions it may take; None if any that is ready."""
+        self.places: list[int] = []
+        """What it will take, the next one last; empty if any that is ready."""
         self.free = 0.0
         self.coming: list[tuple[float, int]] = []
-        """(when ready, instruction)."""
+        """(when ready, place of an instruction)."""
         self.ready: list[int] = []
         self.wake = float("inf")
         self.last = -1
@@ -146,14 +106,6 @@ class PhysicalCore:
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
         self.tensor = TensorEngine(figures, phase)
-        self.window = self.units[Engine.TENSOR].order = Window(
-            [
-                one.index
-                for one in program.instructions
-                if one.engine is Engine.TENSOR and one.core == core
-            ],
-            program.compiler.lookahead,
-        )
         self.dma = DmaEngines(figures, hbm)
         self.loads = Queue(figures.outstanding)
         self.stores = Queue(figures.outstanding)

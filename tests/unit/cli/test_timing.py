@@ -3,7 +3,7 @@ from click.testing import CliRunner
 
 from difftest.cli import timing as command
 from difftest.cli.main import main
-from difftest.timing.measurements import measurements
+from difftest.timing.measurements import grouped, measurements
 
 
 def run(*arguments):
@@ -11,7 +11,7 @@ def run(*arguments):
 
 
 def test_predicted_against_measured():
-    result = run("--quick", "-k", "vector_add_stream")
+    result = run("-k", "vector_add_stream")
     assert result.exit_code == 0, result.output
     rows = [line for line in result.stdout.splitlines() if "vector_add_stream FREE_DIM" in line]
     assert len(rows) == 3 + 2 + 1  # profiles, benchmarks, a step from one to the other
@@ -36,6 +36,23 @@ def test_the_probes_are_beside_all_kernels(monkeypatch):
     assert "Each kernel with the scale that the others alone give" in result.stdout
 
 
+def test_it_says_where_it_is_and_what_it_leaves_out():
+    result = run("-k", "vector_add_")
+    assert result.exit_code == 0, result.output
+    rows = {one[0].run for one in grouped(measurements()) if "vector_add" in one[0].counterpart}
+    lines = result.stderr.splitlines()
+    assert lines[0] == "1/6 kernels.classic.vector_add:vector_add_stream 256000"
+    assert lines[-1].startswith("6/6 ")
+    assert len(rows) == 6  # one of them slow, one in a profile and in a picture
+    assert "Left out: 1 slow ones, which --all has." in result.stdout
+
+
+def test_slow_kernels_alone_are_named():
+    result = run("-k", "matmul_hoisted")
+    assert result.exit_code == 2
+    assert "only slow ones, which --all has" in result.output
+
+
 def test_a_kernel_that_was_not_measured():
     result = run("-k", "softmax")
     assert result.exit_code == 2
@@ -45,7 +62,7 @@ def test_a_kernel_that_was_not_measured():
 def test_a_narrow_terminal_cuts_no_word(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as if it were a terminal
     monkeypatch.setenv("NO_COLOR", "1")
-    arguments = ["timing", "validate", "--quick", "-k", "transpose"]
+    arguments = ["timing", "validate", "-k", "transpose_by_tiles"]
     result = CliRunner().invoke(main, arguments, env={"COLUMNS": "60"})
     assert "\nMeasured kernel: " in result.output
     assert "Predicted: " in result.output

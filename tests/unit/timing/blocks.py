@@ -46,3 +46,15 @@ def turned_first(X, W):
     for block in nl.affine_range(blocks):
         multiply(out, block, tiles[block], weights)
     return out
+
+
+def turned_through_hbm(X, W):
+    """The turned tiles of a block are stored and loaded again before its products."""
+    out, weights, blocks = operands(X, W)
+    scratch = nl.ndarray((blocks, 128, 4, 128), dtype=X.dtype, buffer=nl.private_hbm)
+    for block in nl.affine_range(blocks):
+        nisa.dma_copy(dst=scratch[block], src=turned(X, block))
+        again = nl.ndarray((128, 4, 128), dtype=X.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=again, src=scratch[block])
+        multiply(out, block, again, weights)
+    return out

@@ -1,5 +1,6 @@
 """What is inferred of the compiler, and how far it matters."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,8 +14,9 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Region
 from difftest.timing import predict, prediction
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Compiler
+from difftest.timing.dma import DmaEngines
+from difftest.timing.planner import planned_order
 from difftest.timing.schedule import Schedule
-from difftest.timing.units import Window
 from tests.unit.timing import blocks, convolutions
 from tests.unit.timing.programs import Builder, whole
 
@@ -22,19 +24,6 @@ from tests.unit.timing.programs import Builder, whole
 def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
     trace = launch(kernel, [np.ones(shape, dtype) for shape in shapes]).trace
     return predict(trace, TRN2, dge=dge, compiler=compiler)
-
-
-def test_an_instruction_overtakes_two():
-    order = Window([3, 5, 6, 9, 12], lookahead=2)
-    assert not order.takes(9)
-    assert order.takes(6)
-    assert not order.takes(9)  # 3 is still the oldest
-    assert order.takes(3)
-    assert not order.takes(12)
-    assert order.takes(9)  # 5 and 6 are before it, though 6 is done
-    assert order.takes(5)
-    assert order.takes(12)
-    assert (order.overtaken, order.held) == (2, True)
 
 
 BLOCKS = [(32 * 128, 512), (4, 128, 512)]
@@ -47,6 +36,48 @@ def test_a_serial_chain_at_the_head_of_each_block():
     assert 1.4 < ratio < 2.2
     free = predicted(each, BLOCKS, compiler=FASTEST).middle
     assert free < 0.7 * predicted(each, BLOCKS).middle
+
+
+def test_transposes_of_other_blocks_go_before_products_that_wait_for_hbm():
+    """Published kernels of that kind take what they would if any that is ready were taken."""
+    free, each, slow = (
+        predicted(blocks.turned_through_hbm, BLOCKS, compiler=one, dge=True).middle
+        for one in (FASTEST, LIKELY, SLOWEST)
+    )
+    assert each < 1.5 * free
+    assert slow > 1.2 * each
+
+
+def test_a_compiler_that_expects_nothing_of_dmas_is_seen(monkeypatch):
+    """Planted: the order that keeps transposes behind what waits for HBM."""
+    each = predicted(blocks.turned_through_hbm, BLOCKS).middle
+    monkeypatch.setattr(DmaEngines, "alone", lambda self, transfer: 0.0)
+    assert predicted(blocks.turned_through_hbm, BLOCKS).middle > 1.5 * each
+
+
+def chain(copied):
+    """A product of a tile that is copied from another's, and three that wait for nothing."""
+    build = Builder()
+    tiles = [build.load((128, 128), "float16") for _ in range(2)]
+    first, *others = (build.psum((128, columns)) for columns in (copied, 64, 64, 64))
+    build.matmul(first, tiles[0], build.load((128, copied), "float16"))
+    taken = build.tensor((128, copied), dtype="float16")
+    build.emit("tensor_copy", Engine.VECTOR, [whole(taken)], [whole(first)])
+    build.matmul(build.psum((128, copied)), tiles[1], taken)
+    moving = build.load((128, 64), "float16")
+    for other in others:
+        build.matmul(other, tiles[1], moving)
+    return build.program()
+
+
+@pytest.mark.parametrize(("copied", "place"), [(64, 2), (512, 4)])
+def test_what_waits_for_a_copy_lets_others_go_first(copied, place):
+    """Three of 27 ns that wait for no copy; a copy of 64 elements takes 67 ns, of 512 533."""
+    program = chain(copied)
+    (order,) = planned_order(program, dge=False)
+    second = [one.index for one in program.instructions if one.matmul][1]
+    assert order.index(second) == place
+    assert planned_order(replace(program, compiler=FASTEST), dge=False) is None
 
 
 def test_products_that_wait_for_nothing_keep_their_time():
@@ -181,7 +212,7 @@ def test_a_kernels_time_with_another_compiler_is_its_own(kernel):
 
 def test_a_timeline_that_is_taken_for_another_is_seen(monkeypatch):
     """Planted: the likely compiler's timeline stands for that of any other."""
-    monkeypatch.setattr(Schedule, "stands_for", lambda self, other: True)
+    monkeypatch.setattr(Schedule, "stands_for", lambda self, other, order: True)
     trace = launch(blocks.turned_in_each_block, [np.ones(s, "float16") for s in BLOCKS]).trace
     assert any(quick != whole_way for quick, whole_way in shortened(trace, dge=True))
 

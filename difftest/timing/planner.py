@@ -1,0 +1,68 @@
+"""The order that the compiler gives the Tensor Engine's instructions, before anything runs.
+
+A device's engine takes its instructions in one order, which stands in its code (TRACE). The
+compiler makes it: it takes, of what it expects to be ready, the first in program order. What it
+expects is inferred:
+
+- an instruction takes the cycles of its elements, and nothing to begin or to hand on its result:
+  so much is what it also counts on where it shares out copies;
+- a DMA takes what one alone does, from its trigger to its semaphore.
+
+So a product comes after the transposes it needs, and stands behind their copies, while what waits
+for HBM lets the transposes of other blocks go first.
+"""
+
+from __future__ import annotations
+
+from difftest.simulator.trace import Engine
+from difftest.timing.clockwork import MIN_CYCLES
+from difftest.timing.program import LoweredInstruction, Program
+from difftest.timing.scheduler import Ended, Order, Scheduler
+from difftest.timing.units import Unit
+
+
+def planned_order(program: Program, *, dge: bool) -> Order | None:
+    """The order that the compiler gives; None if it is that in which they get ready."""
+    part = program.compiler.expected
+    tensor = any(one.engine is Engine.TENSOR for one in program.instructions)
+    return Planner(program, dge=dge, part=part).order() if tensor and part is not None else None
+
+
+class Planner(Scheduler):
+    """The compiler's own schedule, with the times that it expects; ``part`` of each latency."""
+
+    def __init__(self, program: Program, *, dge: bool, part: float) -> None:
+        super().__init__(program, dge=dge, phase=0.0)
+        self.part = part
+        self.taken: Order = [[] for _ in self.cores]
+        for unit in self.by_number:
+            unit.may_wait = False
+
+    def order(self) -> Order:
+        """The instructions of each core's Tensor Engine."""
+        self.run()
+        return self.taken
+
+    def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
+        figures, engine, producer = self.clockwork, unit.engine, unit.engine
+        if one.transfer is not None:
+            producer, core = Engine.DMA, self.cores[one.core]
+            busy = self._triggering(core, one, one.transfer)
+            time = core.dma.alone(one.transfer) * self.part
+        elif one.matmul is not None:
+            busy = time = figures.cycles(engine, one.matmul.passes * one.matmul.rows)
+            self.taken[one.core].append(one.index)
+        else:
+            count = one.times[engine].elements
+            busy = time = figures.cycles(engine, max(MIN_CYCLES, count)) * self.part
+        self.timeline.engine[one.index] = engine
+        unit.free = now + busy
+        self._done(one, (one.index, producer, now, now + time))
+
+    def _follow(self, code: int, ended: Ended) -> None:
+        _, producer, start, end = ended
+        index = code >> 1
+        same = producer is self.instructions[index].engine and producer is not Engine.DMA
+        time = start if same and (producer is Engine.TENSOR or not code & 1) else end
+        if time > self.ready[index]:
+            self.ready[index] = time
