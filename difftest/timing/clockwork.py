@@ -81,17 +81,21 @@ class Clockwork:
     """Partitions that one DMA engine serves (DMA: 128 over 16)."""
     outstanding: int = 16
     """DMAs under way in one queue (TRACE: a queue reuses 16 semaphores)."""
-    generates: bool = True
-    """Whether hardware makes descriptors; without it the GpSimd Engine makes those of DMAs whose
-    place is computed."""
     trigger: Figure
     """Static descriptors: from one trigger instruction to the next."""
     generation: Figure
     """Descriptors generated on the device: from one DMA to the next, one partition."""
     generation_per_partition: Figure
     software_generation: Figure
-    """Descriptors that the GpSimd Engine makes: from one DMA to the next, one partition."""
-    software_per_partition: Figure
+    """Descriptors that the GpSimd Engine makes for a copy: from one DMA to the next."""
+    long_burst: Figure
+    """The same after ``burst`` without a pause."""
+    burst: int = 50
+    indirect_generation: Figure
+    """And for a gather or a scatter of one partition."""
+    indirect_per_partition: Figure
+    addressed_generation: Figure
+    """And for a copy whose place is in a register or an element of SBUF."""
     dma_lead: Figure
     """Trigger to the first byte's turn on an idle engine."""
     dma_read: Figure
@@ -155,7 +159,9 @@ _WEIGHTS = {
     (True, True): measured(192.0, f"{_STRIDED}, fp32, minimum"),
 }
 _WEIGHTS_INTERVAL = {
-    (False, False): assumed(62.0, "as strided ones: the traces show no more, and none for less"),
+    (False, False): measured(
+        47.0, "TODAY: bf16 products of one column 46 to 48 ns start to start in most, 27 warm"
+    ),
     (False, True): measured(
         64.0,
         "TRACE: fp16 matmuls of 14 rows, start to start 61 to 64, the longest; 3,240 of them "
@@ -185,9 +191,17 @@ TRN2 = Clockwork(
         0.8, "WRITEUP: 0.58 to 0.61 us a DMA of 128 partitions; ARCH3 says about 0.6"
     ),
     software_generation=measured(
+        580.0, "TODAY: 128 rows, start to start 576 to 586 ns, 900 of them"
+    ),
+    long_burst=measured(735.0, "TODAY: 318 without a pause, 735 and 749 ns each on average"),
+    indirect_generation=measured(
         600.0, "WRITEUP: gathers of 128 rows of 2 KiB reach 256 GB/s, 1.02 us each"
     ),
-    software_per_partition=assumed(3.3, "what of these 1.02 us is not as of a DMA of hardware"),
+    indirect_per_partition=assumed(3.3, "what of these 1.02 us is not as of a DMA of hardware"),
+    addressed_generation=measured(
+        1230.0,
+        "TODAY: 1.21 to 1.25 us, 719 of 32 to 512 KiB; 0.56 of it the dispatch, 0.29 the load",
+    ),
     dma_lead=measured(950.0, "TRACE: 0.7 to 0.9 us to the first activity; stores in isolation"),
     dma_read=measured(790.0, "TRACE: loads in isolation take 1.9 to 2.2 us, stores 1.36"),
     dma_tail=measured(410.0, "TRACE: 0.3 to 0.45 us"),
@@ -240,12 +254,12 @@ TRN1 = replace(
         Engine.SCALAR: documented(1.4, "ARCH2"),
         Engine.GPSIMD: documented(1.4, "ARCH2"),
     },
-    generates=False,
     generation=assumed(85.0, "no descriptor generation on this machine (ARCH3): static"),
     generation_per_partition=assumed(0.0, "no descriptor generation on this machine"),
-    software_generation=measured(
+    indirect_generation=measured(
         1000.0, "PROBE: about 1 us a DMA whose place is computed; a gather of 128 rows 1.42 us"
     ),
+    addressed_generation=measured(1000.0, "PROBE: about 1 us a DMA whose place is computed"),
     descriptor=measured(20.0, "PROBE: 160 GB/s in rows of 512 bytes"),
     bandwidth=measured(16.8, "PROBE: 261 to 264 GB/s into 8 to 64 KiB a partition"),
     long_rate=measured(16.5, "PROBE: the same, no more into 64 KiB than into 8"),

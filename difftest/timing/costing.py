@@ -12,7 +12,7 @@ from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.costs import Cost, CostTable, free_elements, work
 from difftest.timing.tensor_engine import Matmul, matmul
-from difftest.timing.transfer import Transfer, source_of, transfer
+from difftest.timing.transfer import Transfer, is_addressed, source_of, transfer
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""
@@ -62,7 +62,7 @@ class Costing:
         target, source = event.writes[0], source_of(event)
         on_chip = source if target.allocation.space.is_hbm else target
         partitions = footprint(on_chip)[:2]
-        key = (_kind(event), source.whole, target.whole, partitions)
+        key = (_kind(event), source.whole, target.whole, partitions, is_addressed(event))
         known = self._transfers.get(key)
         if known is None:
             known = self._transfers[key] = transfer(event, self._clockwork)

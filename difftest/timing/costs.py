@@ -245,7 +245,6 @@ _VARIANTS = {
     Purpose.FUNCTION: _activation,
 }
 
-
 GPSIMD_CORE_PARTITIONS = 16
 """Partitions that one core of the GpSimd Engine serves (ISA)."""
 GATHER_CYCLES = 28

@@ -56,7 +56,6 @@ LONG_PROFILE = 3.0
 INFERRED = "inferred"
 """The compiler's decisions, beside the classes of evidence."""
 
-
 DEPENDS = 1.2
 """The factor between two compilers from which on a time depends on the compiler."""
 MAINLY = 0.4

@@ -36,6 +36,7 @@ def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
         times.trigger,
         times.generation,
         times.generation_per_partition,
+        times.addressed_generation,
         times.dma_lead,
         times.dma_read,
         times.dma_tail,
@@ -49,7 +50,7 @@ def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
     if does is Purpose.TRANSPOSE:
         return (*moved, times.transpose_share)
     if does in INDIRECT:
-        return (*moved, times.software_generation, times.software_per_partition)
+        return (*moved, times.indirect_generation, times.indirect_per_partition)
     return moved
 
 

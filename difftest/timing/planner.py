@@ -46,9 +46,9 @@ class Planner(Scheduler):
     def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
         figures, engine, producer = self.clockwork, unit.engine, unit.engine
         if one.transfer is not None:
-            producer, core = Engine.DMA, self.cores[one.core]
-            busy = self._triggering(core, one, one.transfer)
-            time = core.dma.alone(one.transfer) * self.part
+            producer = Engine.DMA
+            busy = self._triggering(one, one.transfer, now)
+            time = self.cores[one.core].dma.alone(one.transfer) * self.part
         elif one.matmul is not None:
             busy = time = figures.cycles(engine, one.matmul.passes * one.matmul.rows)
             self.taken[one.core].append(one.index)

@@ -15,7 +15,7 @@ What the compiler does to a trace on the way, as the device traces show it:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -46,7 +46,6 @@ from difftest.timing.renaming import Renaming, in_other_tiles, refills
 from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import Transfer
-from difftest.timing.wiring import Wiring
 
 TODAYS = "nki"
 """The dialect whose compiler tracks dependences by tensor."""
@@ -116,6 +115,33 @@ class Decisions(NamedTuple):
     """Numbers of the events that are left out, for they only repeat others."""
     twins: dict[int, Allocation]
     """A tile that is not made -> the one that has the same contents."""
+
+
+class Wiring:
+    """Who waits for whom, as every schedule of a program begins; none changes it."""
+
+    def __init__(
+        self, instructions: Sequence[LoweredInstruction], joins: Sequence[tuple[int, ...]]
+    ) -> None:
+        self.missing = [len(one.data) + len(one.order) + len(one.opens) + 1 for one in instructions]
+        """Of each instruction, how many results and places it waits for, and one more."""
+        self.followers: list[list[int]] = [[] for _ in instructions]
+        """Those that wait for it, twice their number; one more if they read its result."""
+        self.join_followers: list[list[int]] = [[] for _ in joins]
+        self.joined_in: dict[int, list[int]] = {}
+        """Instruction, or ``~j`` for a join -> the joins that it is a part of."""
+        self.opener: dict[int, int] = {}
+        """On-chip allocation -> the instruction that touches it first."""
+        for number, members in enumerate(joins):
+            for member in members:
+                self.joined_in.setdefault(member, []).append(number)
+        waiting = self.followers, self.join_followers
+        for one in instructions:
+            for code, producers in ((2 * one.index + 1, one.data), (2 * one.index, one.order)):
+                for each in producers:
+                    waiting[each < 0][each if each >= 0 else ~each].append(code)
+            for allocation in one.opens:
+                self.opener[allocation.id] = one.index
 
 
 @dataclass(eq=False)

@@ -63,19 +63,16 @@ class Report:
         return fields
 
     def _flops(self, own: float) -> dict[str, float]:
-        instructions = self.prediction.program.instructions
-        clockwork = self.prediction.program.clockwork
-        works = [one.matmul for one in instructions if one.matmul]
+        program = self.prediction.program
+        works = [one.matmul for one in program.instructions if one.matmul]
         model = sum(work.flops for work in works if not work.turns)
         turned = sum(work.flops for work in works if work.turns)
-        clock = clockwork.clocks[Engine.TENSOR].value * 1e9
-        program = self.prediction.program
+        clock = program.clockwork.clocks[Engine.TENSOR].value * 1e9
         cells = program.machine.pe_cells
         widest = max((work.width for work in works), default=1)
         peak = 2 * cells * clock * widest * program.cores
         hardware = sum(work.passes * work.rows * work.width for work in works) * 2 * cells
         moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
-        intensity = model / moved if moved else UNAVAILABLE
         return {
             "model_flops": model,
             "transpose_flops": turned,
@@ -83,7 +80,7 @@ class Report:
             "mfu_estimated_percent": model / (peak * own),
             "mfu_max_achievable_estimated_percent": model / hardware if hardware else 0.0,
             "hfu_estimated_percent": hardware / (peak * own),
-            "mm_arithmetic_intensity": intensity,
+            "mm_arithmetic_intensity": model / moved if moved else UNAVAILABLE,
             "peak_flops_bandwidth_ratio": peak / self._hbm_rate,
             "matmul_instruction_count": sum(work.passes for work in works),
             "neuroncore_cycle_count": own * clock,
@@ -100,14 +97,12 @@ class Report:
 
     @cached_property
     def _traffic(self) -> tuple[Counter[Space], Counter[Space]]:
-        reads: Counter[Space] = Counter()
-        writes: Counter[Space] = Counter()
+        found: tuple[Counter[Space], Counter[Space]] = Counter(), Counter()
         for one in self.prediction.program.instructions:
-            for region in one.event.reads:
-                reads[region.allocation.space] += bytes_of(region)
-            for region in one.event.writes:
-                writes[region.allocation.space] += bytes_of(region)
-        return reads, writes
+            for counted, regions in zip(found, (one.event.reads, one.event.writes), strict=True):
+                for region in regions:
+                    counted[region.allocation.space] += bytes_of(region)
+        return found
 
     def _bytes(self, own: float) -> dict[str, float]:
         reads, writes = self._traffic

@@ -15,7 +15,7 @@ from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
-from difftest.timing.transfer import Transfer
+from difftest.timing.transfer import INDIRECT, Transfer
 from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 
 NEVER = float("inf")
@@ -129,10 +129,11 @@ class Scheduler:
 
     def _begin(self) -> None:
         self._prefetch_table()
-        for allocation, core in self.program.wiring.entering:
-            self.cores[core].buffers.enter(allocation)
-        for one in self.cores:
-            for granted in one.buffers.grant():
+        for one in self.instructions:
+            for allocation in one.opens:
+                self.cores[one.core].buffers.enter(allocation)
+        for core in self.cores:
+            for granted in core.buffers.grant():
                 self._granted(granted, 0.0, -1)
         for index in range(len(self.instructions)):
             self._less(index)
@@ -166,7 +167,7 @@ class Scheduler:
         ready = self.ready[one.index]
         core = self.cores[one.core]
         engine = one.engine
-        if engine is Engine.DMA:
+        if one.transfer is not None:
             engine = GENERATOR if self._takes_turns(one.transfer) else one.trigger
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(one, ready)
@@ -179,20 +180,17 @@ class Scheduler:
             unit.wake = time
             heapq.heappush(self.events, (time, unit.number, 0))
 
-    def _generates(self, transfer: Transfer | None) -> bool:
+    def _generates(self, transfer: Transfer) -> bool:
         """Whether hardware generates a DMA's descriptors on the device."""
-        if not self.dge or transfer is None:
-            return False
-        return transfer.generated and not transfer.software
+        return self.dge and transfer.generated and not transfer.software
 
-    def _takes_turns(self, transfer: Transfer | None) -> bool:
+    def _takes_turns(self, transfer: Transfer) -> bool:
         """Whether a DMA waits in the generator's queue: what it generates, and transposes.
 
         Transposes whose descriptors were laid down keep that queue for as long as they move data.
         """
-        if not self.dge or transfer is None or transfer.software:
-            return False
-        return transfer.generated or transfer.transposes
+        hardware = self.dge and not transfer.software
+        return hardware and (transfer.generated or transfer.transposes)
 
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
@@ -272,7 +270,7 @@ class Scheduler:
         """Trigger a DMA: when that began, when it is done, and how long its engine took."""
         queue = core.stores if one.is_store else core.loads
         now = max(now, queue.slot())
-        busy = self._triggering(core, one, transfer)
+        busy = self._triggering(one, transfer, now)
         generated = transfer.software or self._generates(transfer)
         trigger = now + busy if generated else now
         begin, finish, end = core.dma.run(trigger, transfer)
@@ -283,15 +281,17 @@ class Scheduler:
             self.stores.append(one.index)
         return now, end, busy
 
-    def _triggering(self, core: PhysicalCore, one: LoweredInstruction, transfer: Transfer) -> float:
-        """How long a DMA keeps what triggers it."""
-        figures = self.clockwork
+    def _triggering(self, one: LoweredInstruction, transfer: Transfer, now: float) -> float:
+        """How long a DMA that begins at ``now`` keeps what triggers it."""
+        figures, core, others = self.clockwork, self.cores[one.core], transfer.partitions - 1
         if one.merged:
             return 0.0
-        others = transfer.partitions - 1
+        if transfer.addressed:
+            return figures.addressed_generation.value
+        if purpose(one.event) in INDIRECT:
+            return figures.indirect_generation.value + figures.indirect_per_partition.value * others
         if transfer.software:
-            each = figures.software_per_partition.value
-            return figures.software_generation.value + each * others
+            return core.bursts.time(now)
         if self._generates(transfer):
             return figures.generation.value + figures.generation_per_partition.value * others
         if self._takes_turns(transfer):

@@ -12,25 +12,6 @@ class Timeline:
     semaphore has been waited for.
     """
 
-    __slots__ = (
-        "buffer",
-        "busy",
-        "cold_time",
-        "end",
-        "engine",
-        "finish",
-        "held",
-        "ready",
-        "released_by",
-        "residence",
-        "spilled",
-        "start",
-        "table_loads",
-        "transfer_end",
-        "transfer_start",
-        "waited_for",
-    )
-
     def __init__(self, count: int) -> None:
         self.engine = [Engine.UNKNOWN] * count
         self.start = [0.0] * count

@@ -37,8 +37,10 @@ class Transfer(NamedTuple):
     generated: bool
     """Whether the device makes its descriptors, where it makes any."""
     software: bool = False
-    """Whether the GpSimd Engine makes them: places that an index tensor or a register names, where
-    nothing else can (DMA)."""
+    """Whether the GpSimd Engine makes them."""
+    addressed: bool = False
+    """Whether its place is in a register or in an element of SBUF, which the GpSimd Engine loads
+    before it makes the descriptors: no other can (TODAY)."""
 
     @property
     def bytes(self) -> int:
@@ -78,7 +80,8 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         writes_hbm=target.allocation.space.is_hbm,
         transposes=does is Purpose.TRANSPOSE,
         generated=_generated(event, source),
-        software=_in_software(event, clockwork),
+        software=_in_software(event),
+        addressed=is_addressed(event),
     )
 
 
@@ -90,11 +93,21 @@ def source_of(event: Event) -> Region:
     return next(region for region in event.reads if region.role != INDEX)
 
 
-def _in_software(event: Event, clockwork: Clockwork) -> bool:
+def _in_software(event: Event) -> bool:
     """Whether the GpSimd Engine makes the descriptors, in profiles and benchmarks alike."""
-    if purpose(event) in INDIRECT or event.arguments.get("dge_mode") == "swdge":
-        return True
-    return not clockwork.generates and any(region.role == INDEX for region in event.reads)
+    mode = event.arguments.get("dge_mode")
+    return purpose(event) in INDIRECT or mode == "swdge" or is_addressed(event)
+
+
+def is_addressed(event: Event) -> bool:
+    """Whether a DMA's place is known only when it runs: not that of a loop's variable."""
+    if purpose(event) in INDIRECT:
+        return False
+    named = event.kind.options
+    moved = (named.get(f"register of {role}", "") for role in ("src", "dst"))
+    return any("register" in one for one in moved) or any(
+        region.role == INDEX for region in event.reads
+    )
 
 
 def _generated(event: Event, source: Region) -> bool:

@@ -12,7 +12,6 @@ from difftest.timing.tensor_engine import TensorEngine
 GENERATOR = Engine.DMA
 """Issues the DMAs whose descriptors are generated on the device."""
 
-
 ENGINES = (
     Engine.SYNC,
     Engine.TENSOR,
@@ -53,6 +52,23 @@ class Queue:
         if len(self.done) < self.outstanding:
             return 0.0
         return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
+
+
+class Bursts:
+    """DMAs whose descriptors the GpSimd Engine makes, of which long bursts slow down (TODAY)."""
+
+    def __init__(self, clockwork: Clockwork) -> None:
+        self._each = clockwork.software_generation.value
+        self._later = clockwork.long_burst.value
+        self._fast = clockwork.burst
+        self._length, self._end = 0, 0.0
+
+    def time(self, now: float) -> float:
+        """From a DMA at ``now`` to the next; a pause as long as one ends the burst."""
+        self._length = 1 if now > self._end + self._each else self._length + 1
+        time = self._each if self._length <= self._fast else self._later
+        self._end = now + time
+        return time
 
 
 class Sharing:
@@ -110,6 +126,7 @@ class PhysicalCore:
         self.loads = Queue(figures.outstanding)
         self.stores = Queue(figures.outstanding)
         self.sharing = Sharing(figures)
+        self.bursts = Bursts(figures)
         self.tables: set[str] = set()
         self.buffers = Buffers(
             program.machine, [one for one in program.instructions if one.core == core]

@@ -168,7 +168,6 @@ _FEWER_STORES = (
     "DMA after the loop, 2 KiB or more of each partition"
 )
 
-
 _WHOLE_LOADS = (
     "load rows as they lie in HBM, and turn the tile on chip (nc_transpose) or take slices with a "
     "stride of it: instructions read those at no cost"

@@ -85,6 +85,7 @@ def test_waiting_and_for_whom():
         tile = loaded(x[:, 0:512])
         for _ in range(6):
             tile = nisa.tensor_tensor(tile, tile, nl.add)
+            tile = nisa.tensor_tensor(tile, tile, nl.add)
             tile = nisa.activation(nl.exp, tile)
         return stored(tile)
 

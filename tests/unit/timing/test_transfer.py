@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
 
+from difftest.simulator import launch
 from difftest.simulator.machine import TRN1 as OLDER
 from difftest.simulator.machine import TRN2 as MACHINE
 from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space
 from difftest.timing import predict
-from difftest.timing.clockwork import TRN1, TRN2
+from difftest.timing.clockwork import TRN2
 from difftest.timing.transfer import contiguous_run, transfer
+from difftest.timing.units import Bursts
 from tests.every import every
+from tests.unit.timing import gathers
 from tests.unit.timing.programs import Builder, whole
 
 
@@ -125,12 +128,12 @@ def test_transposes_and_what_is_generated_take_turns(dge, each):
     assert predict(build.trace, MACHINE, dge=dge).middle == pytest.approx(100 * each + 3, rel=0.05)
 
 
-def indirect(opcode, target, source, indices, machine=TRN2, **options):
+def indirect(opcode, target, source, indices):
     """A DMA that is told places; ``indices`` comes first or last among what it reads."""
     index = whole(sbuf(indices, 1, dtype="int32"))._replace(role="index")
     reads = (source, index) if opcode != "dma_copy" else (index, source)
-    kind = Kind(opcode, Engine.DMA, options=options)
-    return transfer(Event(0, kind, (target,), reads), machine)
+    kind = Kind(opcode, Engine.DMA)
+    return transfer(Event(0, kind, (target,), reads), TRN2)
 
 
 def test_gathers_and_scatters_move_a_row_for_each_index():
@@ -148,9 +151,39 @@ def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_nu
     tile, source = whole(sbuf(128, 512)), whole(hbm(128, 512))
     found = indirect("dma_copy", tile, source, 1)
     assert (found.row_bytes, found.rows, found.reads_hbm) == (2048, 128, True)
-    assert not found.software
-    assert indirect("dma_copy", tile, source, 1, TRN1).software, "no hardware generator there"
-    assert indirect("dma_copy", tile, source, 1, dge_mode="swdge").software
+    assert (found.software, found.addressed) == (True, True)
+
+
+def copies(count, how, machine=MACHINE):
+    """Loads of 32 KiB: from places that nothing names, a register, a loop, an element of SBUF."""
+    build = Builder()
+    options = {"register of src": how} if how in ("register 0", "loop 0") else {"dge_mode": how}
+    for _ in range(count):
+        target, source = build.tensor((128, 64)), build.hbm((128, 64))
+        index = whole(build.tensor((1, 1), dtype="int32"))._replace(role="index")
+        reads = [index, whole(source)] if how == "index" else [whole(source)]
+        build.emit("dma_copy", Engine.DMA, [whole(target)], reads, **options)
+    return predict(build.trace, machine, dge=True).middle
+
+
+@every(
+    "how, machine, each",
+    [("unknown", MACHINE, 0.588), ("loop 0", MACHINE, 0.588), ("swdge", MACHINE, 0.58)]
+    + [(how, machine, each) for how in ("register 0", "index")
+       for machine, each in ((MACHINE, 1.23), (OLDER, 1.0))],
+)  # fmt: skip
+def test_a_place_in_a_register_takes_a_load_and_a_dispatch(how, machine, each):
+    """Traced: 1.23 us start to start, whatever they move; 0.58 of places that are known."""
+    assert copies(48, how, machine) - copies(8, how, machine) == pytest.approx(40 * each, rel=0.02)
+
+
+def test_long_bursts_of_software_descriptors_slow_down():
+    """Traced: 0.735 us each on average of 318 without a pause; none in bursts of 20."""
+    longer = copies(350, "swdge") - copies(50, "swdge")
+    assert longer == pytest.approx(300 * 0.735, rel=0.01)
+    assert copies(350, "unknown") - copies(50, "unknown") == pytest.approx(300 * 0.588, rel=0.01)
+    bursts = Bursts(TRN2)
+    assert [bursts.time(2000.0 * number) for number in range(60)] == [580.0] * 60
 
 
 @every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])
@@ -165,3 +198,14 @@ def test_what_gpsimd_makes_descriptors_for_takes_its_time(machine, each):
         found = predict(build.trace, machine, dge=dge)
         assert found.middle == pytest.approx(100 * each + 2.5, rel=0.03)
         assert {span.engine for span in found.schedule.spans} == {Engine.GPSIMD}
+
+
+@every("columns, traced", [(128, 1.251), (512, 1.244)])
+def test_weights_of_experts_are_gathered_as_fast_as_traced(columns, traced):
+    """The mean of 768 of 32 KiB; the median of 144 of 128 KiB and more, which also wait."""
+    x, W = np.ones((128, 1), np.float16), np.ones((8, 128, columns), np.float16)
+    places = np.arange(96, dtype=np.int32)[None] % 8
+    found = predict(launch(gathers.experts, [x, W, places]).trace, MACHINE, dge=False).schedule
+    starts = [one.start / 1e3 for one in found.spans if one.engine is Engine.GPSIMD]
+    loads = starts[: len(places[0])]
+    assert (loads[-1] - loads[0]) / (len(loads) - 1) == pytest.approx(traced, rel=0.03)
