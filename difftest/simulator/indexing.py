@@ -9,15 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from difftest.simulator.errors import NkiError, OutOfBoundsError
-from difftest.simulator.index import (
-    as_integer,
-    expand_ellipsis,
-    is_integer,
-    left_tensor,
-    no_element,
-    no_index,
-    slice_bounds,
-)
+from difftest.simulator.index import left_tensor, no_element, slice_bounds
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
 
@@ -62,73 +54,50 @@ Named = tuple[Pattern, int | None, tuple[Axis, ...] | None]
 dimensions if one of them leaves its dimension."""
 
 
-def within(pattern: Pattern, partition_axis: int | None, items: tuple[Any, ...]) -> Named | None:
-    """The common index: integers and slices without a step, all in bounds. None if it is not."""
-    offset, shape, strides = pattern
-    ndim = len(shape)
-    if len(items) > ndim:
-        return None
+def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
+    """What integers, slices and None name, in bounds or not; None if there is something else."""
+    offset, sizes, strides = tile.pattern
     counts: list[int] = []
     steps: list[int] = []
-    partition = None
-    axis = 0
+    walks: list[tuple[int, int, int]] = []
+    partition, axis, inside = None, 0, tile.axes is None
     for item in items:
-        size = shape[axis]
-        if type(item) is slice:
-            start, stop = item.start, item.stop
-            if start is None:
-                start = 0
-            if stop is None:
-                stop = size
-            if item.step is not None or type(start) is not int or type(stop) is not int:
-                return None
-            if start < 0 or stop > size or start >= stop:
-                return None
-            if axis == partition_axis:
-                partition = len(counts)
-            counts.append(stop - start)
-            steps.append(strides[axis])
-        elif type(item) is int:
-            start = item
-            if not 0 <= start < size:
-                return None
+        if item is None:
+            counts.append(1)
+            steps.append(0)
+            continue
+        if axis == len(sizes):
+            return None
+        at = len(counts)
+        if type(item) is int:
+            start, last, step = item, item, 0
+        elif type(item) is slice:
+            start, count, step = _slice(item, sizes[axis], axis, tile)
+            last = start + (count - 1) * step
+            if axis == tile.partition_axis:
+                partition = at
+            counts.append(count)
+            steps.append(strides[axis] * step)
         else:
             return None
+        inside = inside and start >= 0 and last < sizes[axis]
+        walks.append((start, at, step))
         offset += start * strides[axis]
         axis += 1
-    if partition_axis is not None and partition_axis >= axis:
-        partition = len(counts) + partition_axis - axis
-    if axis < ndim:
-        counts += shape[axis:]
-        steps += strides[axis:]
-    return _make(Pattern, (offset, tuple(counts), tuple(steps))), partition, None
+    if tile.partition_axis is not None and tile.partition_axis >= axis:
+        partition = len(counts) + tile.partition_axis - axis
+    walks += [(0, len(counts) + k, 1) for k in range(len(sizes) - axis)]
+    shape = (*counts, *sizes[axis:])
+    if inside:
+        return _make(Pattern, (offset, shape, (*steps, *strides[axis:]))), partition, None
+    along = range(len(shape))
+    ways = [(start, tuple([step * (k == at) for k in along])) for start, at, step in walks]
+    return walked(tile, ways, shape, partition)
 
 
 def names_two(items: tuple[Any, ...]) -> bool:
     """Whether an index names two dimensions."""
     return sum(1 for item in items if item is not None and item is not Ellipsis) == 2
-
-
-def basic(tile: Patterned, items: tuple[Any, ...]) -> Named:
-    """Integers, slices, None and Ellipsis, in bounds or not."""
-    partition: int | None = None
-    walks: list[tuple[int, int | None, int]] = []
-    shape: list[int] = []
-    for item in expand_ellipsis(items, len(tile.shape), tile, adds=True):
-        axis = len(walks)
-        if item is None:
-            shape.append(1)
-        elif is_integer(item):
-            walks.append((as_integer(item, "index"), None, 0))
-        else:
-            start, count, step = _slice(item, tile.shape[axis], axis, tile)
-            if axis == tile.partition_axis:
-                partition = len(shape)
-            walks.append((start, len(shape), step))
-            shape.append(count)
-    along = range(len(shape))
-    steps = [(start, tuple([step * (k == at) for k in along])) for start, at, step in walks]
-    return walked(tile, steps, tuple(shape), partition)
 
 
 def walked(
@@ -169,15 +138,14 @@ def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shap
     return tuple(totals)
 
 
-def _slice(item: Any, size: int, axis: int, tile: Patterned) -> tuple[int, int, int]:
+def _slice(item: slice, size: int, axis: int, tile: Patterned) -> tuple[int, int, int]:
     """Start, count and step of a slice."""
-    place = f"axis {axis} of {tile!r}"
-    if not isinstance(item, slice):
-        raise no_index(item, "integers, slices, None and '...', or as its dialect has it", place)
-    start, stop, step = slice_bounds(item, size)
+    start, stop, step = item.start, item.stop, 1
+    if item.step is not None or type(start) is not int or type(stop) is not int:
+        start, stop, step = slice_bounds(item, size)
     count = -(-(stop - start) // step)
     if count <= 0:
-        raise no_element(item, place)
+        raise no_element(item, f"axis {axis} of {tile!r}")
     return start, count, step
 
 

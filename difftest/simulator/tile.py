@@ -9,6 +9,7 @@ any use of it without one raises.
 from __future__ import annotations
 
 import sys
+from types import NoneType
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
@@ -21,8 +22,8 @@ from difftest.simulator.errors import (
     NkiError,
     ShapeError,
 )
-from difftest.simulator.index import as_integers
-from difftest.simulator.indexing import Axis, basic, names_two, out_of_bounds, within
+from difftest.simulator.index import as_integer, as_integers, expand_ellipsis, is_integer, no_index
+from difftest.simulator.indexing import Axis, Named, named, names_two, out_of_bounds
 from difftest.simulator.memory import (
     NEVER,
     Storage,
@@ -272,7 +273,16 @@ class Tile(Elements):
         shape = self.shape if self.in_hbm else self.tile_shape()
         if shape == self.shape:
             return self
-        return self._derive(Pattern(self.offset, shape, padded(self, self.strides, len(shape))), 0)
+        if isinstance(self.axes, NkiError):
+            raise self.axes
+        missing = (0,) * (len(shape) - len(self.shape))
+
+        def padded(steps: Shape) -> Shape:
+            return missing + steps if self.partition_axis is None else steps + missing
+
+        axes = self.axes and tuple(axis._replace(steps=padded(axis.steps)) for axis in self.axes)
+        pattern = Pattern(self.offset, shape, padded(self.strides))
+        return type(self)(self.storage, pattern, 0, self.dtype, axes)
 
     # -- parts and views ---------------------------------------------------------------------
 
@@ -280,21 +290,28 @@ class Tile(Elements):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        named = None
-        if self.axes is None:
-            named = within(self.pattern, self.partition_axis, items)
-        if named is None:
-            if names_two(items) and len(self.shape) == 1 and not self.in_hbm:
-                self = self._as_tile()  # a column or a row of a tile has two dimensions
-            return self._indexed(items)
-        pattern, partition, _ = named
-        return type(self)(self.storage, pattern, partition, self.dtype)
+        found = None if isinstance(self.axes, NkiError) else named(self, items)
+        if found is not None:
+            return self._part(found)
+        if len(self.shape) == 1 and not self.in_hbm and names_two(items):
+            self = self._as_tile()  # a column or a row of a tile has two dimensions
+        return self._indexed(items)
 
     def _indexed(self: T, items: tuple[Any, ...]) -> T:
-        """The part that less common indices name: steps, None, '...', or what a dialect has."""
+        """The part that less common indices name: '...', other integers, or what a dialect has."""
         if isinstance(self.axes, NkiError):
             raise self.axes
-        pattern, partition, axes = basic(self, items)
+        items = expand_ellipsis(items, len(self.shape), self, adds=True)
+        found = named(self, tuple(as_integer(k, "index") if is_integer(k) else k for k in items))
+        if found is None:
+            other = next(k for k in items if not isinstance(k, (slice, NoneType)))
+            kinds = "integers, slices, None and '...', or as its dialect has it"
+            raise no_index(other, kinds, f"axis {items.index(other)} of {self!r}")
+        return self._part(found)
+
+    def _part(self: T, found: Named) -> T:
+        """The tile that an index names."""
+        pattern, partition, axes = found
         return type(self)(self.storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
@@ -334,12 +351,6 @@ class Tile(Elements):
         storage.hold_bits()
         storage.allocation.viewed = True
         return dtype
-
-
-def padded(tile: Tile, values: Shape, ndim: int) -> Shape:
-    """Strides or steps of a tile, with 0 for the dimensions that :meth:`Tile.tile_shape` adds."""
-    added = (0,) * (ndim - len(values))
-    return added + values if tile.partition_axis is None else values + added
 
 
 # -- what a debugger shows of a tile ---------------------------------------------------------------

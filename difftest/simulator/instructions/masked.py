@@ -20,14 +20,14 @@ from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
-from difftest.simulator.indexing import Axis, leaves
+from difftest.simulator.indexing import named
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
 from difftest.simulator.instructions.unboxed import registers_of
 from difftest.simulator.instructions.writing import immutable
-from difftest.simulator.pattern import Pattern, Shape
-from difftest.simulator.tile import Tile, padded
+from difftest.simulator.pattern import Shape
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 from difftest.simulator.views import adjacent
 
@@ -276,31 +276,13 @@ def restrict(tile: T, box: Box, full: Shape) -> T:
             happened=f"an operand does not fit the mask of an instruction of shape {list(full)}",
             received=f"{tile!r} in an instruction of shape {list(full)}",
         )
-    strides = padded(tile, tile.strides, len(shape))
-    box, full = tuple(box[k] for k in axes_there), tuple(full[k] for k in axes_there)
-    offset = tile.offset
-    lows = []
-    extents = []
-    for extent, stride, cut, whole in zip(shape, strides, box, full, strict=True):
-        low, high = (cut.start, cut.stop) if extent == whole else (0, extent)
-        lows.append(low)
-        extents.append(high - low)
-        offset += low * stride
-    axes = None
-    if isinstance(tile.axes, tuple):
-        axes = tuple(_moved(axis, padded(tile, axis.steps, len(shape)), lows) for axis in tile.axes)
-        if not any(leaves(axis, tuple(extents)) for axis in axes):
-            axes = None
-    partition = tile.partition_axis if tile.in_hbm else 0
-    pattern = Pattern(offset, tuple(extents), strides)
-    return type(tile)(tile.storage, pattern, partition, tile.dtype, axes)
+    pairs = zip(shape, axes_there, strict=True)
+    cuts = tuple([box[k] if extent == full[k] else slice(None) for extent, k in pairs])
+    found = named(tile._as_tile(), cuts)
+    assert found is not None
+    return tile._part(found)
 
 
 def _aligned(ndim: int, of: int) -> tuple[int, ...]:
     """The instruction's axes that an operand's are: the partitions first, the others last."""
     return (0, *range(of - ndim + 1, of))[:ndim] if ndim <= of else tuple(range(of))
-
-
-def _moved(axis: Axis, steps: Shape, lows: list[int]) -> Axis:
-    start = axis.start + sum(step * low for step, low in zip(steps, lows, strict=True))
-    return Axis(axis.size, start, steps)
