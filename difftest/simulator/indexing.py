@@ -6,9 +6,10 @@ and a mask may still cut it back. What else a dialect takes as an index is in it
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from difftest.simulator.errors import NkiError, OutOfBoundsError
+from difftest.simulator.dtypes import DType
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.index import left_tensor, no_element, slice_bounds
 from difftest.simulator.memory import Storage
 from difftest.simulator.pattern import Pattern, Shape
@@ -34,17 +35,38 @@ def leaves(axis: Axis, shape: Shape) -> bool:
     return low < 0 or high >= axis.size
 
 
-class Patterned(Protocol):
-    """A tile, as far as its pattern goes."""
+class Patterned:
+    """What a pattern of a tensor names, in elements of ``dtype``."""
 
-    axes: tuple[Axis, ...] | NkiError | None
-    pattern: Pattern
-    partition_axis: int | None
-    shape: Shape
-    storage: Storage
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        axes: Any
+        """None, how a pattern that leaves its tensor was walked, or the error of any use."""
+        dtype: DType
+        partition_axis: int | None
+        pattern: Pattern
+        shape: Shape
+        storage: Storage
 
     @property
-    def itemsize(self) -> int: ...
+    def offset(self) -> int:
+        """The pattern's first element, in its storage."""
+        return self.pattern[0]
+
+    @property
+    def strides(self) -> Shape:
+        """The pattern's steps, in elements."""
+        return self.pattern[2]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
 
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each access

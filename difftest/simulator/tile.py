@@ -23,7 +23,7 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.index import as_integer, as_integers, expand_ellipsis, is_integer, no_index
-from difftest.simulator.indexing import Axis, Named, named, names_two, out_of_bounds
+from difftest.simulator.indexing import Axis, Named, Patterned, named, names_two, out_of_bounds
 from difftest.simulator.memory import (
     NEVER,
     Storage,
@@ -36,7 +36,7 @@ from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 T = TypeVar("T", bound="Tile")
 
 
-class Tile(Elements):
+class Tile(Elements, Patterned):
     """An access pattern on a tensor, in elements of ``dtype``.
 
     ``partition_axis`` is the axis that runs over partitions, None where an integer index took it
@@ -85,27 +85,8 @@ class Tile(Elements):
         return type(self)(self.storage, pattern, partition_axis, dtype, axes)
 
     @property
-    def offset(self) -> int:
-        """The pattern's first element."""
-        return self.pattern[0]
-
-    @property
-    def strides(self) -> Shape:
-        """The pattern's steps, in elements."""
-        return self.pattern[2]
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
     def size(self) -> int:
         return self.pattern.size
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
 
     _in_place: ClassVar[bool] = False
     """Whether kernels of the tile's dialect write to their arguments."""

@@ -58,16 +58,12 @@ def moved(run: Shadow, call: Call, *operands: Bounded) -> Any:
 
 
 @rule("tensor_copy_predicated")
-def tensor_copy_predicated(run: Shadow, call: Call, src: Any, predicate: Bounded) -> Masked:
-    """The numbers of ``src`` where an integer predicate holds."""
-    shape = call.result.shape
-    run.sure(predicate)
-    values = predicate.value
-    chosen = (values == 0 if call["reverse_pred"] else values != 0).reshape(shape)
-    made = run.operand(src)
-    if made.value.ndim:
-        made = made.shaped(lambda array: array.reshape(shape))
-    return Masked(made, chosen)  # type: ignore[arg-type]
+def tensor_copy_predicated(run: Shadow, call: Call, src: Any, predicate: Bounded) -> Any:
+    """The numbers of ``src``, or one number, where an integer predicate holds."""
+    number = run.operand(src)
+    if not number.value.ndim:
+        number = number.shaped(lambda array: np.broadcast_to(array, call.result.shape))
+    return moved(run, call, number, predicate)
 
 
 @rule("dma_compute")

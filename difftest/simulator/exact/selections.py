@@ -12,6 +12,7 @@ from difftest.simulator.exact.elementwise import chosen_from, column, compared, 
 from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions import topk as snakes
+from difftest.simulator.instructions.carrying import holds
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.instructions.values import rows
@@ -59,9 +60,8 @@ def select_reduce(
     """One side or the other by an integer predicate, and the largest."""
     run.sure(predicate)
     shape = on_true.value.shape
-    truth = predicate.value == 0 if call["reverse_pred"] else predicate.value != 0
     other = column(run.operand(on_false), len(shape))
-    made = chosen_from(truth.reshape(shape), None, on_true, other)
+    made = chosen_from(holds(call, predicate.value).reshape(shape), None, on_true, other)
     made = made.shaped(lambda array: array.reshape(call.result.shape))
     return made, registers(run, "vector", made, call["reduce_op"], call["reduce_cmd"])
 

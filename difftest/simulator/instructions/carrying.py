@@ -7,12 +7,13 @@ defined (:mod:`difftest.simulator.instructions.definedness`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.instructions.record import Call, Reach
+from difftest.simulator.instructions.record import Call, Carries, Reach
 from difftest.simulator.pattern import Shape
 
 REDUCE_INIT = "reduce_init"
@@ -69,6 +70,28 @@ def from_there_on(call: Call, missing: Array, name: str, values: list[Any]) -> A
         return by_row(call, missing, name, values)
     lines = missing.reshape(len(missing), -1)
     return np.logical_or.accumulate(lines, axis=1).reshape(shape)
+
+
+def holds(call: Call, predicate: Array) -> Array:
+    """Where a predicate is true, or not if the call reverses it."""
+    chosen: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
+    return chosen
+
+
+def of_the_chosen(condition: int, chosen: Callable[[Call, Array], Array]) -> Carries:
+    """Of a selection: what it chooses of either side; all for which nobody knows which side is.
+
+    ``condition`` is the operand's place, of which ``chosen`` says where the first other one is.
+    """
+
+    def rule(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
+        shape, roles = call.result.shape, [role.name for role in call.instruction.operands]
+        lost, first = over(shape, missing), over(shape, chosen(call, values[condition]))
+        if name == roles.pop(condition):
+            return lost
+        return lost & (first if name == roles[0] else ~first)
+
+    return rule
 
 
 def by_reach(call: Call, missing: Array, name: str, values: list[Any]) -> Array:

@@ -155,18 +155,6 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     return np.asarray(min(max(int(value), -(2**63)), 2**63 - 1), dtype=np.int64)
 
 
-def _holds(call: Call, predicate: Array) -> Array:
-    """Where the predicate is true, or not if it is reversed."""
-    holds: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
-    return holds.reshape(call.result.shape)
-
-
-def _chosen_or_not(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """What is chosen of the source; all for which nobody knows whether it is."""
-    lost = missing.reshape(call.result.shape)
-    return lost if name == "predicate" else lost & _holds(call, values[1])
-
-
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -180,12 +168,12 @@ def _chosen_or_not(call: Call, missing: Array, name: str, values: list[Any]) -> 
         one_dtype("src", "dst"),
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
-    carries=_chosen_or_not,
+    carries=carrying.of_the_chosen(1, carrying.holds),
 )
 def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
-    chosen = _holds(call, predicate)
+    chosen = carrying.holds(call, predicate).reshape(shape)
     values = src.reshape(shape) if isinstance(src, np.ndarray) else constant(src, call.result.dtype)
     return Masked(values, chosen)
 

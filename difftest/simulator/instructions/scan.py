@@ -94,9 +94,10 @@ def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> 
 # -- bn_stats and bn_aggr --------------------------------------------------------------------------
 
 
-def _free(call: Call) -> tuple[int, ...]:
-    """All free axes of the data: what a result of one row a partition lacks."""
-    return tuple(range(1, len(call["data"].shape)))
+def free_axes(call: Call) -> tuple[int, ...]:
+    """All free axes of the first operand: what a result of one row a partition lacks."""
+    first: Descriptor = next(iter(call.tiles.values()))
+    return tuple(range(1, len(first.shape)))
 
 
 def _bn_length(call: Call) -> None:
@@ -130,7 +131,7 @@ def _moments(values: Array) -> Array:
     operands=(Role(name="data"),),
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
-    reduced=_free,
+    reduced=free_axes,
     carries=carrying.by_row,
     reach=Reach.ROW,
 )
@@ -156,7 +157,7 @@ def _bn_tuples(call: Call) -> None:
     operands=(Role(name="data"),),
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
-    reduced=_free,
+    reduced=free_axes,
     carries=carrying.by_row,
     reach=Reach.ROW,
 )

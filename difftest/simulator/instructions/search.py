@@ -30,6 +30,7 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.rules import limits, named, one_dtype, same_partitions
+from difftest.simulator.instructions.scan import free_axes
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.trace import Engine
 
@@ -74,12 +75,6 @@ def _eight_values(call: Call) -> None:
         )
 
 
-def _free(call: Call) -> tuple[int, ...]:
-    """All free axes of the first operand: what eight values a partition lack."""
-    first: Descriptor = next(iter(call.tiles.values()))
-    return tuple(range(1, len(first.shape)))
-
-
 # -- max8, nc_find_index8, nc_match_replace8 -------------------------------------------------------
 
 
@@ -90,7 +85,7 @@ def _free(call: Call) -> tuple[int, ...]:
     result=lambda call: Result(
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
     ),
-    reduced=_free,
+    reduced=free_axes,
     carries=carrying.by_row,
     reach=Reach.ROW,
 )
@@ -168,7 +163,7 @@ def _matches(
     ),
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
-    reduced=_free,
+    reduced=free_axes,
     carries=carrying.by_row,
     reach=Reach.ROW,
 )

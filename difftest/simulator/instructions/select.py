@@ -197,20 +197,6 @@ def range_select(
 # -- select_reduce ---------------------------------------------------------------------------------
 
 
-def _predicated(call: Call, predicate: Array) -> Array:
-    """Where the predicate is true, or not if it is reversed."""
-    chosen: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
-    return chosen
-
-
-def _lost_by_predicate(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """The chosen elements of either side; all for which nobody knows which side is."""
-    shape = call.result.shape
-    lost = carrying.over(shape, missing)
-    chosen = _predicated(call, values[1]).reshape(shape)
-    return lost if name == "predicate" else lost & (chosen if name == "on_true" else ~chosen)
-
-
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -231,7 +217,7 @@ def _lost_by_predicate(call: Call, missing: Array, name: str, values: list[Any])
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
-    carries=_lost_by_predicate,
+    carries=carrying.of_the_chosen(1, carrying.holds),
     reach=reach_of_registers,
 )
 def select_reduce(
@@ -239,7 +225,7 @@ def select_reduce(
 ) -> tuple[Array, Array | None]:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     values = as_float(on_true)
-    chosen = _predicated(call, predicate).reshape(values.shape)
+    chosen = carrying.holds(call, predicate).reshape(values.shape)
     if isinstance(on_false, np.ndarray):
         other = as_float(column(on_false, values.ndim))
     else:
@@ -265,14 +251,6 @@ def _chosen(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(dtype))
 
 
-def _lost_by_condition(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """As of :func:`select_reduce`."""
-    shape = call.result.shape
-    lost = np.broadcast_to(missing, shape)
-    chosen = values[0] != 0
-    return lost if name == "condition" else lost & (chosen if name == "x" else ~chosen)
-
-
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -282,7 +260,7 @@ def _lost_by_condition(call: Call, missing: Array, name: str, values: list[Any])
     ),
     rules=(same_rank("condition", "x", "y"),),
     result=_chosen,
-    carries=_lost_by_condition,
+    carries=carrying.of_the_chosen(0, lambda call, condition: condition != 0),
     pages=("nki/api/generated/nki.language.where",),
 )
 def where(call: Call, condition: Array, x: Any, y: Any) -> Array:

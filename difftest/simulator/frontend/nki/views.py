@@ -38,7 +38,7 @@ from difftest.simulator.index import (
     no_index,
     slice_bounds,
 )
-from difftest.simulator.memory import Storage
+from difftest.simulator.indexing import Patterned
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
 from difftest.simulator.views import completed, reshaped
@@ -46,42 +46,18 @@ from difftest.simulator.views import completed, reshaped
 Self = TypeVar("Self", bound="Views")
 
 
-class Views:
+class Views(Patterned):
     """What has a pattern, and the methods that make other patterns of it: no copies."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
-        axes: Any
-        partition_axis: int | None
-        pattern: Pattern
-        shape: Shape
-        storage: Storage
-
-        dtype: Any
-
-        @property
-        def itemsize(self) -> int: ...
 
         @property
         def in_hbm(self) -> bool: ...
 
         @property
         def buffer(self) -> MemoryRegion: ...
-
-    @property
-    def offset(self) -> int:
-        """The pattern's first element, in its storage."""
-        return self.pattern[0]
-
-    @property
-    def strides(self) -> Shape:
-        """The pattern's steps, in elements."""
-        return self.pattern[2]
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
     @property
     def _kept(self) -> int:
