@@ -32,6 +32,7 @@ from difftest.simulator.trace import Engine
 from difftest.simulator.views import adjacent
 
 T = TypeVar("T", bound=Tile)
+Axes = tuple[int | None, ...]
 Box = tuple[slice, ...]
 Mask = Callable[[Shape], "Array | bool"]
 """A mask's bools over a shape; True or False where they are all the same."""
@@ -43,6 +44,7 @@ class Part(NamedTuple):
     walk: Walk
     box: Box
     inner: Array
+    result: Shape
 
 
 @taped("masked")
@@ -86,21 +88,21 @@ def issue_masked(
     if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
         gate.issue(instruction, operands, options, **{**how, "where": chosen})
         return whole
-    part = _part(instruction, operands, walk, chosen)
-    how["dst"] = _cut_result(call, whole, part)
+    part = _part(call, operands, walk, chosen)
+    how["dst"] = _cut(whole, "dst", part)
     operands = tuple(
         _cut(operand, role.name, part, whole_rows=role.whole_rows)
         for role, operand in zip(instruction.operands, operands, strict=True)
     )
     how["others"] = tuple(
-        None if other is None else _cut(other, role.name, part, whole_rows=True)
+        _cut(other, role.name, part, whole_rows=True)
         for role, other in zip(instruction.destinations[1:], others, strict=False)
     )
     rows = np.arange(walk.walked[0])[part.box[0]]
     with registers_of(core, rows if others else None):
         if not part.inner.all():
             _need_box(call, part)
-            how["where"] = _where(call, part)
+            how["where"] = _over(part.inner, part.walk.axes.get("dst"))
             how["inner"] = None if instruction.in_place else part.inner
         gate.issue(instruction, operands, options, **how)
     return whole
@@ -108,8 +110,7 @@ def issue_masked(
 
 def _need_box(call: Call, part: Part) -> None:
     """A mask of several instructions' axes at once is a box."""
-    axes = part.walk.axes.get("dst")
-    if axes is not None and len(axes) < len(part.walk.walked):
+    if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
         raise KernelError(
             f"{call.name} takes a mask that is a box over its axes",
             happened=f"{call.name} got a mask that is no box",
@@ -129,8 +130,13 @@ def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
         return instruction.walk(call)
     if instruction.reduced is not None:
         first: Tile = operands[0]
-        shape = first.tile_shape()
-    elif dst is None:
+        shape, gone, ndim = first.tile_shape(), instruction.reduced(call), len(call.result.shape)
+        axes = [None if k in gone else k for k in range(len(shape))]
+        if ndim != len(shape):
+            kept = [k for k in axes if k is not None]
+            axes = [*kept, *[None] * (ndim - len(kept))]
+        return Walk(shape, shape, {"dst": tuple(axes)})
+    if dst is None:
         shape = call.result.shape
     elif isinstance(dst, IndirectTile) or dst.in_hbm:
         shape = dst.shape if len(dst.shape) > 1 else (*dst.shape, 1, 1)[:2]
@@ -139,10 +145,11 @@ def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
     return Walk(shape, shape, {})
 
 
-def _part(instruction: Instruction, operands: tuple[Any, ...], walk: Walk, chosen: Array) -> Part:
+def _part(call: Call, operands: tuple[Any, ...], walk: Walk, chosen: Array) -> Part:
     """The box of a mask, or all of its axes on which the instruction cannot be cut."""
     box, whole = mask_box(chosen), tuple(slice(0, size) for size in walk.walked)
     assert box is not None
+    instruction = call.instruction
     if not instruction.in_place and any(
         isinstance(one, Tile) and _is_scattered(one, role.name, walk)
         for role, one in zip(instruction.operands, operands, strict=True)
@@ -150,13 +157,13 @@ def _part(instruction: Instruction, operands: tuple[Any, ...], walk: Walk, chose
         box = whole
     elif instruction.counts_places:
         box = (box[0], *whole[1:])
-    return Part(walk, box, chosen[box])
+    return Part(walk, box, chosen[box], call.result.shape)
 
 
 def _is_scattered(tile: Tile, role: str, walk: Walk) -> bool:
     """Whether a tile has as many elements as are walked, in another shape that no pattern has."""
     axes = walk.axes.get(role)
-    full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes)
+    full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes if k is not None)
     shape = tile.shape if tile.in_hbm else tile.tile_shape()
     if shape == full or math.prod(shape) != math.prod(full):
         return False
@@ -186,55 +193,32 @@ def _leave_out(target: Any) -> None:
         tile.storage.leave_out()
 
 
-def _where(call: Call, part: Part) -> Array:
-    """Which elements of the cut first destination are written; 1 for all along a reduced axis."""
-    inner = part.inner
-    if call.instruction.reduced is None:
-        return inner.transpose(part.walk.axes["dst"]) if part.walk.axes else inner
-    ndim = len(call.result.shape)
-    axes = call.instruction.reduced(call)
-    if ndim == inner.ndim:
-        return np.any(inner, axis=axes, keepdims=True)
-    kept: Array = np.any(inner, axis=axes)
-    return kept.reshape(*kept.shape, *(1,) * (ndim - kept.ndim))
+def _over(inner: Array, axes: Axes | None) -> Array:
+    """A mask over the axes that the first destination has; 1 for each that the walk has not."""
+    if axes is None:
+        return inner
+    there = [k for k in axes if k is not None]
+    kept: Array = inner.any(axis=tuple(k for k in range(inner.ndim) if k not in there))
+    kept = kept.transpose(np.argsort(np.argsort(there)))
+    return kept.reshape([1 if k is None else inner.shape[k] for k in axes])
 
 
 # -- operands and destinations inside the box ------------------------------------------------------
 
 
-def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool) -> Any:
-    """The part of an operand or a further destination that the mask leaves."""
+def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool = False) -> Any:
+    """The part of an operand or a destination that the mask leaves."""
     box, covered = part.box, part.walk.walked
     if isinstance(operand, Index):
         return _cut_index(operand, box, covered)
     if not isinstance(operand, Tile):
         return operand
-    if role in part.walk.axes:
-        axes = part.walk.axes[role]
-        box, covered = tuple(box[k] for k in axes), tuple(covered[k] for k in axes)
-    elif whole_rows:
-        shape = operand.tile_shape()
-        box, covered = (box[0], *(slice(0, size) for size in shape[1:])), shape
+    shape = part.result if role == "dst" else operand.tile_shape()
+    axes = part.walk.axes.get(role, (0, *[None] * (len(shape) - 1)) if whole_rows else None)
+    if axes is not None:
+        box = tuple([slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)])
+        covered = tuple([shape[at] if k is None else covered[k] for at, k in enumerate(axes)])
     return restrict(operand, box, covered)
-
-
-def _cut_result(call: Call, whole: Tile, part: Part) -> Any:
-    """The part of the first destination that the mask leaves."""
-    if part.walk.axes or call.instruction.reduced is None:
-        return _cut(whole, "dst", part, whole_rows=False)
-    return restrict(whole, _result_box(call, part.box), call.result.shape)
-
-
-def _result_box(call: Call, box: Box) -> Box:
-    """The box of a result that lacks some of the data's axes."""
-    assert call.instruction.reduced is not None
-    axes, shape = call.instruction.reduced(call), call.result.shape
-    if len(shape) == len(box):
-        return tuple(
-            slice(0, size) if axis in axes else box[axis] for axis, size in enumerate(shape)
-        )
-    kept = [cut for axis, cut in enumerate(box) if axis not in axes]
-    return (*kept, *(slice(0, size) for size in shape[len(kept) :]))
 
 
 def _cut_index(index: Index, box: Box, covered: Shape) -> Index:

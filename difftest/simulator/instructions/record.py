@@ -96,8 +96,8 @@ class Walk(NamedTuple):
     """The mask's."""
     walked: Shape
     """The same elements in the shape that ``axes`` count."""
-    axes: Mapping[str, tuple[int, ...]]
-    """By role, which of those axes an operand or a destination has."""
+    axes: Mapping[str, tuple[int | None, ...]]
+    """By role, which of those axes an operand or a destination has; None for one of its own."""
 
 
 class Masked(NamedTuple):
