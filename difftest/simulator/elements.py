@@ -116,17 +116,13 @@ class Elements:
         self.give(chosen, True, where)
         return chosen
 
-    def mark(self, code: int, where: Array | None = None) -> None:
+    def mark(self, code: int = DEFINED, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
         if code == DEFINED and self.storage.gaps is None:
             return
         pattern, dtype, axis = self._named()
         chosen = where if self._strided else self._chosen(where)
         self.storage.mark(pattern, code, chosen, dtype=dtype, partition_axis=axis)
-
-    def mark_written(self, where: Array | None = None) -> None:
-        """Note that its elements, or those that ``where`` chooses, have been written."""
-        self.mark(DEFINED, where)
 
     def origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""

@@ -35,6 +35,7 @@ from difftest.simulator.exact.bounded import (
     gamma,
     into_integers,
     number,
+    spread,
 )
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, ExactSettings, chain_of
 from difftest.simulator.exact.held import Owners, holding, raw_values
@@ -42,7 +43,7 @@ from difftest.simulator.exact.losses import Losses
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Masked, Reach
-from difftest.simulator.instructions.unboxed import NEUTRAL, first_to_front
+from difftest.simulator.instructions.unboxed import left_by_mask
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -407,10 +408,6 @@ def _pending(tile: Any, made: Any, where: Array | None) -> Pending:
 
 def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
     """The operand of a reduction which does not notice what a mask leaves out of it."""
-    if call["op"].name == "subtract":
-        assert call.instruction.reduced is not None
-        axes = call.instruction.reduced(call)
-        return data.shaped(lambda array: first_to_front(array, inner, axes))
-    value = np.where(inner, data.value, float(NEUTRAL[call["op"].name]))
-    error = None if data.error is None else np.where(inner, data.error, 0.0)
+    error = None if data.error is None else left_by_mask(call, spread(data), inner, 0.0)
+    value = left_by_mask(call, data.value, inner)
     return Bounded(value, error, data.dtype, data.sums, data.adds)

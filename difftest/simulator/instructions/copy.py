@@ -136,7 +136,7 @@ def tensor_copy_dynamic_dst(
     rounded = round_to(values[inside], dst.dtype)
     place = tuple(array[inside] for array in arrays)
     dst.base.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
-    dst.mark_written()
+    dst.mark()
 
 
 # -- where a predicate holds -----------------------------------------------------------------------

@@ -247,7 +247,7 @@ def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Arr
         moved = _cast(values, src, dst)
         view[place] = moved
         see_lost(current(), dst, view[place], moved)
-        dst.mark_written()
+        dst.mark()
     else:
         missing = dst.unwritten()
         if missing is not None:

@@ -97,16 +97,21 @@ def _stand_ins(inner: Array) -> tuple[Array, Array]:
 
 def by_axes(call: Call, values: list[Any], inner: Array) -> Any:
     """A reduction to which each element that is left out is the operator's identity."""
-    assert call.instruction.reduced is not None
     op: AluOp = call["op"]
     data: Array = values[0]
     data = data.astype(np.uint8) if data.dtype == np.bool_ and op.bitvec else data
-    data = np.array(data if op.bitvec else as_float(data))
-    if op.name == "subtract":
-        data = first_to_front(data, inner, call.instruction.reduced(call))
-    else:
-        data[~inner] = np.array(NEUTRAL[op.name]).astype(data.dtype)
-    return call.instruction.meaning(call, data)
+    data = data if op.bitvec else as_float(data)
+    return call.instruction.meaning(call, left_by_mask(call, data, inner))
+
+
+def left_by_mask(call: Call, data: Array, inner: Array, other: float | None = None) -> Array:
+    """What is reduced, without what a mask leaves out: it is ``other`` now, None for neutral."""
+    op = call["op"].name
+    if op == "subtract":
+        assert call.instruction.reduced is not None
+        return first_to_front(data, inner, call.instruction.reduced(call))
+    neutral: Any = NEUTRAL[op] if other is None else other
+    return np.where(inner, data, np.array(neutral).astype(data.dtype))
 
 
 def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:

@@ -25,7 +25,7 @@ TODAYS = COMMON | {
 OURS = {
     *("axes", "check_bounds", "descriptor", "elements", "engine_values"),
     *("gather", "give", "holds_bits", "in_hbm"),
-    *("mark", "mark_written", "origin", "partition_axis", "pattern"),
+    *("mark", "origin", "partition_axis", "pattern"),
     *("read", "scatter", "signature", "space", "storage", "take", "tile_shape"),
     *("unwritten", "values", "whole"),
 }

@@ -94,7 +94,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     storage = tensor.storage
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
-    tensor.mark_written()
+    tensor.mark()
     current().wrote(tensor)
     return tensor
 

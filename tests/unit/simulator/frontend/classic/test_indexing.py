@@ -88,7 +88,7 @@ def test_indices_are_integers():
 
 def test_rows_that_were_never_written():
     table = stored(TABLE, written=False)
-    table[0:5].mark_written()
+    table[0:5].mark()
     for rows, missing in (([[4]], 0), ([[4], [5]], 6)):
         access = table[tile_of(rows), arange(6)[None, :]]
         access.resolve(skip=False)
@@ -100,7 +100,7 @@ def test_a_scatter_marks_what_it_writes():
     table = stored(TABLE, written=False)
     access = table[tile_of([[4], [11], [2]]), 2 * arange(3)[None, :]]
     access.resolve(skip=True)
-    access.mark_written()
+    access.mark()
     expected = np.zeros((10, 6), bool)
     expected[[2, 4], ::2] = True
     assert_array_equal(~table.unwritten(), expected)
