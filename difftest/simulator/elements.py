@@ -40,8 +40,8 @@ class Elements:
     """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
     chooses some of that."""
 
-    def _named(self) -> tuple[Pattern, DType, int | None]:
-        """The pattern of which it takes elements, its dtype and its partition axis."""
+    def _named(self) -> tuple[Pattern, DType]:
+        """The pattern of which it takes elements, and its dtype."""
         raise NotImplementedError
 
     @property
@@ -120,9 +120,9 @@ class Elements:
         """Note what is known of its elements, or of those that ``where`` chooses."""
         if code == DEFINED and self.storage.gaps is None:
             return
-        pattern, dtype, axis = self._named()
+        pattern, dtype = self._named()
         chosen = where if self._strided else self._chosen(where)
-        self.storage.mark(pattern, code, chosen, dtype=dtype, partition_axis=axis)
+        self.storage.mark(pattern, code, chosen, dtype=dtype)
 
     def origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""

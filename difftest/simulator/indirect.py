@@ -41,7 +41,7 @@ class IndirectTile(Elements):
     def __repr__(self) -> str:
         return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
 
-    def _named(self) -> tuple[Pattern, DType, int | None]:
+    def _named(self) -> tuple[Pattern, DType]:
         return self.base._named()
 
     def signature(self) -> tuple[object, ...]:

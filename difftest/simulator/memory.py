@@ -55,7 +55,6 @@ class Gaps:
     Attributes
     ----------
     codes : flat; None in :data:`UNTOUCHED`, and of no use where tensors share a piece's.
-    count : how many of them are not :data:`DEFINED`.
     unit : an element's bytes, or less once a view of a smaller dtype was written.
     masked : a mask left elements out, so that reading what nothing wrote gives poison.
     origin : whence an instruction brought what is not defined; of what a mask left out, who read it
@@ -63,18 +62,17 @@ class Gaps:
     lost_at : the kernel's line that brought it last.
     """
 
-    __slots__ = ("codes", "count", "lost_at", "masked", "origin", "unit")
+    __slots__ = ("codes", "lost_at", "masked", "origin", "unit")
 
-    def __init__(self, codes: Array | None, count: int, unit: int) -> None:
+    def __init__(self, codes: Array | None, unit: int) -> None:
         self.codes = codes
-        self.count = count
         self.unit = unit
         self.masked = False
         self.origin: Origin | None = None
         self.lost_at: Location | None = None
 
 
-UNTOUCHED = Gaps(None, 1, 1)
+UNTOUCHED = Gaps(None, 1)
 """Of all tensors of which nothing was written yet."""
 
 
@@ -143,7 +141,7 @@ class Storage:
         """Whether a mask left elements out: reading them gives poison instead of an error."""
         return self.gaps is not None and self.gaps.masked
 
-    def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
+    def elements(self, pattern: Pattern, dtype: DType) -> Array:
         """The elements that a pattern (in elements of ``dtype``) names, as they are held: a view.
 
         A dtype other than the tensor's own needs :meth:`hold_bits` before.
@@ -185,9 +183,7 @@ class Storage:
 
     # -- what is defined -------------------------------------------------------------------------
 
-    def codes(
-        self, pattern: Pattern, dtype: DType | None = None, partition_axis: int | None = 0
-    ) -> Array | None:
+    def codes(self, pattern: Pattern, dtype: DType | None = None) -> Array | None:
         """What is known of the elements of a pattern, the worst of each one's bytes.
 
         None where all of the tensor is defined. ``dtype`` None is the tensor's own.
@@ -197,7 +193,7 @@ class Storage:
             return None
         if gaps is UNTOUCHED:
             return np.full(pattern.shape, NEVER, _BYTE)
-        region = self._region(gaps, pattern, dtype or self.dtype, partition_axis)
+        region = self._region(gaps, pattern, dtype or self.dtype)
         codes: Array = region if region.ndim == len(pattern.shape) else region.max(axis=-1)
         return codes
 
@@ -208,30 +204,23 @@ class Storage:
         where: Array | None = None,
         *,
         dtype: DType | None = None,
-        partition_axis: int | None = 0,
     ) -> None:
         """Note what is known of the elements of a pattern, or of those that ``where`` chooses."""
         if self.gaps is None and code == DEFINED:
             return
         dtype = dtype or self.dtype
-        repeated = pattern.repeats()
-        alone = where is None and not repeated and not self.shared
-        size = self.data.size * self.dtype.itemsize
-        if alone and code == DEFINED and pattern.size * dtype.itemsize == size:
+        alone = where is None and code == DEFINED and not (self.shared or pattern.repeats())
+        if alone and pattern.size * dtype.itemsize == self.data.size * self.dtype.itemsize:
             self.gaps = None
             return
         gaps = self._own_gaps()
-        region = self._region(gaps, pattern, dtype, partition_axis)
-        if self.shared:  # others write there too
-            region[() if where is None else np.broadcast_to(where, pattern.shape)] = code
-            return
-        # What is named twice is counted once: in the tensor, not in the pattern.
-        counted = gaps.codes if repeated and gaps.codes is not None else region
-        before = int(np.count_nonzero(counted))
+        region = self._region(gaps, pattern, dtype)
         region[() if where is None else np.broadcast_to(where, pattern.shape)] = code
-        after = 0 if alone and code == DEFINED else int(np.count_nonzero(counted))
-        gaps.count += after - before
-        if not gaps.count:
+        if self.shared:  # others write there too
+            return
+        codes = gaps.codes
+        assert codes is not None
+        if not codes[-1] and not codes.view(BOOL).any():  # the last one tells, of most kernels
             self.gaps = None
 
     def mark_whole(self) -> None:
@@ -244,7 +233,7 @@ class Storage:
 
     def unwritten_box(self) -> tuple[Shape, Shape]:
         """The smallest box that holds what was never written, all of it if that is nothing."""
-        codes = self.codes(self.whole, None, self.allocation.partition_axis)
+        codes = self.codes(self.whole)
         shape = self.allocation.shape
         if codes is None or not (codes >= LEFT).any():
             return (0,) * len(shape), shape
@@ -261,46 +250,42 @@ class Storage:
         if self.gaps is None or self.gaps.masked:
             return
         gaps = self._own_gaps()
-        region = self._region(gaps, self.whole, self.dtype, self.allocation.partition_axis)
+        region = self._region(gaps, self.whole, self.dtype)
         region[region >= NEVER] = LEFT
         gaps.masked = True
         self.poison()
 
     def poison(self) -> None:
         """Let what was never written look so: a launch that may go on from there computes NaN."""
-        gaps, axis = self.gaps, self.allocation.partition_axis
+        gaps = self.gaps
         if gaps is None:
             return
         if gaps is UNTOUCHED:
             self.data[...] = poison((), self.data.dtype)[()]
             return
-        missing = self._region(gaps, self.whole, self.dtype, axis) >= LEFT
+        missing = self._region(gaps, self.whole, self.dtype) >= LEFT
         pattern, blank = self.whole, poison(self.allocation.shape, self.data.dtype)
         dtype = self.dtype
         if missing.ndim > blank.ndim:  # of each element some bytes
             parts = missing.shape[-1]
             pattern, dtype = pattern.finer(parts), np.dtype(f"V{blank.itemsize // parts}")
             blank = blank[..., None].view(dtype)
-        np.copyto(self.elements(pattern, dtype, axis), blank, where=missing)
+        np.copyto(self.elements(pattern, dtype), blank, where=missing)
 
     def _own_gaps(self) -> Gaps:
         """Its gaps, with a code for each element."""
         gaps = self.gaps
         if gaps is None or gaps is UNTOUCHED:
-            size, code = self.size, DEFINED if gaps is None else NEVER
-            codes = np.full(size, code, _BYTE)
-            gaps = self.gaps = Gaps(codes, size if code else 0, self.dtype.itemsize)
+            codes = np.full(self.size, DEFINED if gaps is None else NEVER, _BYTE)
+            gaps = self.gaps = Gaps(codes, self.dtype.itemsize)
         return gaps
 
-    def _region(
-        self, gaps: Gaps, pattern: Pattern, dtype: DType, partition_axis: int | None
-    ) -> Array:
+    def _region(self, gaps: Gaps, pattern: Pattern, dtype: DType) -> Array:
         """The codes of the elements of a pattern: a view; of several, along a new last axis."""
         assert gaps.codes is not None
         if dtype.itemsize < gaps.unit:
             parts = gaps.unit // dtype.itemsize
             gaps.codes, gaps.unit = gaps.codes.repeat(parts), dtype.itemsize
-            gaps.count *= parts
         if dtype.itemsize > gaps.unit:
             pattern = pattern.finer(dtype.itemsize // gaps.unit)
         return pattern_view(gaps.codes, pattern, _BYTE)
@@ -418,34 +403,22 @@ class PlacedStorage(Storage):
     def share(self, piece: Piece) -> None:
         """Hold the data in a piece's bytes from now on."""
         if self.gaps is None or self.gaps is UNTOUCHED:
-            self.gaps = Gaps(None, 1, 1)
+            self.gaps = Gaps(None, 1)
         self._piece = piece
         self.shared = self.holds_bits = True
-        self.data = self.elements(self.whole, self.dtype, self.allocation.partition_axis)
+        self.data = self.elements(self.whole, self.dtype)
 
-    def elements(self, pattern: Pattern, dtype: DType, partition_axis: int | None) -> Array:
+    def elements(self, pattern: Pattern, dtype: DType) -> Array:
         if not self.shared:
-            return super().elements(pattern, dtype, partition_axis)
-        piece = self.piece
-        return self.placed(piece.bytes, piece.area, pattern, dtype, partition_axis)
+            return super().elements(pattern, dtype)
+        return self.placed(self.piece.bytes, self.piece.area, pattern, dtype)
 
-    def _region(
-        self, gaps: Gaps, pattern: Pattern, dtype: DType, partition_axis: int | None
-    ) -> Array:
+    def _region(self, gaps: Gaps, pattern: Pattern, dtype: DType) -> Array:
         if not self.shared:
-            return super()._region(gaps, pattern, dtype, partition_axis)
-        piece = self.piece
-        finer = pattern.finer(dtype.itemsize)
-        return self.placed(piece.codes, piece.area, finer, _BYTE, partition_axis)
+            return super()._region(gaps, pattern, dtype)
+        return self.placed(self.piece.codes, self.piece.area, pattern.finer(dtype.itemsize), _BYTE)
 
-    def placed(
-        self,
-        base: Array,
-        area: Area,
-        pattern: Pattern,
-        dtype: DType,
-        partition_axis: int | None,
-    ) -> Array:
+    def placed(self, base: Array, area: Area, pattern: Pattern, dtype: DType) -> Array:
         """A pattern's elements in ``base``, the bytes of an area: a view.
 
         A pattern counts as if the partitions of the tensor lay one after the other, with the bytes
@@ -458,6 +431,6 @@ class PlacedStorage(Storage):
         if not self.in_hbm:
             row = self.allocation.partition_bytes
             number, byte = divmod(byte, row)
-            if partition_axis is not None and partition_axis < len(steps):
-                steps[partition_axis] = steps[partition_axis] // row * base.shape[1]
+            # No step inside a partition is as long as one.
+            steps = [step // row * base.shape[1] if abs(step) >= row else step for step in steps]
         return np.ndarray(shape, dtype, base, first + number * base.shape[1] + byte, steps)

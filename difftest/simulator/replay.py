@@ -333,7 +333,7 @@ _FORMS: dict[type, Callable[[_Program, Any], Any]] = {
 def _found(core: Core, tile: Tile, values: Array) -> None:
     """Let a tensor hold what no instruction wrote."""
     tile.elements()[...] = values
-    tile.mark_written()
+    tile.mark()
     core.wrote(tile)
 
 

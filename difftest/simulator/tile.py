@@ -139,8 +139,8 @@ class Tile(Elements, Patterned):
 
     # -- data --------------------------------------------------------------------------------
 
-    def _named(self) -> tuple[Pattern, DType, int | None]:
-        return self.pattern, self.dtype, self.partition_axis
+    def _named(self) -> tuple[Pattern, DType]:
+        return self.pattern, self.dtype
 
     def check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
@@ -166,7 +166,7 @@ class Tile(Elements, Patterned):
                 doubt(unwritten_error(self, missing))
                 storage.poison()
         dtype = self.dtype
-        array = storage.elements(self.pattern, dtype, self.partition_axis)
+        array = storage.elements(self.pattern, dtype)
         if not self._strided:
             array = self.take(array)
         if dtype is BOOL and storage.holds_bits:
@@ -178,9 +178,9 @@ class Tile(Elements, Patterned):
         array = self.read(where, unwritten=unwritten)
         return from_bits(array, self.dtype) if self.storage.holds_bits else array
 
-    def engine_values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
+    def engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self.values(where, unwritten=unwritten)
+        array = self.values(unwritten=unwritten)
         if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self.tile_shape())

@@ -115,15 +115,15 @@ def column(vector: Bounded, ndim: int) -> Bounded:
 
 
 def with_scalar(run: Shadow, op: AluOp, values: Bounded, operand: Any, *, reverse: bool) -> Bounded:
-    """``values <op> operand``, or the other way round, for a number or a [P, 1] vector."""
-    other = column(run.operand(operand), values.value.ndim)
+    """``values <op> operand``, or the other way round, for a number, a [P, 1] vector or a tile."""
+    other = column(_like(run.operand(operand), values), values.value.ndim)
     return alu(run, op, other, values) if reverse else alu(run, op, values, other)
 
 
 def _like(x: Bounded, other: Bounded) -> Bounded:
     """``x`` in the shape of ``other`` where it has as many elements in another one."""
     shape = other.value.shape
-    if x.value.shape == shape or x.value.size != other.value.size:
+    if x.value.shape == shape or x.value.size != other.value.size or not x.value.ndim:
         return x
     return x.shaped(lambda a: a.reshape(shape))
 
@@ -136,24 +136,14 @@ def tensor_tensor(run: Shadow, call: Call, data1: Bounded, data2: Bounded) -> Bo
     return alu(run, call["op"], data1, data2)
 
 
-@rule("tensor_scalar")
-def tensor_scalar(run: Shadow, call: Call, data: Bounded, operand0: Any, operand1: Any) -> Bounded:
-    """``(data <op0> operand0) <op1> operand1``."""
-    made = with_scalar(run, call["op0"], data, operand0, reverse=call["reverse0"])
-    if call["op1"] is not None:
-        made = with_scalar(run, call["op1"], made, operand1, reverse=call["reverse1"])
-    return made
-
-
-@rule("scalar_tensor_tensor")
-def scalar_tensor_tensor(
-    run: Shadow, call: Call, data: Bounded, operand0: Any, operand1: Bounded
-) -> Bounded:
-    """``(data <op0> operand0) <op1> operand1``, the second a tile."""
-    made = with_scalar(run, call["op0"], data, operand0, reverse=call["reverse0"])
-    other = _like(operand1, made)
-    left, right = (other, made) if call["reverse1"] else (made, other)
-    return alu(run, call["op1"], left, right)
+@rule("tensor_scalar", "scalar_tensor_tensor")
+def in_steps(run: Shadow, call: Call, data: Bounded, *operands: Any) -> Bounded:
+    """``(data <op0> operand0) <op1> operand1``; an operator that is None does nothing."""
+    for number, operand in enumerate(operands):
+        op = call[f"op{number}"]
+        if op is not None:
+            data = with_scalar(run, op, data, operand, reverse=call[f"reverse{number}"])
+    return data
 
 
 @rule("reciprocal")

@@ -75,7 +75,7 @@ class Owners:
         owners = self._maps[storage.memory]
         area = Area(0, machine.partitions, 0, size)
         pattern = tile.pattern.finer(tile.dtype.itemsize)
-        like = storage.placed(owners, area, pattern, _BYTE, tile.partition_axis)
+        like = storage.placed(owners, area, pattern, _BYTE)
         first = like.ctypes.data - owners.ctypes.data  # counted as if an owner took one byte
         steps = [step * _OWNER.itemsize for step in like.strides]
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)

@@ -8,10 +8,17 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact.bounded import Bounded, between, ends, number
-from difftest.simulator.exact.elementwise import chosen_from, column, compared, doubtful_truth
+from difftest.simulator.exact.elementwise import (
+    alu,
+    chosen_from,
+    column,
+    compared,
+    doubtful_truth,
+)
 from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions import topk as snakes
+from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.carrying import holds
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.registers import Accumulate
@@ -41,12 +48,9 @@ def range_select(
         compared(run, call[op], index, column(bound, len(shape)))
         for op, bound in (("comp_op0", bound0), ("comp_op1", bound1))
     ]
-    chosen = (sides[0].value != 0) & (sides[1].value != 0)
-    unsure = None
-    for side in sides:
-        if side.error is not None:
-            unsure = side.error > 0 if unsure is None else unsure | (side.error > 0)
-    made = chosen_from(chosen, unsure, on_true_tile, number(call["on_false_value"]))
+    both = alu(run, ALU_OPS["logical_and"], *sides)
+    chosen, other = both.value != 0, number(call["on_false_value"])
+    made = chosen_from(chosen, doubtful_truth(both), on_true_tile, other)
     command: Accumulate = call["reduce_cmd"]
     if "reduce_res" in call.destinations and command is Accumulate.IDLE:
         command = Accumulate.RESET_REDUCE

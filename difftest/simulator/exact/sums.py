@@ -17,6 +17,7 @@ from difftest.simulator.exact.elementwise import (
     decided,
     doubtful_truth,
     function,
+    in_steps,
     scaled,
     with_scalar,
 )
@@ -306,11 +307,7 @@ def activate2(
     run: Shadow, call: Call, data: Bounded, imm0: Any, imm1: Any, relu_param: Any
 ) -> tuple[Any, Any]:
     """``op((data <op0> imm0) <op1> imm1)``, and its reduction in the registers."""
-    made = data
-    for number, operand in enumerate((imm0, imm1)):
-        op = call[f"op{number}"]
-        if op is not None:
-            made = with_scalar(run, op, made, operand, reverse=call[f"reverse{number}"])
+    made = in_steps(run, call, data, imm0, imm1)
     if call["op"] == PRELU:
         below = with_scalar(run, ALU_OPS["multiply"], made, relu_param, reverse=False)
         made = chosen_from(made.value > 0, doubtful_truth(made), made, below)

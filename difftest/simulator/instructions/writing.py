@@ -56,7 +56,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         is no tile that may.
     """
     storage, pattern = dst.storage, dst.pattern
-    view = storage.elements(pattern, dst.dtype, dst.partition_axis)
+    view = storage.elements(pattern, dst.dtype)
     if values.shape != dst.shape:
         values = fit(values, dst)
     if where is None and pattern is storage.whole and dst.dtype is storage.dtype:
