@@ -60,3 +60,11 @@ def imports(root: Path, file: Path) -> Iterator[Import]:
             )
 
     yield from visit(ast.parse(file.read_text(encoding="utf-8")), False, False)
+
+
+def planted(root: Path, file: str, source: str) -> Path:
+    """A tree with one file: each rule must be able to fail."""
+    path = root / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    return root
