@@ -61,6 +61,7 @@ class CandidateBackend:
     ----------
     named : what the kernel was seen to do in its worker and may do, in words.
     printed : characters that it has printed.
+    secret : the reference's file, which no kernel imports; empty if it has none of its own.
     shown : how often its Python was shown how much.
     last : how much it was shown for the last call, and what it asked for then.
     """
@@ -72,6 +73,7 @@ class CandidateBackend:
         self.worker = worker
         self.named: tuple[str, ...] = ()
         self.printed = 0
+        self.secret = ""
         self.shown = dict.fromkeys(Shown, 0)
         self.last: tuple[Shown, Tape] | None = None
         self._pinned: Tape | None = None
@@ -175,6 +177,8 @@ class CandidateBackend:
         self.printed = max(self.printed, int(header.get("printed", 0)))
         for what in header.get("denied", ()):
             raise CheatError("forbidden", f"it {what}")
+        if self.secret and self.secret in header.get("modules", ()):
+            raise CheatError("forbidden", f"it imports {self.secret}, the reference's file")
         if any(header.get("changed", ())):
             raise CheatError("host-write", "its Python writes to an input, by no instruction")
 

@@ -140,7 +140,10 @@ def _judge_loaded(
         )
 
     def use(spec: KernelSpec) -> None:
-        candidate = Candidate(judgement.kernel["name"], file.stem, described["signature"])
+        try:
+            candidate = Candidate(judgement.kernel["name"], file.stem, described["signature"])
+        except (ValueError, TypeError, AttributeError, LookupError):
+            raise WorkerEnd(Outcome.CRASHED, "its process describes no signature") from None
         try:
             own = spec_for(spec, candidate, str(described["dialect"]))
             only = None if settings.case is None else case_from_json(settings.case, own)

@@ -92,7 +92,7 @@ class Hook:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return ""
         place = os.path.realpath(os.fsdecode(path))
-        if place in self._secret:
+        if _source_of(place) in self._secret:
             return f"reads {Path(place).name}, which judges it"
         writes = bool(isinstance(flags, int) and flags & _WRITING) or (
             isinstance(mode, str) and not {*mode}.isdisjoint("wax+")
@@ -111,6 +111,14 @@ class Hook:
         if seen and not _is_others(sys._getframe(2).f_code.co_filename):
             self.named[seen] = None
         return ""
+
+
+def _source_of(place: str) -> str:
+    """The source of a module that is kept compiled; any other file itself."""
+    path = Path(place)
+    if path.parent.name != "__pycache__":
+        return place
+    return str(path.parents[1] / f"{path.name.partition('.')[0]}.py")
 
 
 def _is_others(file: str) -> bool:

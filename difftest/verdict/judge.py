@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import linecache
+import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
@@ -12,10 +15,12 @@ from hypothesis.errors import Flaky, HypothesisException
 
 from difftest.analysis.detectors import detect
 from difftest.analysis.finding import Finding
+from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
 from difftest.harness.coverage import coverage_from_list
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
+from difftest.harness.frames import is_installed, is_library
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases
@@ -23,11 +28,12 @@ from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 from difftest.inspection import fails, finding_text
+from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
-from difftest.verdict.backend import CandidateBackend, CheatError, KernelFailure
+from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate
-from difftest.verdict.decoys import Shown, near
+from difftest.verdict.decoys import Shown, near, reseeded
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time
@@ -69,6 +75,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         self._backend = CandidateBackend(self.worker)
+        self._backend.secret = home_file(self.spec.reference)
         self._runner = Runner((self._backend,), record=True)
 
     def run(self) -> Judgement:
@@ -77,13 +84,15 @@ class Judge:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                self._explicit()
-                if self.only is None:
-                    self._drawn()
-            except _Stop:
-                pass
-            except (Exception, CheatError) as error:
-                self._unforeseen(error)
+                self._search()
+            except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
+                pass  # kept where the case is known
+            except Flaky:
+                self.judgement.notes.append("what failed once did not fail again on the same case")
+            except Exception as error:  # the spec or Hypothesis cannot go on
+                self.judgement.outcome = Outcome.INCONCLUSIVE
+                name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
+                self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
         if self._failure is not None:
             self._fail(*self._failure)
         self._count(self._runner.tally)
@@ -92,16 +101,11 @@ class Judge:
         self._tell()
         return self.judgement
 
-    def _explicit(self) -> None:
-        """The one case that is asked for, or the spec's examples."""
-        for case in [self.only] if self.only is not None else explicit_cases(self.spec):
-            try:
-                self._check(case)
-            except (DifferentialFailure, BrokenReferenceError, CheatError):
-                raise _Stop from None
-
-    def _drawn(self) -> None:
-        """Cases as Hypothesis draws them, and the failing one shrunk."""
+    def _search(self) -> None:
+        """The one case that is asked for; or drawn ones, the failing one shrunk, and examples."""
+        if self.only is not None:
+            self._check(self.only)
+            return
         settings = hypothesis.settings(
             max_examples=self.cases,
             database=None,
@@ -113,18 +117,15 @@ class Judge:
             report_multiple_bugs=False,
         )
 
-        def check(case: Case) -> None:
+        def check(drawn: Case) -> None:
+            case = reseeded(drawn, self.judgement.seed)
             if not self._runner.repeats.is_one(self.spec, case):
                 self._check(case)
 
-        test = hypothesis.given(case=cases(self.spec))(check)
-        try:
-            hypothesis.seed(self.judgement.seed)(settings(test))()
-        except (DifferentialFailure, BrokenReferenceError, CheatError):
-            raise _Stop from None
-        except Flaky:
-            self.judgement.notes.append("what failed once did not fail again on the same case")
-            raise _Stop from None
+        test = settings(hypothesis.given(drawn=cases(self.spec))(check))
+        hypothesis.seed(self.judgement.seed)(test)()
+        for case in explicit_cases(self.spec):
+            self._check(reseeded(case, self.judgement.seed))
 
     def _check(self, case: Case) -> None:
         """One case; what is wrong with it is kept, the last being the smallest."""
@@ -213,20 +214,11 @@ class Judge:
         for one in failure.findings:
             judgement.add("hazards", one)
 
-    def _unforeseen(self, error: Exception) -> None:
-        """The spec or Hypothesis could not go on: the kernel is not to blame."""
-        if self._failure is None:
-            self.judgement.outcome = Outcome.INCONCLUSIVE
-            name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
-            self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
-
     def _count(self, tally: Tally) -> None:
         evidence = self.judgement.evidence
         for row in tally.rows.values():
-            evidence.elements += row.elements
-            evidence.nonfinite += row.nonfinite
-            evidence.inconclusive += row.inconclusive
-            evidence.both_rejected += row.both_rejected
+            for name in ("elements", "nonfinite", "inconclusive", "both_rejected"):
+                setattr(evidence, name, getattr(evidence, name) + getattr(row, name))
         evidence.doubts |= tally.doubts | tally.reasons
 
     def _look(self) -> None:
@@ -266,9 +258,16 @@ class Judge:
             judgement.notes.append(f"it prints {backend.printed:,} characters")
         try:
             answer = self.worker.ask({"request": "coverage"})
-            judgement.coverage = coverage_from_list(answer.header["coverage"])
+            told = coverage_from_list(answer.header["coverage"])
         except (WorkerEnd, ValueError, KeyError, TypeError):
             judgement.coverage.unknown.add("the worker has ended")
+            return
+        home = os.path.dirname(os.path.realpath(judgement.kernel["file"])) + os.sep
+        for file, line in told.kernels:  # what it says of other files is ignored
+            if str(file).startswith(home) and type(line) is int:
+                loops = bool(told.forks.get((file, line)))
+                judgement.coverage.saw(judgement.kernel["name"], {(file, line): loops})
+                judgement.coverage.done[file, line] = told.done.get((file, line), set())
 
 
 def _silenced(trace: Trace) -> tuple[Finding, ...]:
@@ -279,13 +278,20 @@ def _silenced(trace: Trace) -> tuple[Finding, ...]:
     return detect(trace, MACHINES[trace.machine]).silenced
 
 
+def home_file(reference: Callable[..., Any]) -> str:
+    """The file of a reference; empty if it is of a library that kernels may well import."""
+    function = function_of(reference)
+    file = "" if function is None else function.__code__.co_filename
+    return "" if is_library(file) or is_installed(file) else os.path.realpath(file)
+
+
 def outcome_of(verdict: OneSided) -> Outcome:
     """The outcome where one side has no result."""
     error = verdict.error
     if verdict.failed == "reference":
         return Outcome.WRONG_ALGORITHM
     if verdict.how == "refused":
-        is_rule = isinstance(error, KernelFailure) and error.is_rule
+        is_rule = isinstance(error, NkiError) or getattr(error, "is_rule", False)
         return Outcome.REFUSED if is_rule else Outcome.REFUSES_PROMISED
     return Outcome.INCONCLUSIVE if verdict.failed == "backend" else Outcome.CRASHED
 

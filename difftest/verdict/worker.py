@@ -58,6 +58,7 @@ class Service:
         self.kernel: Any = None
         self.watch = Watch()
         self.taken = Coverage()
+        self.known = {*sys.modules}
 
     def answer(self, frame: Frame) -> Frame:
         """What comes of a request; whatever a kernel raises is part of it."""
@@ -76,8 +77,15 @@ class Service:
             "denied": [*self.hook.denied],
             "named": [*self.hook.named],
             "printed": self.printed.count,
+            "modules": self.modules(),
         }
         return Frame(header, found.blobs)
+
+    def modules(self) -> list[str]:
+        """The files of the modules that the kernel has imported."""
+        new = (sys.modules[name] for name in sys.modules.keys() - self.known)
+        files = (getattr(module, "__file__", None) for module in new)
+        return sorted(os.path.realpath(file) for file in files if isinstance(file, str))
 
     def load(self, file: str, name: str) -> Frame:
         """Import a kernel's file; what the judge may know of it."""

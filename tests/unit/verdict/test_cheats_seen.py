@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from difftest import Input
+from difftest.harness.recipes import Random
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.kernels import judged, source, spec_of
@@ -80,3 +82,45 @@ def test_a_kernel_that_refuses_decoys_is_not_believed_on_the_data(worker, tmp_pa
     judgement = judged(worker, tmp_path, source(body, FRAMES), cases=20)
     assert judgement.outcome is Outcome.CHEATS, judgement.as_mapping()
     assert "wrong for others" in judgement.reason
+
+
+SEEDED = """
+import numpy as np
+
+from difftest.harness.recipes import Random
+
+
+def weights(x):
+    return Random({seed}).build(tuple(x.shape), np.dtype("float32"))
+"""
+
+
+@every(
+    "body, seed, outcome",
+    [
+        ("return store(total(a, nl.shared_constant(weights(b))))", 0, Outcome.WRONG_ALGORITHM),
+        ("return store(total(a, b))", 0, Outcome.AGREES),
+    ],
+)
+def test_data_of_a_known_seed_are_others(worker, tmp_path, body, seed, outcome):
+    def spec(kernel):
+        inputs = {"a": "p n", "b": Input("p n", data=Random(seed))}
+        return dataclasses.replace(spec_of(kernel), inputs=inputs)
+
+    judgement = judged(worker, tmp_path, source(body, SEEDED.format(seed=seed)), 10, spec)
+    assert judgement.outcome is outcome, judgement.as_mapping()
+
+
+def test_a_kernel_that_imports_its_reference_is_named(worker, tmp_path, monkeypatch):
+    (tmp_path / "oracle.py").write_text("def add(a, b):\n    return a + b\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from oracle import add
+
+    def spec(kernel):
+        return dataclasses.replace(spec_of(kernel), reference=add)
+
+    judgement = judged(
+        worker, tmp_path, source("return store(total(a, b))", "import oracle"), 3, spec
+    )
+    assert judgement.outcome is Outcome.CHEATS
+    assert "the reference's file" in judgement.reason

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+
 from difftest.verdict.outcome import Outcome, Stage
-from tests.unit.verdict.kernels import RIGHT, WRONG, judged
+from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source, spec_of
 
 
 def test_a_right_kernel_agrees(worker, tmp_path):
@@ -43,3 +47,36 @@ def test_a_comment_of_the_kernels_author_silences_no_hazard(worker, tmp_path):
     assert judgement.outcome is Outcome.HAZARD, judgement.as_mapping()
     assert judgement.exit_code == 4
     assert [one["source"] for one in judgement.findings] == ["hazards"]
+
+
+BRANCH = source("if a.shape[0] > 200:\n    return a\nreturn store(total(a, b))")
+
+
+def test_a_branch_that_no_case_took_is_named(worker, tmp_path):
+    judgement = judged(worker, tmp_path, BRANCH)
+    assert judgement.outcome is Outcome.AGREES, judgement.report
+    (missed,) = judgement.as_mapping()["coverage"]["missed"]
+    assert missed["what"] == "never true"
+    assert missed["source"] == "if a.shape[0] > 200:"
+
+
+def test_what_decides_nothing_is_a_weak_spec(worker, tmp_path):
+    def never(a, b):
+        return np.full(a.shape, np.nan)
+
+    def spec(kernel):
+        return dataclasses.replace(spec_of(kernel), reference=never)
+
+    nothing = "tile = total(a, b)\nnisa.memset(dst=tile, value=float('nan'))\nreturn store(tile)"
+    judgement = judged(worker, tmp_path, source(nothing), 5, spec)
+    assert judgement.outcome is Outcome.WEAK_SPEC, judgement.as_mapping()
+    assert judgement.exit_code == 7
+
+
+def test_a_reference_that_breaks_down_blames_no_kernel(worker, tmp_path):
+    def spec(kernel):
+        return dataclasses.replace(spec_of(kernel), reference=lambda a, b: a.nothing)
+
+    judgement = judged(worker, tmp_path, RIGHT, 5, spec)
+    assert judgement.outcome is Outcome.INCONCLUSIVE, judgement.as_mapping()
+    assert "cannot be judged" in judgement.reason
