@@ -27,7 +27,7 @@ class Candidate:
 
     Parameters
     ----------
-    signature : as :func:`difftest.verdict.worker.signature_of` describes it.
+    signature : as :func:`difftest.verdict.worker.parameters_of` describes it.
     """
 
     def __init__(self, name: str, module: str, signature: Any) -> None:

@@ -166,11 +166,8 @@ def first_wrong(wrong: Mismatch) -> dict[str, Any]:
         "elements": wrong.elements,
         "wrong": wrong.wrong,
         "where": describe_box(wrong) if first is not None else "",
-        "index": None if first is None else list(first.index),
-        "got": None if first is None else first.got,
-        "expected": None if first is None else first.expected,
-        "error": None if first is None else first.error,
-        "allowed": None if first is None else first.allowed,
+        **dict.fromkeys(("index", "got", "expected", "error", "allowed")),
+        **({} if first is None else {**vars(first), "index": list(first.index)}),
         "how": list(wrong.how),
     }
 

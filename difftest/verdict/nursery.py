@@ -1,8 +1,8 @@
 """A process that has imported everything a worker needs, and forks one when it is asked.
 
 To import Python's parts and NumPy takes most of a second of processor time; a fork takes a
-hundredth. No kernel's code ever runs in the nursery itself. Where there is no fork, each worker is
-started by itself (:mod:`difftest.verdict.sandbox`).
+hundredth. No kernel's code ever runs in the nursery itself. Where there is no ``os.fork`` or
+``socket.send_fds``, as on Windows, each worker is started by itself.
 """
 
 from __future__ import annotations
@@ -32,11 +32,6 @@ _START = (
 )
 _LONGEST = 4096
 _TRIES = 100
-
-
-def has_fork() -> bool:
-    """Whether this system can have a nursery."""
-    return hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
 class Nursery:
@@ -99,10 +94,8 @@ class Nursery:
 
 def main(control: int) -> None:
     """Fork a worker for each request that brings two pipes; end one for each that has its id."""
-    from difftest.verdict.worker import prepare, serve
+    from difftest.verdict.worker import serve
 
-    sys.dont_write_bytecode = True
-    prepare()
     with socket.socket(fileno=control) as judge:
         while True:
             text, files, _, _ = socket.recv_fds(judge, _LONGEST, 2)

@@ -19,7 +19,8 @@ from difftest.verdict.outcome import Outcome
 from difftest.verdict.wire import Frame, WireError, WorkerEnd, read_frame, write_frame
 
 _START = (
-    "import sys; sys.path.insert(0, sys.argv[1])\nfrom difftest.verdict.worker import main; main()"
+    "import sys; sys.path.insert(0, sys.argv[1])\n"
+    "from difftest.verdict.worker import serve; serve()"
 )
 _STARTING = 60.0
 """Seconds for Python and NumPy to be imported, on a machine that has other work."""

@@ -16,27 +16,40 @@ Nothing it says is believed without a check: a kernel can say anything in its ow
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import sys
 import traceback
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, BinaryIO
 
+import click
+
+from difftest.backends.base import KernelCall, Ran, poisoned
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.cli.loading import load_kernel
+from difftest.harness.coverage import Coverage
+from difftest.harness.signature import signature_of
+from difftest.harness.watching import Watch
+from difftest.host.naming import is_function
+from difftest.simulator.dtypes import NKI_NAMES
+from difftest.simulator.errors import KernelExit, NkiError
+from difftest.simulator.frontend.install import embedded
+from difftest.simulator.frontend.launchable import as_launchable
+from difftest.simulator.tape import taping
+from difftest.simulator.tape_json import tape_to_json
 from difftest.verdict.confinement import Hook, limit, without_network
 from difftest.verdict.wire import Frame, array_of, read_frame, write_frame
 
 SHOWN = 2_000
-"""Characters of an error, or of what a kernel prints, that travel."""
-
-
+"""Characters of an error that travel."""
 FRAMES = 6
 """The innermost of an error that travel."""
 
 
 class Printed(io.TextIOBase):
-    """Standard output of a kernel: counted, and forgotten beyond its beginning."""
+    """Standard output of a kernel: counted, and forgotten."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,9 +63,6 @@ class Service:
     """What a worker knows: a kernel, and who watches it."""
 
     def __init__(self, hook: Hook) -> None:
-        from difftest.harness.coverage import Coverage
-        from difftest.harness.watching import Watch
-
         self.hook = hook
         self.printed = Printed()
         self.kernel: Any = None
@@ -90,10 +100,6 @@ class Service:
     def load(self, file: str, name: str) -> Frame:
         """Import a kernel's file; what the judge may know of it."""
         self.hook.forget()
-        import click
-
-        from difftest.cli.loading import load_kernel
-
         try:
             self.kernel = load_kernel(f"{file}:{name}")
         except click.UsageError as error:
@@ -101,17 +107,12 @@ class Service:
         except click.ClickException as error:
             how = "memory" if isinstance(error.__context__, MemoryError) else "crashed"
             return Frame({"how": how, "error": error.message[-SHOWN:]}, [])
-        module = sys.modules[self.kernel.__module__]
-        return Frame({"how": "loaded", **described(self.kernel, module)}, [])
+        places = {getattr(one, "__file__", None): one for one in [*sys.modules.values()]}
+        module = next(one for at, one in places.items() if at and os.path.realpath(at) == file)
+        return Frame({"how": "loaded", **described(self.kernel, vars(module))}, [])
 
     def trace(self, frame: Frame) -> Frame:
         """Run the kernel once, on what the frame has: its tape."""
-        from difftest.backends.base import KernelCall, Ran, poisoned
-        from difftest.backends.embedded import EmbeddedSimulator
-        from difftest.simulator.dtypes import NKI_NAMES
-        from difftest.simulator.tape import taping
-        from difftest.simulator.tape_json import tape_to_json
-
         given = frame.header["call"]
         forms, blobs = given["inputs"], frame.blobs
         inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
@@ -139,8 +140,6 @@ class Service:
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     """What travels of an error: its class, its text, and whether it is a rule of the machine's."""
-    from difftest.simulator.errors import KernelExit, NkiError
-
     if isinstance(error, MemoryError):
         how = "memory"
     text = str(error) if isinstance(error, (NkiError, AssertionError, KernelExit)) else ""
@@ -152,38 +151,28 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
     return {"how": how, "kind": kind, "error": text[-SHOWN:], "is_rule": is_rule}
 
 
-def described(kernel: Any, module: ModuleType) -> dict[str, Any]:
+def described(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """A kernel's signature and dialect, and the names that its file has beside it."""
-    from difftest.host.naming import is_function
-    from difftest.simulator.frontend.launchable import as_launchable
-
-    target = as_launchable(kernel)
-    own = {name: one for name, one in vars(module).items() if not name.startswith("__")}
+    own = {name: one for name, one in names.items() if not name.startswith("__")}
     return {
-        "dialect": target.dialect,
-        "signature": signature_of(kernel),
-        "functions": {name: signature_of(one) for name, one in own.items() if is_function(one)},
+        "dialect": as_launchable(kernel).dialect,
+        "signature": parameters_of(kernel),
+        "functions": {name: parameters_of(one) for name, one in own.items() if is_function(one)},
         "constants": {name: one for name, one in own.items() if is_plain(one)},
     }
 
 
-def signature_of(function: Any) -> list[list[Any]] | None:
-    """Of each parameter its name, its kind, and its default in a list if JSON has it."""
-    from difftest.harness.signature import signature_of as signature
+def parameters_of(function: Any) -> list[list[Any]] | None:
+    """Of each parameter its name, its kind, and its default in a list that JSON has."""
+    shown = signature_of(function)
+    rows = shown.parameters.values() if shown is not None else ()
+    return None if shown is None else [[one.name, one.kind.name, _default(one)] for one in rows]
 
-    shown = signature(function)
-    if shown is None:
+
+def _default(one: inspect.Parameter) -> list[Any] | None:
+    if one.default is one.empty:
         return None
-    return [
-        [one.name, one.kind.name, _default(one.default, one.empty)]
-        for one in shown.parameters.values()
-    ]
-
-
-def _default(value: Any, empty: Any) -> list[Any] | None:
-    if value is empty:
-        return None
-    return [value] if is_plain(value) else []
+    return [one.default] if is_plain(one.default) else []
 
 
 def is_plain(value: Any) -> bool:
@@ -211,18 +200,9 @@ def confined(settings: Mapping[str, Any]) -> tuple[Hook, list[str]]:
     return Hook(folder, tuple(settings["secret"])), missing
 
 
-def prepare() -> None:
-    """Import what each worker needs."""
-    import difftest.backends.embedded
-    import difftest.cli.loading
-    import difftest.harness.watching
-    import difftest.simulator.tape_json  # noqa: F401
-
-
 def serve() -> None:
     """Answer until the judge has no more to ask."""
-    from difftest.simulator.frontend.install import embedded
-
+    sys.dont_write_bytecode = True
     reader, writer = private_streams()
     first = read_frame(reader)
     if first is None:
@@ -236,10 +216,3 @@ def serve() -> None:
         while (frame := read_frame(reader)) is not None:
             answer = service.answer(frame)
             write_frame(writer, answer.header, answer.blobs)
-
-
-def main() -> None:
-    """A worker that is started by itself."""
-    sys.dont_write_bytecode = True
-    prepare()
-    serve()
