@@ -17,7 +17,7 @@ from difftest.analysis.detectors import detect
 from difftest.analysis.finding import Finding
 from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
-from difftest.harness.coverage import coverage_from_list
+from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.frames import is_installed, is_library
@@ -124,8 +124,15 @@ class Judge:
 
         test = settings(hypothesis.given(drawn=cases(self.spec))(check))
         hypothesis.seed(self.judgement.seed)(test)()
+        before = self._coverage()
         for case in explicit_cases(self.spec):
             self._check(reseeded(case, self.judgement.seed))
+        after = self._coverage()
+        for (file, line), loops in after.forks.items():
+            if not loops and after.done[file, line] - before.done.get((file, line), set()):
+                source = linecache.getline(file, line).strip()
+                text = f"{file}:{line}: only the examples of the test go both ways: {source}"
+                self.judgement.notes.append(text)
 
     def _check(self, case: Case) -> None:
         """One case; what is wrong with it is kept, the last being the smallest."""
@@ -256,18 +263,23 @@ class Judge:
             judgement.notes.append(f"its Python {what}")
         if backend.printed:
             judgement.notes.append(f"it prints {backend.printed:,} characters")
+        judgement.coverage = self._coverage()
+
+    def _coverage(self) -> Coverage:
+        """What the worker says of the kernel's branches and loops; of other files it is ignored."""
         try:
-            answer = self.worker.ask({"request": "coverage"})
-            told = coverage_from_list(answer.header["coverage"])
+            told = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
         except (WorkerEnd, ValueError, KeyError, TypeError):
-            judgement.coverage.unknown.add("the worker has ended")
-            return
-        home = os.path.dirname(os.path.realpath(judgement.kernel["file"])) + os.sep
-        for file, line in told.kernels:  # what it says of other files is ignored
+            return Coverage(unknown={"the worker has ended"})
+        home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
+        found = Coverage(unknown=set(map(str, told.unknown)))
+        for place in told.kernels:
+            file, line = place
             if str(file).startswith(home) and type(line) is int:
-                loops = bool(told.forks.get((file, line)))
-                judgement.coverage.saw(judgement.kernel["name"], {(file, line): loops})
-                judgement.coverage.done[file, line] = told.done.get((file, line), set())
+                loops = bool(told.forks.get(place))
+                found.saw(self.judgement.kernel["name"], {place: loops})
+                found.done[place] = told.done.get(place, set())
+        return found
 
 
 def _silenced(trace: Trace) -> tuple[Finding, ...]:

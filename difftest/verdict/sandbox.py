@@ -121,6 +121,7 @@ class Sandbox:
             return found
         if found is None:
             raise self._death()
+        self._end(kill=True)
         raise WorkerEnd(Outcome.CRASHED, f"its process does not keep to the protocol: {found}")
 
     def _death(self) -> WorkerEnd:

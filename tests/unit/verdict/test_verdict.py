@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from difftest import sizes
 from difftest.verdict.outcome import Outcome, Stage
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source, spec_of
 
@@ -80,3 +81,18 @@ def test_a_reference_that_breaks_down_blames_no_kernel(worker, tmp_path):
     judgement = judged(worker, tmp_path, RIGHT, 5, spec)
     assert judgement.outcome is Outcome.INCONCLUSIVE, judgement.as_mapping()
     assert "cannot be judged" in judgement.reason
+
+
+EXAMPLE = source("if a.shape[0] == 77:\n    return store(total(b, a))\nreturn store(total(a, b))")
+
+
+def test_a_branch_that_only_an_example_takes_is_named(worker, tmp_path):
+    def spec(kernel):
+        domain = {"p": sizes(1, 32), "n": sizes(1, 8)}
+        examples = ({"p": 77, "n": 1},)
+        return dataclasses.replace(spec_of(kernel), domain=domain, examples=examples)
+
+    judgement = judged(worker, tmp_path, EXAMPLE, 5, spec)
+    assert judgement.outcome is Outcome.AGREES, judgement.report
+    (note,) = [one for one in judgement.notes if "only the examples" in one]
+    assert note.endswith("if a.shape[0] == 77:")
