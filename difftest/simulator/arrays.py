@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import Array, to_bits
-from difftest.simulator.errors import KernelError, Location, ShapeError, UnwrittenError, warn
+from difftest.simulator.errors import KernelError, Location, UnwrittenError, warn
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.instructions.definedness import check_returned
+from difftest.simulator.misuses import EMPTY_ARGUMENT, READ_ONLY_ARGUMENT, RETURN_OF_NO_TENSOR
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Output, Space
@@ -82,19 +83,10 @@ class Arguments:
     def _tensor(self, name: str, array: Array) -> Any:
         self.known(array.dtype, f"argument {name!r}")
         if not array.size:
-            raise ShapeError(
-                "a kernel's tensors have at least one element",
-                happened="an argument has no elements",
-                received=f"argument {name!r} of shape {array.shape}",
-            )
+            raise EMPTY_ARGUMENT(f"argument {name!r} of shape {array.shape}")
         mutable = is_mutable(self.parameters[name].annotation)
         if mutable and not array.flags.writeable:
-            raise KernelError(
-                "an nt.mutable_tensor is written in place",
-                happened="a read-only array was given for an nt.mutable_tensor",
-                received=f"argument {name!r}, an array that is read-only",
-                remedy="pass a copy: array.copy()",
-            )
+            raise READ_ONLY_ARGUMENT(f"argument {name!r}, an array that is read-only")
         mutable = mutable or (self.by_reference and array.flags.writeable)
         data = np.ascontiguousarray(array).reshape(array.shape)
         if mutable:
@@ -155,12 +147,12 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
     given: set[int] = set()
     for value in returned:
         missing = _never_written(value)
-        storage = value.storage
+        storage = value._storage
         # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
         own = value._is_whole() and storage.mutable and id(storage) not in given
         given.add(id(storage))
-        elements = value.elements() if own else value.elements().copy()
-        if not value.holds_bits:
+        elements = value._elements() if own else value._elements().copy()
+        if not value._holds_bits:
             elements = to_bits(elements, value.dtype)
         outputs.append((elements, missing))
     return tuple(outputs)
@@ -179,10 +171,10 @@ def note_outputs(
     arguments : those that the kernel may write to.
     """
     for tensor in arguments:
-        if tensor.storage.allocation.writes:
-            tensor.storage.allocation.output = Output()
+        if tensor._storage.allocation.writes:
+            tensor._storage.allocation.output = Output()
     for tensor, (_, missing) in zip(returned, outputs, strict=True):
-        allocation = tensor.storage.allocation
+        allocation = tensor._storage.allocation
         if missing is not None and missing.any():
             first = tuple(int(k) for k in np.unravel_index(missing.argmax(), missing.shape))
             allocation.output = Output(int(np.count_nonzero(missing)), first)
@@ -193,25 +185,20 @@ def note_outputs(
 def _never_written(value: Any) -> Array | None:
     """Where a returned tensor was never written; raises if it cannot be returned."""
     if not isinstance(value, Tile):
-        raise KernelError(
-            "a kernel returns tensors",
-            happened="the kernel returned something that is no tensor",
-            received=f"{type(value).__name__} {value!r:.80}",
-            remedy="return the tensors created with buffer=nl.shared_hbm",
-        )
-    if not value.space.is_hbm:
+        raise RETURN_OF_NO_TENSOR(f"{type(value).__name__} {value!r:.80}")
+    if not value._space.is_hbm:
         error = KernelError(
             "a kernel returns tensors in HBM",
             happened="the kernel returned a tile that is on chip",
             received=repr(value),
             remedy="store it into a tensor with buffer=nl.shared_hbm and return that",
-            location=value.storage.allocation.location,
+            location=value._storage.allocation.location,
         )
         if not isinstance(value, Tensor):
             raise error
         note(error)  # AWS's simulator gives it, and its documentation returns such tiles
-    value.check_bounds()
-    missing = value.unwritten()
+    value._check_bounds()
+    missing = value._unwritten()
     if missing is not None and missing.all():
         raise UnwrittenError(
             "a kernel writes what it returns",
@@ -219,7 +206,7 @@ def _never_written(value: Any) -> Array | None:
             received=f"{value!r}, of which nothing was ever written",
             remedy="check the loops' trip counts (M // TILE is 0 if M is smaller than TILE), "
             "or store a default first",
-            location=value.storage.allocation.location,
+            location=value._storage.allocation.location,
         )
     check_returned(value)
     gaps: Array | None = missing
@@ -229,9 +216,9 @@ def _never_written(value: Any) -> Array | None:
 def warn_of_private(returned: Iterable[Any]) -> None:
     """Warn of returned tensors in private HBM, which AWS's compiler refuses since NKI 0.3."""
     for value in returned:
-        if not isinstance(value, Tile) or value.space is not Space.PRIVATE_HBM:
+        if not isinstance(value, Tile) or value._space is not Space.PRIVATE_HBM:
             continue
-        if value.storage.allocation.location is not None:  # an argument may be returned
+        if value._storage.allocation.location is not None:  # an argument may be returned
             warnings.warn(
                 f"a kernel returns {value!r}: the compiler rejects outputs that are not in "
                 "nl.shared_hbm since NKI 0.3 (AWS's simulator does not)",

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from difftest.simulator.errors import LimitError, ShapeError
+from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
+from difftest.simulator.misuses import ADDRESS_OF_BLOCKS
 from difftest.simulator.trace import Allocation, Area, Space
 
 
@@ -65,11 +66,7 @@ def check_address(allocation: Allocation, machine: Machine) -> None:
     ShapeError : the tensor has block dimensions, which have no single address.
     """
     if allocation.partition_axis:
-        raise ShapeError(
-            "a tensor with an address has its partitions first",
-            happened="a tensor with block dimensions was given an address",
-            received=f"{allocation}",
-        )
+        raise ADDRESS_OF_BLOCKS(f"{allocation}")
     area, space = allocation.area, allocation.space
     size = partition_bytes(space, machine)
     if area is not None and not Area(0, machine.partitions, 0, size).covers(area):

@@ -24,7 +24,6 @@ from difftest.simulator.capacity import (
 from difftest.simulator.descriptor import RUNNING, taped
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import (
-    KernelError,
     Location,
     host_array,
     kernel_location,
@@ -33,6 +32,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
+from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
 from difftest.simulator.recording import Part, mark_in_part, region_of
 from difftest.simulator.trace import (
     Allocation,
@@ -63,13 +63,7 @@ def current() -> Core:
     """
     core: Core | None = RUNNING.get(None)
     if core is None:
-        raise KernelError(
-            "NKI functions run inside a kernel",
-            happened="an NKI function was called with no kernel running",
-            received="a call with no kernel running",
-            remedy="call the kernel through nki.simulate_kernel(kernel, ...) or decorate it "
-            "with @nki.jit",
-        )
+        raise NO_KERNEL("a call with no kernel running")
     return core
 
 
@@ -289,15 +283,12 @@ class Core:
         KernelError : it did.
         """
         for tile in tiles:
-            storage = getattr(tile, "storage", None)
+            storage = getattr(tile, "_storage", None)
             if storage is None or storage.allocation.id not in self.ended:
                 continue
             loop = self.ended[storage.allocation.id]
-            raise KernelError(
-                "what the body of a loop on the device makes is not used after the loop",
-                happened="a tensor was used after the loop in whose body it was made",
-                received=f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}",
-                remedy="make it before the loop",
+            raise USE_AFTER_LOOP(
+                f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}"
             )
 
     def _allocate(
@@ -358,12 +349,9 @@ class Core:
         storage = self._shared[at]
         storage.programs = int(np.prod(self.grid))
         if storage.allocation.shape != shape or storage.dtype != dtype:
-            raise KernelError(
-                "every instance of an SPMD grid creates the same shared_hbm tensors",
-                happened="two instances of a grid created a shared_hbm tensor differently",
-                received=f"shape {shape} {dtype} in program {self.program}, after "
-                f"{storage.allocation} in an earlier one",
-                remedy="create shared_hbm tensors at the top of the kernel, with one shape",
+            raise OTHER_SHARED_TENSOR(
+                f"shape {shape} {dtype} in program {self.program}, after "
+                f"{storage.allocation} in an earlier one"
             )
         return storage
 
@@ -416,13 +404,13 @@ class Core:
         self.instructions = number + 1
         self.steps += 1
         if moved is not None:
-            moved.storage.allocation.moves += 1
+            moved._storage.allocation.moves += 1
         record = self.record
         written: list[Region] = []
         read: list[Region] = []
         place = len(writes)
         for tile in reads:
-            allocation = tile.storage.allocation
+            allocation = tile._storage.allocation
             allocation.reads += 1
             allocation.last = number
             if record:
@@ -430,7 +418,7 @@ class Core:
                 place += 1
         place = 0
         for tile in writes:
-            allocation = tile.storage.allocation
+            allocation = tile._storage.allocation
             allocation.writes += 1
             allocation.last = number
             if allocation.first < 0:
@@ -445,7 +433,7 @@ class Core:
         if not record:
             return
         if moved is not None:
-            self.moved[number] = moved.storage.allocation
+            self.moved[number] = moved._storage.allocation
         if partial:
             mark_in_part(written, writes, partial)
             mark_in_part(read, reads, partial)

@@ -1,7 +1,7 @@
 """What an instruction accesses of a tensor, in whatever plane: data, what is defined, errors.
 
-A tile names elements by a pattern. Where indices choose some of those, :meth:`Elements.take` and
-:meth:`Elements.give` go by them; everything else follows from these two.
+A tile names elements by a pattern. Where indices choose some of those, :meth:`Elements._take` and
+:meth:`Elements._give` go by them; everything else follows from these two.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from difftest.simulator.trace import Origin, Space
 
 
 class Elements:
-    """Elements of ``dtype`` of one tensor, in ``shape``."""
+    """Elements of ``dtype`` of one tensor, in ``shape``.
+
+    What AWS's tensors do not have begins with an underscore: a kernel's typo finds nothing here.
+    """
 
     __slots__ = ()
 
     if TYPE_CHECKING:
         dtype: DType
         shape: Shape
-        storage: Storage
+        _storage: Storage
 
     _strided: ClassVar[bool] = True
     """Whether it is all that its pattern names, so that NumPy has a view of it; else an index
@@ -45,53 +48,53 @@ class Elements:
         raise NotImplementedError
 
     @property
-    def space(self) -> Space:
-        return self.storage.space
+    def _space(self) -> Space:
+        return self._storage.space
 
     @property
-    def in_hbm(self) -> bool:
-        return self.storage.in_hbm
+    def _in_hbm(self) -> bool:
+        return self._storage.in_hbm
 
     @property
-    def holds_bits(self) -> bool:
+    def _holds_bits(self) -> bool:
         """Whether memory has the dtype's own bits: in HBM, and on chip where a view needs them."""
-        return self.storage.holds_bits
+        return self._storage.holds_bits
 
     # -- in any plane ------------------------------------------------------------------------
 
-    def take(self, region: Array) -> Array:
+    def _take(self, region: Array) -> Array:
         """Of what the pattern names what is accessed: of data, or of anything kept of them."""
         return region
 
-    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+    def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`_take` takes them, or where ``where`` chooses of that."""
         if where is None:
             region[...] = values
         else:
             np.copyto(region, values, where=where, casting="unsafe")
 
-    def gather(self, plane: Array) -> Array:
+    def _gather(self, plane: Array) -> Array:
         """Its part of a flat plane that has something for each element of the tensor."""
-        return self.take(pattern_view(plane, self._named()[0], plane.dtype))
+        return self._take(pattern_view(plane, self._named()[0], plane.dtype))
 
-    def scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
-        """:meth:`give` to its part of a plane."""
-        self.give(pattern_view(plane, self._named()[0], plane.dtype), values, where)
+    def _scatter(self, plane: Array, values: Any, where: Array | None = None) -> None:
+        """:meth:`_give` to its part of a plane."""
+        self._give(pattern_view(plane, self._named()[0], plane.dtype), values, where)
 
-    def elements(self) -> Array:
+    def _elements(self) -> Array:
         """The elements in memory, as they are held there."""
-        return self.take(self.storage.elements(*self._named()))
+        return self._take(self._storage.elements(*self._named()))
 
     # -- what is defined ---------------------------------------------------------------------
 
     def _codes(self) -> Array | None:
         """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
-        if self.storage.gaps is None:
+        if self._storage.gaps is None:
             return None
-        codes = self.storage.codes(*self._named())
-        return None if codes is None else self.take(codes)
+        codes = self._storage.codes(*self._named())
+        return None if codes is None else self._take(codes)
 
-    def unwritten(self, code: int = LEFT, most: int = LOST) -> Array | None:
+    def _unwritten(self, code: int = LEFT, most: int = LOST) -> Array | None:
         """Which of its elements (bool, of its shape) were never written; None if all were.
 
         ``code`` is the least that is known of them.
@@ -106,27 +109,27 @@ class Elements:
 
     def _fresh(self) -> Array | None:
         """Which of its elements no instruction wrote, nor made of such; None if none."""
-        return self.unwritten(LEFT, NEVER)
+        return self._unwritten(LEFT, NEVER)
 
     def _chosen(self, where: Array | None) -> Array | None:
         """Of what its pattern names the elements that ``where`` chooses; None for all."""
         if self._strided:
             return where
         chosen = np.zeros(self._named()[0].shape, BOOL)
-        self.give(chosen, True, where)
+        self._give(chosen, True, where)
         return chosen
 
     def mark(self, code: int = DEFINED, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
-        if code == DEFINED and self.storage.gaps is None:
+        if code == DEFINED and self._storage.gaps is None:
             return
         pattern, dtype = self._named()
         chosen = where if self._strided else self._chosen(where)
         self.storage.mark(pattern, code, chosen, dtype=dtype)
 
-    def origin(self, event: str) -> Origin:
+    def _origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""
-        storage = self.storage
+        storage = self._storage
         if storage.gaps is not None and storage.gaps.origin is not None:
             return storage.gaps.origin
         low, high = storage.unwritten_box()
@@ -142,24 +145,24 @@ class Elements:
         assert chosen is not None
         if not chosen.any():
             return
-        held = self.storage.elements(*self._named())
+        held = self._storage.elements(*self._named())
         np.copyto(held, poison((), held.dtype), where=chosen)
-        self.mark(LEFT if self.storage.masked else LOST, where)
-        gaps = self.storage.gaps
+        self._mark(LEFT if self._storage.masked else LOST, where)
+        gaps = self._storage.gaps
         assert gaps is not None
         gaps.origin, gaps.lost_at = origin, kernel_location()
 
     def _doubt(self, where: Array, origin: Origin) -> None:
         """Note that the elements that ``where`` chooses depend on what a mask left out."""
-        self.mark(UNSURE, where)
-        if self.storage.gaps is not None:
-            self.storage.gaps.origin = origin
+        self._mark(UNSURE, where)
+        if self._storage.gaps is not None:
+            self._storage.gaps.origin = origin
 
 
 def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -> UnwrittenError:
     """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
-    storage, gaps = tile.storage, tile.storage.gaps
+    storage, gaps = tile._storage, tile._storage.gaps
     origin, made = gaps and gaps.origin, storage.allocation.location
     rule = "an instruction reads only what was written before"
     happened = "an instruction read what nothing had written"

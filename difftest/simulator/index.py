@@ -6,7 +6,8 @@ The hardware walks memory by a start and one step for each axis, so every static
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, NkiError, OutOfBoundsError, ShapeError
 
 Shape = tuple[int, ...]
+Choice = TypeVar("Choice")
 
 
 def as_integer(value: object, what: str) -> int:
@@ -40,6 +42,20 @@ def as_integers(values: object, what: str) -> Shape:
     """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
     given = values if isinstance(values, (tuple, list)) else (values,)
     return tuple(as_integer(value, what) for value in given)
+
+
+def as_choice(value: object, choices: Iterable[Choice], what: str) -> Choice:
+    """``value``, if it is one of a few; raises :class:`KernelError` if not."""
+    known = list(choices)
+    for choice in known:
+        if type(value) is type(choice) and value == choice:
+            return choice
+    raise KernelError(
+        f"{what} is one of a few",
+        happened=f"{what} is {value!r:.40}, which there is not",
+        received=f"{value!r}",
+        limit=", ".join(map(str, known)),
+    )
 
 
 def broadcast_shapes(a: Shape, b: Shape, what: str) -> Shape:

@@ -129,14 +129,14 @@ def walked(
 
     Of a tile that leaves its tensor a part may lie inside.
     """
-    offset, sizes, strides = tile.pattern
+    offset, sizes, strides = tile._pattern
     for stride, (start, _) in zip(strides, walks, strict=True):
         offset += start * stride
     axes = [Axis(size, start, steps) for size, (start, steps) in zip(sizes, walks, strict=True)]
     over = any(leaves(axis, shape) for axis in axes)
-    if isinstance(tile.axes, tuple):
+    if isinstance(tile._axes, tuple):
         if over:
-            raise out_of_bounds(tile, tile.axes)
+            raise out_of_bounds(tile, tile._axes)
         axes = [
             Axis(
                 outer.size,
@@ -144,7 +144,7 @@ def walked(
                 + sum(s * start for s, (start, _) in zip(outer.steps, walks, strict=True)),
                 _along(outer.steps, walks, shape),
             )
-            for outer in tile.axes
+            for outer in tile._axes
         ]
         over = any(leaves(axis, shape) for axis in axes)
     pattern = Pattern(offset, shape, _along(strides, walks, shape))
@@ -179,7 +179,7 @@ def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:
     return left_tensor(
         "an access",
         f"index {low if low < 0 else high} of {axis.size}",
-        f"indices {low} to {high} on axis {number} of {tile.storage.allocation}",
+        f"indices {low} to {high} on axis {number} of {tile._storage.allocation}",
         f"0 to {axis.size - 1}",
         "correct the loop's bounds, or give the instruction a mask "
         "(NKI does not wrap negative indices)",

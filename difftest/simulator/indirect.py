@@ -26,67 +26,69 @@ class IndirectTile(Elements):
     Only the DMA engines and ``tensor_copy_dynamic_*`` take it.
     """
 
-    __slots__ = ("base", "dtype", "located", "shape", "storage")
+    __slots__ = ("_base", "_resolved", "_storage", "dtype", "shape")
     _strided = False
-    whole = False
+    _whole = False
     """Whether one offset moves all of it; else each row has an index."""
 
     def __init__(self, base: Tile, shape: Shape) -> None:
-        base.check_bounds()
-        self.base, self.storage, self.dtype = base, base.storage, base.dtype
-        self.located: tuple[tuple[Array, ...], Array] | None = None
+        base._check_bounds()
+        self._base, self._storage, self.dtype = base, base._storage, base.dtype
+        self._resolved: tuple[tuple[Array, ...], Array] | None = None
         """What an instruction got when it resolved the indices."""
         self.shape = shape
 
     def __repr__(self) -> str:
-        return f"{self.base!r} indexed by a tile, shape {list(self.shape)}"
+        return f"{self._base!r} indexed by a tile, shape {list(self.shape)}"
 
     def _named(self) -> tuple[Pattern, DType]:
         return self.base._named()
 
-    def signature(self) -> tuple[object, ...]:
-        """As :meth:`Tile.signature`."""
-        return ("indirect", self.whole, self.base.signature(), self.shape)
+    def _signature(self) -> tuple[object, ...]:
+        """As :meth:`Tile._signature`."""
+        return ("indirect", self._whole, self._base._signature(), self.shape)
 
-    def descriptor(self) -> Descriptor:
-        """As :meth:`Tile.descriptor`, of the elements that are indexed."""
-        shape = self.shape if self.in_hbm or len(self.shape) > 1 else (*self.shape, 1)
-        indirect = "whole" if self.whole else "rows"
-        return Descriptor(self.space, self.dtype, shape, 0, None, indirect=indirect)
+    def _descriptor(self) -> Descriptor:
+        """As :meth:`Tile._descriptor`, of the elements that are indexed."""
+        shape = self.shape if self._in_hbm or len(self.shape) > 1 else (*self.shape, 1)
+        indirect = "whole" if self._whole else "rows"
+        return Descriptor(self._space, self.dtype, shape, 0, None, indirect=indirect)
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
 
     @property
-    def index_tiles(self) -> tuple[Tile, ...]:
+    def _index_tiles(self) -> tuple[Tile, ...]:
         """The tiles that hold indices: an instruction reads them too."""
         raise NotImplementedError
 
     @property
-    def reach(self) -> Tile:
+    def _reach(self) -> Tile:
         """The part of the base that indices can name, whatever they are."""
-        return self.base
+        return self._base
 
-    def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
+    def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Index arrays for every dimension of the base, and which elements they keep in bounds.
 
         Of index tiles only the elements that ``where`` keeps must have been written.
         """
         raise NotImplementedError
 
-    def resolve(self, *, skip: bool, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
-        """:meth:`locate`; unless ``skip``, an index out of bounds raises.
+    def _resolve(
+        self, *, skip: bool, where: Array | None = None
+    ) -> tuple[tuple[Array, ...], Array]:
+        """:meth:`_locate`; unless ``skip``, an index out of bounds raises.
 
         ``where``, a mask's bools, takes elements out as if they were out of bounds.
         """
         kept = None if where is None else where.reshape(self.shape)
-        arrays, inside = self.locate(kept)
+        arrays, inside = self._locate(kept)
         outside = ~inside if kept is None else ~inside & kept
         if not skip and outside.any():
             raise self._left(arrays, tuple(int(i) for i in np.argwhere(outside)[0]))
-        self.located = arrays, inside if kept is None else inside & kept
-        return self.located
+        self._resolved = arrays, inside if kept is None else inside & kept
+        return self._resolved
 
     def _left(self, arrays: tuple[Array, ...], at: Shape) -> OutOfBoundsError:
         """The error for the element ``at``, whose index is out of bounds."""
@@ -94,12 +96,12 @@ class IndirectTile(Elements):
         return left_tensor(
             "an index held in a tile",
             f"{index}",
-            f"index {index} into {self.base!r}, at element {list(at)}",
-            f"{[size - 1 for size in self.base.shape]}",
+            f"index {index} into {self._base!r}, at element {list(at)}",
+            f"{[size - 1 for size in self._base.shape]}",
             "correct the indices, or pass oob_mode=nisa.oob_mode.skip",
         )
 
-    def take(self, region: Array) -> Array:
+    def _take(self, region: Array) -> Array:
         """Of what the base names what the indices name; 0 where they lead out of it."""
         arrays, inside = self._located()
         if inside.all():
@@ -108,33 +110,33 @@ class IndirectTile(Elements):
         taken[inside] = region[tuple(array[inside] for array in arrays)]
         return taken
 
-    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        """Put values where :meth:`take` takes them, or where ``where`` chooses of that."""
+    def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        """Put values where :meth:`_take` takes them, or where ``where`` chooses of that."""
         arrays, inside = self._located()
         chosen = inside if where is None else inside & where
         place = tuple(array[chosen] for array in arrays)
         region[place] = np.broadcast_to(values, self.shape)[chosen]
 
     @property
-    def inside(self) -> Array:
+    def _inside(self) -> Array:
         """Which of its elements are there, once the indices are resolved."""
         return self._located()[1]
 
     def _located(self) -> tuple[tuple[Array, ...], Array]:
-        assert self.located is not None, "an instruction resolves the indices first"
-        return self.located
+        assert self._resolved is not None, "an instruction resolves the indices first"
+        return self._resolved
 
-    def numbers(self) -> Array | None:
+    def _numbers(self) -> Array | None:
         """The elements of the tensor that an instruction touched by the indices, by number."""
-        if self.located is None:
+        if self._resolved is None:
             return None
-        arrays, inside = self.located
-        total: Any = np.int64(self.base.offset)
-        for array, stride in zip(arrays, self.base.strides, strict=True):
+        arrays, inside = self._resolved
+        total: Any = np.int64(self._base.offset)
+        for array, stride in zip(arrays, self._base.strides, strict=True):
             spread = tuple([slice(None) if step else slice(1) for step in array.strides])
             total = total + array[spread].astype(np.int64) * stride
         numbers = np.broadcast_to(total, inside.shape)
         return numbers.reshape(-1) if inside.all() else numbers[inside]
 
-    def check_bounds(self) -> None:
+    def _check_bounds(self) -> None:
         """Nothing: an index that leads out is an error when it is resolved."""

@@ -15,19 +15,14 @@ from typing import Any, NamedTuple
 
 from threadpoolctl import ThreadpoolController
 
-from difftest.simulator.arrays import (
-    Arguments,
-    as_arrays,
-    flatten,
-    note_outputs,
-    warn_of_private,
-)
+from difftest.simulator.arrays import Arguments, as_arrays, flatten, note_outputs, warn_of_private
 from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
-from difftest.simulator.errors import KernelError, KernelExit, NkiError
+from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.exact.shadow import Shadow
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.bytecode import explained
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -35,7 +30,9 @@ from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.launchable import Launchable, as_launchable
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import MACHINES, Machine
+from difftest.simulator.misuses import LAUNCH_IN_KERNEL
 from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
@@ -95,7 +92,7 @@ class Finished(NamedTuple):
             self.trace(),
             self.exact,
             said(),
-            tuple(one for one, tile in self.arguments.written if tile.storage.allocation.writes),
+            tuple(one for one, tile in self.arguments.written if tile._storage.allocation.writes),
         )
 
     def everything(self) -> tuple[Array, ...]:
@@ -196,12 +193,7 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
     )
     for name, given, kinds, kind, remedy in accepted:
         if not isinstance(given, kinds):
-            raise KernelError(
-                f"launch takes {kind} as {name}",
-                happened=f"launch was called with {name}={given!r:.60}",
-                received=f"{name} of type {type(given).__name__}",
-                remedy=remedy,
-            )
+            raise wrong_kind(given, kind, "launch", name, remedy)
 
 
 @dataclass(frozen=True)
@@ -227,12 +219,7 @@ class Launch:
     def finished(self) -> Finished:
         """Run the kernel up to where the caller's arrays change."""
         if is_running():
-            raise KernelError(
-                "a kernel is launched from outside kernels",
-                happened="a kernel launched another one",
-                received="a launch inside a running kernel",
-                remedy="call the other kernel directly, without a grid",
-            )
+            raise LAUNCH_IN_KERNEL("a launch inside a running kernel")
         target = as_launchable(self.kernel)
         core = self._core(target)
         with one_thread(), core.running():
@@ -368,11 +355,8 @@ def _bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise KernelError(
-            f"{function.__name__} takes {signature}",
-            happened=f"{function.__name__} was called with arguments that do not fit it",
-            received=f"arguments that do not fit: {error}",
-        ) from None
+        got = "arguments that do not fit it"
+        raise not_taken(function.__name__, f"{signature}", got, f"{error}") from None
     bound.apply_defaults()
     return bound
 
@@ -387,7 +371,7 @@ def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
         core.shadow.contract.allow(array.dtype)
     alone = core.trace.dialect == "nki" and math.prod(core.grid) == 1
     space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
-    made: Tile = core.tile.whole(core.adopt(array, name=name, mutable=mutable, space=space))
+    made: Tile = core.tile._whole(core.adopt(array, name=name, mutable=mutable, space=space))
     return made
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from difftest.simulator.baton import Baton, Order
 from difftest.simulator.core import Rank
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError
 from difftest.simulator.frontend.launchable import Launchable
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.launch import Finished, Launch, LaunchResult
 from difftest.simulator.machine import Machine
 from difftest.simulator.witness import Testimony, witness
@@ -41,11 +41,7 @@ def launch_ranks(
         them raises ends all of them, and no rank's arguments are changed.
     """
     if not args or not all(isinstance(one, (list, tuple)) for one in args):
-        raise KernelError(
-            "launch_ranks takes a list of arguments for each rank",
-            happened="launch_ranks got something else than lists of arguments",
-            received=f"{args!r:.80}",
-        )
+        raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
     told = witness()
 
     recorded = record or told is not None

@@ -22,7 +22,7 @@ _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 
 def region_of(tile: Tile, role: str) -> Region:
     """All of ``tile``, as the instruction touches it that calls it ``role``."""
-    storage, pattern, dtype = tile.storage, tile.pattern, tile.dtype
+    storage, pattern, dtype = tile._storage, tile._pattern, tile.dtype
     return _make(
         Region,
         (
@@ -30,7 +30,7 @@ def region_of(tile: Tile, role: str) -> Region:
             pattern[0],
             pattern[1],
             pattern[2],
-            tile.partition_axis,
+            tile._partition_axis,
             role,
             tile._strided,
             None if dtype is storage.dtype else dtype,
@@ -64,7 +64,7 @@ def _places(tile: Tile, chosen: Array | None) -> Places | None:
 
 def _numbers(tile: Tile) -> Array:
     """A tile's elements by number, flat."""
-    return tile.take(tile.pattern.elements()).reshape(-1)
+    return tile._take(tile._pattern.elements()).reshape(-1)
 
 
 def fuse_moves(events: list[Event], moved: Mapping[int, Allocation]) -> list[Event]:

@@ -155,7 +155,7 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
 
 def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
     """The arguments' tensors by their numbers on the tape."""
-    given = [one.storage for one in _tiles(values)]
+    given = [one._storage for one in _tiles(values)]
     numbers = [number for one in tape.parameters for number in one.tensors]
     if not tape.inputs.keys() >= set(numbers):
         raise _no_tape("a tensor without a shape", "the shapes of all arguments")
@@ -216,11 +216,11 @@ class _Program:
         except Exception as error:  # of arguments that no launch gave
             received = f"{step.call}: {type(error).__name__}: {error}"
             raise _no_tape(received[:160], "calls that a launch made") from error
-        storage = getattr(made, "storage", made)
+        storage = getattr(made, "_storage", made)
         if isinstance(storage, Storage) and step.made is not None:
             self.tensors[step.made] = storage
             if self.core.oracle is not None and isinstance(made, Tile):
-                self._literals.setdefault(step.made, made.literal)  # type: ignore[attr-defined]
+                self._literals.setdefault(step.made, made._literal)  # type: ignore[attr-defined]
         elif isinstance(made, int) and made != step.made:
             raise NotModelledError(
                 "a replay runs on data that give registers the values that they had",
@@ -241,7 +241,7 @@ class _Program:
             chosen = how["mask"]
             how["mask"] = lambda shape: chosen
         if how.pop("leaves_out", False):
-            how["dst"].storage.leave_out()
+            how["dst"]._storage.leave_out()
         return _at(step.stack)(lambda: call(self.core, *args, **how))
 
     def returned(self, accesses: tuple[TileForm, ...]) -> list[Tile] | None:
@@ -286,8 +286,8 @@ class _Program:
         if self.core.oracle is not None:
             places, literals = pattern.elements() * dtype.itemsize, self._literals
             if access.tensor not in literals:
-                literals[access.tensor] = self.core.tile.whole(storage).literal
-            made.literal = literals[access.tensor].viewed(lambda _: places, dtype)
+                literals[access.tensor] = self.core.tile._whole(storage)._literal
+            made._literal = literals[access.tensor].viewed(lambda _: places, dtype)
         tile: Tile = made
         self._tiles[access] = tile
         return tile
@@ -314,7 +314,7 @@ class _Program:
     def grouped(self, access: IndirectForm) -> IndirectTensor:
         """A view by tensor indirection."""
         owner: Any = self.tile(access.owner)
-        return IndirectTensor.of(owner, self.tile(access.offsets), access.size, access.group)
+        return IndirectTensor._of(owner, self.tile(access.offsets), access.size, access.group)
 
 
 _OPERATORS = {**NKI_OPS, AVERAGE.name: AVERAGE}

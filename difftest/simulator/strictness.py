@@ -17,7 +17,8 @@ import warnings
 from collections.abc import Iterator
 from enum import Enum
 
-from difftest.simulator.errors import KernelError, Location, NkiError, warn
+from difftest.simulator.errors import Location, NkiError, warn
+from difftest.simulator.index import as_choice
 
 
 class Strictness(Enum):
@@ -59,15 +60,8 @@ def as_strictness(value: object) -> Strictness:
     ------
     KernelError : there is none of that name.
     """
-    try:
-        return Strictness(value)
-    except ValueError:
-        raise KernelError(
-            "strictness is one of three",
-            happened="an unknown strictness was asked for",
-            received=f"{value!r}",
-            limit=", ".join(one.value for one in Strictness),
-        ) from None
+    names = [one.value for one in Strictness]
+    return Strictness(as_choice(getattr(value, "value", value), names, "strictness"))
 
 
 @contextlib.contextmanager

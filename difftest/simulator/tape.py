@@ -225,7 +225,7 @@ class Recorder:
 
             kwargs["mask"] = remembered
         where, dst = given.get("where"), given.get("dst")
-        if where is not None and dst is not None and dst.storage.masked:
+        if where is not None and dst is not None and dst._storage.masked:
             given["leaves_out"] = True
         stack, loops, self.busy = core.stack(), core.loops, True
         try:
@@ -236,7 +236,7 @@ class Recorder:
         what, how = form.of(args), form.of(given)
         if chosen:
             how["mask"] = chosen[-1]
-        storage = getattr(result, "storage", result)
+        storage = getattr(result, "_storage", result)
         allocation = getattr(storage, "allocation", None)
         made = result if isinstance(result, int) else allocation and allocation.id
         self._tape.steps.append(TapedCall(call, what, how, made, stack, loops, core.program))
@@ -246,7 +246,7 @@ class Recorder:
         """Note what no instruction wrote."""
         if self.busy:
             return
-        core, values = self._core, tile.elements().copy()
+        core, values = self._core, tile._elements().copy()
         what = (_Form().tile(tile), values)
         self._tape.steps.append(
             TapedCall("found", what, {}, None, core.stack(), core.loops, core.program)
@@ -294,9 +294,9 @@ class _Form:
 
     def tile(self, tile: Tile) -> TileForm:
         """A tile, told from those that are equal."""
-        axes = tile.axes if isinstance(tile.axes, tuple) else None
-        number, dtype = tile.storage.allocation.id, tile.dtype
-        access = TileForm(number, tile.pattern, tile.partition_axis, dtype, axes)
+        axes = tile._axes if isinstance(tile._axes, tuple) else None
+        number, dtype = tile._storage.allocation.id, tile.dtype
+        access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
         twins = self._tiles.setdefault(access, [])
         twin = next((at for at, one in enumerate(twins) if one is tile), len(twins))
         twins[twin:] = twins[twin:] or [tile]
@@ -308,24 +308,24 @@ class _Form:
             (self.tile(item.tile), affine(item.offset))
             if isinstance(item, DynamicIndex)
             else (None, affine(item))
-            for item in tile.items
+            for item in tile._items
         ]
-        return IndexedForm(self.tile(tile.base), tuple(items))
+        return IndexedForm(self.tile(tile._base), tuple(items))
 
     def shifted(self, view: DynamicView) -> DynamicForm:
         """A view that an offset moves."""
-        held, rows = view.index, (view.rows.unit, view.rows.size, view.rows.dtype)
+        held, rows = view._index, (view._rows.unit, view._rows.size, view._rows.dtype)
         index: TileForm | RegisterForm
         if isinstance(held, DeviceValue):
             index = RegisterForm(held.label, held.device_value())
         else:
             index = self.tile(held)
-        return DynamicForm(self.tile(view.owner), view.pattern, index, rows, view.whole)
+        return DynamicForm(self.tile(view._owner), view._pattern, index, rows, view._whole)
 
     def grouped(self, view: IndirectTensor) -> IndirectForm:
         """A view by tensor indirection."""
-        owner, index = self.tile(view.owner), self.tile(view.index)
-        return IndirectForm(owner, index, len(view.places), view.group)
+        owner, index = self.tile(view._owner), self.tile(view._index)
+        return IndirectForm(owner, index, len(view._places), view._group)
 
 
 def affine(index: Index) -> IndexForm:

@@ -44,7 +44,7 @@ class Tile(Elements, Patterned):
     error that any use raises.
     """
 
-    __slots__ = ("axes", "dtype", "partition_axis", "pattern", "shape", "storage")
+    __slots__ = ("_axes", "_partition_axis", "_pattern", "_storage", "dtype", "shape")
 
     _may_collide = False
     """Whether a destination may name an element more than once and get different values for it.
@@ -58,16 +58,16 @@ class Tile(Elements, Patterned):
         dtype: DType | None = None,
         axes: tuple[Axis, ...] | NkiError | None = None,
     ) -> None:
-        self.storage = storage
-        self.pattern = pattern
+        self._storage = storage
+        self._pattern = pattern
         self.shape = pattern[1]
-        self.partition_axis = partition_axis
+        self._partition_axis = partition_axis
         self.dtype = storage.dtype if dtype is None else dtype
         """The NKI dtype of its elements: the tensor's own unless a view gave it another."""
-        self.axes = axes
+        self._axes = axes
 
     @classmethod
-    def whole(cls: type[T], storage: Storage) -> T:
+    def _whole(cls: type[T], storage: Storage) -> T:
         """The tile that is all of a tensor."""
         return cls(storage, storage.whole, storage.allocation.partition_axis)
 
@@ -79,14 +79,14 @@ class Tile(Elements, Patterned):
         axes: tuple[Axis, ...] | None = None,
     ) -> T:
         """Another pattern on the same tensor; ``dtype`` None for the tile's own."""
-        if self.axes is not None:
-            self.check_bounds()
+        if self._axes is not None:
+            self._check_bounds()
         dtype = self.dtype if dtype is None else dtype
-        return type(self)(self.storage, pattern, partition_axis, dtype, axes)
+        return type(self)(self._storage, pattern, partition_axis, dtype, axes)
 
     @property
     def size(self) -> int:
-        return self.pattern.size
+        return self._pattern.size
 
     _in_place: ClassVar[bool] = False
     """Whether kernels of the tile's dialect write to their arguments."""
@@ -97,69 +97,55 @@ class Tile(Elements, Patterned):
         A tile of as many elements may be something else: two axes swapped or one reversed by
         their indices, or a part that repeats.
         """
-        storage = self.storage
-        if self.pattern is storage.whole and self.dtype is storage.dtype:
+        storage = self._storage
+        if self._pattern is storage.whole and self.dtype is storage.dtype:
             return True
         size = storage.size
         if self.dtype is not storage.dtype:
             size = size * storage.dtype.itemsize // self.dtype.itemsize
-        return self.pattern.is_whole(size)
+        return self._pattern.is_whole(size)
 
     def __repr__(self) -> str:
-        name = self.storage.allocation.name
-        text = f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self.space.value}"
-        if self.axes is None and is_for_a_person():
-            text += "\n" + contents(self.values(unwritten=True), self.unwritten())
+        name = self._storage.allocation.name
+        text = f"{name or 'tile'} {list(self.shape)} {name_of(self.dtype)} in {self._space.value}"
+        if self._axes is None and is_for_a_person():
+            text += "\n" + contents(self._values(unwritten=True), self._unwritten())
         return text
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ShapeError(
-                "a tile of no dimension has no length",
-                happened="len() was asked of a tile that has no dimension",
-                received=repr(self),
-            )
+            raise LENGTH_OF_SCALAR(repr(self))
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        raise KernelError(
-            "control flow cannot depend on a tensor's value",
-            happened="a tensor was used as a condition",
-            received=f"{self!r} used as a condition",
-            remedy="compare with 'is None' if you meant that; else use a mask or nl.where",
-        )
+        raise TENSOR_AS_CONDITION(f"{self!r} used as a condition")
 
     def __array__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise KernelError(
-            "a tile is not an array: its values exist when the kernel runs, not when it is traced",
-            happened="a tile was used as a NumPy array",
-            received=f"{self!r} used as a NumPy array",
-            remedy="use the functions of nki.language; return a tensor in HBM to see its values",
-        )
+        raise TILE_AS_ARRAY(f"{self!r} used as a NumPy array")
 
     # -- data --------------------------------------------------------------------------------
 
     def _named(self) -> tuple[Pattern, DType]:
         return self.pattern, self.dtype
 
-    def check_bounds(self) -> None:
+    def _check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
-        if isinstance(self.axes, NkiError):
-            raise self.axes
-        if self.axes is not None:
-            raise out_of_bounds(self, self.axes)
+        if isinstance(self._axes, NkiError):
+            raise self._axes
+        if self._axes is not None:
+            raise out_of_bounds(self, self._axes)
 
-    def read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
+    def _read(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
         """The elements in memory; raises if some are out of bounds or were never written.
 
         Of ``where``, bools of the tile's size, only the true elements must have been written; with
         ``unwritten`` those that were not can be anything.
         """
-        if self.axes is not None:
-            self.check_bounds()
-        storage = self.storage
+        if self._axes is not None:
+            self._check_bounds()
+        storage = self._storage
         if storage.gaps is not None and not unwritten:
-            missing = self.unwritten(NEVER)
+            missing = self._unwritten(NEVER)
             if missing is not None and where is not None:
                 missing = missing & where.reshape(missing.shape)
             if missing is not None and missing.any():
@@ -168,90 +154,87 @@ class Tile(Elements, Patterned):
         dtype = self.dtype
         array = storage.elements(self.pattern, dtype)
         if not self._strided:
-            array = self.take(array)
+            array = self._take(array)
         if dtype is BOOL and storage.holds_bits:
             array = np.not_equal(array.view(np.uint8), 0)  # any byte can lie there
         return array
 
-    def values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
-        """:meth:`read` as an engine sees them: narrow floats as float32, wherever they lie."""
-        array = self.read(where, unwritten=unwritten)
-        return from_bits(array, self.dtype) if self.storage.holds_bits else array
+    def _values(self, where: Array | None = None, *, unwritten: bool = False) -> Array:
+        """:meth:`_read` as an engine sees them: narrow floats as float32, wherever they lie."""
+        array = self._read(where, unwritten=unwritten)
+        return from_bits(array, self.dtype) if self._storage.holds_bits else array
 
     def engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
         array = self.values(unwritten=unwritten)
         if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
             return array
-        return array.reshape(self.tile_shape())
+        return array.reshape(self._tile_shape())
 
-    def signature(self) -> tuple[object, ...]:
-        """What :meth:`descriptor` follows from: tiles of one signature keep the same rules."""
-        storage = self.storage
+    def _signature(self) -> tuple[object, ...]:
+        """What :meth:`_descriptor` follows from: tiles of one signature keep the same rules."""
+        storage = self._storage
         space = storage.space
         if storage.in_hbm:
             return (space, self.dtype, self.shape)
-        offset, shape, strides = self.pattern
+        offset, shape, strides = self._pattern
         if space is Space.PSUM:
             place: object = (offset, strides, storage.start, storage.dtype)
         elif offset:
             place = self._first_partition()
         else:
             place = storage.start[0]
-        return (space, self.dtype, shape, self.partition_axis, place)
+        return (space, self.dtype, shape, self._partition_axis, place)
 
-    def descriptor(self, *, blocks: bool = False) -> Descriptor:
+    def _descriptor(self, *, blocks: bool = False) -> Descriptor:
         """The tile as rules see it; ``blocks`` lets it have block dimensions, as free ones."""
-        storage = self.storage
+        storage = self._storage
         if storage.in_hbm:
             return Descriptor(storage.space, self.dtype, self.shape, 0, None)
         start = self._first_partition()
-        axis = self.partition_axis
+        axis = self._partition_axis
         if blocks and axis:
             shape = (self.shape[axis], *self.shape[:axis], *self.shape[axis + 1 :])
             return Descriptor(storage.space, self.dtype, shape, start, None)
         span = self._span() if storage.space is Space.PSUM else None
-        return Descriptor(storage.space, self.dtype, self.tile_shape(), start, span)
+        return Descriptor(storage.space, self.dtype, self._tile_shape(), start, span)
 
     def _step(self) -> int:
         """Elements of the tile's dtype from one partition to the next."""
-        storage = self.storage
+        storage = self._storage
         if self.dtype is storage.dtype:
             return storage.partition_step
         return storage.partition_step * storage.dtype.itemsize // self.dtype.itemsize
 
     def _first_partition(self) -> int:
         """The partition of its first element."""
-        storage = self.storage
-        number = self.pattern[0] // self._step()
+        storage = self._storage
+        number = self._pattern[0] // self._step()
         if number:
             number %= storage.allocation.partitions
         return storage.start[0] + number
 
     def _span(self) -> tuple[int, int]:
         """First and last byte within each partition."""
-        free = 0 if self.partition_axis is None else 1
-        first = self.pattern.offset % self._step()
+        free = 0 if self._partition_axis is None else 1
+        first = self._pattern.offset % self._step()
         low, high = Pattern(first, self.shape[free:], self.strides[free:]).extent()
-        start = self.storage.start[1]
-        return start + low * self.itemsize, start + (high + 1) * self.itemsize - 1
+        start = self._storage.start[1]
+        return start + low * self._itemsize, start + (high + 1) * self._itemsize - 1
 
-    def tile_shape(self) -> Shape:
+    def _tile_shape(self) -> Shape:
         """The shape with the partition axis first and at least two dimensions."""
-        if self.partition_axis is None:
+        if self._partition_axis is None:
             return (1, *self.shape) if self.shape else (1, 1)
-        if self.partition_axis != 0:
-            raise ShapeError(
-                "the first dimension of a tile is its partition dimension",
-                happened="a tensor with block dimensions was used as a tile",
-                received=f"{self!r} with its partition dimension at axis {self.partition_axis}",
-                remedy="index the leading (block) dimensions with integers first",
+        if self._partition_axis != 0:
+            raise BLOCKS_AS_TILE(
+                f"{self!r} with its partition dimension at axis {self._partition_axis}"
             )
         return self.shape if len(self.shape) > 1 else (self.shape[0], 1)
 
     def _as_tile(self: T) -> T:
-        """The same elements in :meth:`tile_shape`; in HBM the tile itself."""
-        shape = self.shape if self.in_hbm else self.tile_shape()
+        """The same elements in :meth:`_tile_shape`; in HBM the tile itself."""
+        shape = self.shape if self._in_hbm else self._tile_shape()
         if shape == self.shape:
             return self
         if isinstance(self.axes, NkiError):
@@ -298,20 +281,20 @@ class Tile(Elements, Patterned):
     def reshape(self: T, shape: Any) -> T:
         """The same elements in another shape: a view."""
         wanted = as_integers(shape, "reshape to")
-        self.check_bounds()
-        return self._derive(reshaped(self, wanted), self.partition_axis)
+        self._check_bounds()
+        return self._derive(reshaped(self, wanted), self._partition_axis)
 
     def _broadcast_to(self: T, shape: Any) -> T:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
         wanted = as_integers(shape, "broadcast_to")
         whole = self._as_tile()
-        return whole._derive(broadcast(whole, wanted), whole.partition_axis)
+        return whole._derive(broadcast(whole, wanted), whole._partition_axis)
 
     def _reinterpret(self: T, dtype: DType) -> T:
         """The same bytes as elements of another dtype, the last dimension scaled: a view."""
-        self.check_bounds()
+        self._check_bounds()
         pattern = reinterpreted(self, dtype)
-        return self._derive(pattern, self.partition_axis, self._held_as(dtype))
+        return self._derive(pattern, self._partition_axis, self._held_as(dtype))
 
     def _with_pattern(self: T, pattern: Pattern, dtype: DType | None = None) -> T:
         """A pattern made by hand on the whole tensor, whatever part of it this tile is.
@@ -319,14 +302,14 @@ class Tile(Elements, Patterned):
         Steps and offset are in elements of ``dtype``, None for the tensor's own. On chip the first
         axis walks the partitions.
         """
-        storage = self.storage
+        storage = self._storage
         wanted = storage.dtype if dtype is None else dtype
         named = by_hand(self, pattern, wanted)
         return type(self)(storage, named, 0, self._held_as(wanted))
 
     def _held_as(self, dtype: DType) -> DType:
         """``dtype``, once memory holds what elements of that dtype can be read from."""
-        storage = self.storage
+        storage = self._storage
         if dtype == storage.dtype:
             return storage.dtype
         storage.hold_bits()

@@ -11,6 +11,7 @@ from difftest.simulator.dtypes import DType, name_of
 from difftest.simulator.errors import OutOfBoundsError, ShapeError
 from difftest.simulator.index import left_tensor
 from difftest.simulator.indexing import Patterned
+from difftest.simulator.misuses import RESHAPE_OF_SLICE
 from difftest.simulator.pattern import Pattern, Shape
 
 
@@ -27,8 +28,8 @@ def reshaped(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
             happened=f"reshape was to make {size} elements {math.prod(shape)}",
             received=f"{view!r} to {list(shape)}: {size} to {math.prod(shape)} elements",
         )
-    if head or not (view.storage.in_hbm or view.partition_axis is None):
-        _check_partitions_stay(view, 0 if head else view.partition_axis or 0, shape)
+    if head or not (view._storage.in_hbm or view._partition_axis is None):
+        _check_partitions_stay(view, 0 if head else view._partition_axis or 0, shape)
     return adjacent(view, shape, head)
 
 
@@ -40,16 +41,11 @@ def completed(shape: Shape, total: int) -> Shape:
 
 def adjacent(view: Patterned, shape: Shape, head: int = 0) -> Pattern:
     """The elements in another shape of as many, wherever its partitions come to lie."""
-    _, sizes, strides = view.pattern
+    _, sizes, strides = view._pattern
     inner = Pattern(0, sizes[head:], strides[head:]).reshape(shape[head:])
     if inner is None:
-        raise ShapeError(
-            "reshape of a slice is a view, so its elements must be adjacent in memory",
-            happened="reshape met elements that are not adjacent in memory",
-            received=f"{view!r} with strides {strides} to {list(shape)}",
-            remedy="reshape before slicing or permuting, or copy the slice first",
-        )
-    return view.pattern.splice(head, len(sizes), inner.shape, inner.strides)
+        raise RESHAPE_OF_SLICE(f"{view!r} with strides {strides} to {list(shape)}")
+    return view._pattern.splice(head, len(sizes), inner.shape, inner.strides)
 
 
 def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
@@ -68,9 +64,9 @@ def _check_partitions_stay(tile: Patterned, axis: int, shape: Shape) -> None:
 
 def broadcast(tile: Patterned, shape: Shape) -> Pattern:
     """The tile with its dimensions of size 1 repeated (stride 0), as NumPy does."""
-    moved = len(shape) > len(tile.shape) and not tile.storage.in_hbm and tile.shape[0] != 1
+    moved = len(shape) > len(tile.shape) and not tile._storage.in_hbm and tile.shape[0] != 1
     moved = moved or min(shape, default=1) < 1
-    pattern = None if moved else tile.pattern.broadcast_to(shape)
+    pattern = None if moved else tile._pattern.broadcast_to(shape)
     if pattern is None:
         raise ShapeError(
             "broadcast_to repeats dimensions of size 1",
@@ -82,17 +78,17 @@ def broadcast(tile: Patterned, shape: Shape) -> Pattern:
 
 def reinterpreted(tile: Patterned, dtype: DType) -> Pattern:
     """The tile's bytes as elements of ``dtype``: the last dimension is scaled."""
-    old, new = tile.itemsize, dtype.itemsize
+    old, new = tile._itemsize, dtype.itemsize
     if old == new:
-        return tile.pattern
-    offset, _, strides = tile.pattern
+        return tile._pattern
+    offset, _, strides = tile._pattern
     last = len(tile.shape) - 1
-    free = last >= 0 and (tile.storage.in_hbm or tile.partition_axis != last)
+    free = last >= 0 and (tile._storage.in_hbm or tile._partition_axis != last)
     pattern: Pattern | None = None
     if free and new > old:
-        pattern = tile.pattern.coarser(new // old)
+        pattern = tile._pattern.coarser(new // old)
     elif free and (tile.shape[-1] == 1 or strides[-1] == 1):
-        parts = tile.pattern.finer(old // new)
+        parts = tile._pattern.finer(old // new)
         scaled = (*parts.shape[:last], parts.shape[last] * parts.shape[-1])
         pattern = Pattern(parts.offset, scaled, (*parts.strides[:last], 1))
     if pattern is None:
@@ -114,7 +110,7 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     Strides of 0 repeat. On chip the first axis walks the partitions, one after the other, and the
     others stay in the bytes that the tensor has of each.
     """
-    storage = tile.storage
+    storage = tile._storage
     allocation = storage.allocation
     _, shape, strides = pattern
     total, rest = divmod(storage.size * storage.dtype.itemsize, dtype.itemsize)
@@ -148,7 +144,7 @@ def _leaves(tile: Patterned, pattern: Pattern, reached: str, limit: str) -> OutO
     return left_tensor(
         "an access pattern",
         reached,
-        f"{reached} of {tile.storage.allocation}, {by}",
+        f"{reached} of {tile._storage.allocation}, {by}",
         limit,
         "correct the counts, the steps or the offset (steps are in elements)",
     )

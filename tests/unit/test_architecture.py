@@ -133,7 +133,7 @@ RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT]
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
     "errors",
-    "strictness",
+    "misuses",
     "pattern",
     "machine",
     "trace",
@@ -143,6 +143,7 @@ LAYERS = (
     "capacity",
     "memory",
     "index",
+    "strictness",
     "baton",
     "recording",
     "core",

@@ -68,6 +68,14 @@ SLOTS = 12
 HEAVY: set[str] = set()
 """Classes with more slots. This list may only shrink, too."""
 
+ERROR_SITES = 87
+"""Places in the simulator that make an error. It may only fall.
+
+What instructions refuse are rules of their records, and what an argument must be is the business
+of its converter. Both are no such places. What nothing lets a kernel do is a row of misuses.py.
+"""
+CONVERTERS = ("arguments.py", "index.py", "constants.py")
+
 
 def lines_of(package: Path, folders: tuple[str, ...]) -> int:
     """The lines of the modules in these folders; ``.`` is the package without its folders."""
@@ -128,6 +136,21 @@ def heavy_classes(package: Path) -> set[str]:
     }
 
 
+def error_sites(simulator: Path) -> list[str]:
+    """Where an NkiError is made outside instructions and converters: ``file:line``."""
+    nodes = list(_nodes(simulator))
+    kinds, bases = {"NkiError"}, [one for _, one in nodes if isinstance(one, ast.ClassDef)]
+    for _ in bases:
+        kinds |= {one.name for one in bases if kinds & {ast.unparse(base) for base in one.bases}}
+    return [
+        f"{place}:{node.lineno}"
+        for place, node in nodes
+        if isinstance(node, ast.Call)
+        if not place.startswith("instructions/") and Path(place).name not in CONVERTERS
+        if ast.unparse(node.func) in kinds or any(one.arg == "happened" for one in node.keywords)
+    ]
+
+
 @every("budget", BUDGETS)
 def test_a_room_keeps_its_budget(budget):
     assert over(PACKAGE, budget) == ""
@@ -143,6 +166,10 @@ def test_functions_have_few_parameters():
 
 def test_objects_have_few_slots():
     assert heavy_classes(PACKAGE) ^ HEAVY == set(), "share them out, or take it off HEAVY"
+
+
+def test_errors_are_rules_misuses_or_converters():
+    assert len(error_sites(PACKAGE / "simulator")) == ERROR_SITES, "lower ERROR_SITES, or your own"
 
 
 # Each check must be able to fail.
@@ -178,3 +205,14 @@ def test_a_parameter_or_a_slot_too_many_is_found(package):
     (package / "harness" / "case.py").write_text(wider)
     assert wide_functions(package) == {"harness/case.py:f"}
     assert heavy_classes(package) == {"harness/case.py:C"}
+
+
+def test_an_error_in_a_place_of_its_own_is_found(package):
+    (package / "index.py").write_text("raise NkiError(happened='')\n")
+    source = "class LateError(EarlyError): ...\nclass EarlyError(NkiError): ...\n"
+    (package / "harness" / "case.py").write_text(source)
+    assert error_sites(package) == []
+    (package / "harness" / "case.py").write_text(
+        f"{source}LateError('a rule')\nerror(happened=1)\n"
+    )
+    assert error_sites(package) == ["harness/case.py:3", "harness/case.py:4"]

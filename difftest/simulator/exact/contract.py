@@ -49,7 +49,7 @@ NO_CHAIN = Chain((), wide=False)
 def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
     """What an instruction takes of running sums and products."""
     tiles = [one for one in operands if isinstance(one, Tile)]
-    held = [tile.storage.exact for tile in tiles if tile.storage.exact is not None]
+    held = [tile._storage.exact for tile in tiles if tile._storage.exact is not None]
     lines = tuple(one.line for one in held if one.line is not None)
     if not (lines or multiplies):
         return NO_CHAIN

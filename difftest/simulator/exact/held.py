@@ -36,14 +36,14 @@ class Owners:
 
     def note(self, tile: Any, where: Array | None, *, rounded: bool) -> None:
         """Note what was written to a tensor that shares its bytes."""
-        storage = tile.storage
+        storage = tile._storage
         if storage.in_hbm:
             return
         if isinstance(tile, IndirectTile):
-            tile, where = tile.base, tile.there(where)
+            tile, where = tile._base, tile.there(where)
         number = _FIRST + storage.allocation.id if rounded else _MACHINE
         chosen = None if where is None else over(where, tile.shape)[..., None]
-        tile.give(self._bytes(storage, tile), number, chosen)
+        tile._give(self._bytes(storage, tile), number, chosen)
 
     def own(self, tile: Tile) -> Array | str | None:
         """Which elements have the tensor's own exact values; the machine's are exact elsewhere.
@@ -51,12 +51,12 @@ class Owners:
         None for all elements; why it is not known where other tensors' rounded values are, or may
         be, among their bits.
         """
-        storage: Any = tile.storage
+        storage: Any = tile._storage
         if not storage.shared:
             return None
         if storage.in_hbm:
             return "tensors share the bytes of an address"
-        owners = tile.take(self._bytes(storage, tile))
+        owners = tile._take(self._bytes(storage, tile))
         held = storage.exact is not None
         before = owners == _BEFORE
         own = (before & held) | (owners == _FIRST + storage.allocation.id)
@@ -87,16 +87,16 @@ def holding(tile: Tile, made: Bounded, where: Array | None) -> Held:
     planes = [one if one.shape == tile.shape else fit(one, tile) for one in (made.value, error)]
     if where is not None or not tile._is_whole():
         return _in_part(tile, (planes[0], planes[1], made.sums), where)
-    shape = tile.storage.allocation.shape
+    shape = tile._storage.allocation.shape
     value, error = (_own(plane, tile.shape).reshape(shape) for plane in planes)
     return Held(value, error, np.full(shape, made.sums, np.uint8) if made.sums else None)
 
 
 def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> Held:
-    storage, sums = tile.storage, parts[2]
+    storage, sums = tile._storage, parts[2]
     exact = storage.exact
     if exact is None:
-        filled = np.ascontiguousarray(raw_values(Tile.whole(storage)), np.float64)
+        filled = np.ascontiguousarray(raw_values(Tile._whole(storage)), np.float64)
         exact = Held(filled, np.zeros(filled.shape), None)
     if sums and exact.sums is None:
         exact = exact._replace(sums=np.zeros(exact.value.shape, np.uint8))
@@ -104,7 +104,7 @@ def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> He
         where = where.reshape(tile.shape)
     for plane, part in zip(exact[:3], parts, strict=True):
         if plane is not None:
-            tile.scatter(plane, part, where)
+            tile._scatter(plane, part, where)
     return exact
 
 
@@ -119,5 +119,5 @@ def _own(array: Float64, shape: tuple[int, ...]) -> Float64:
 
 def raw_values(tile: Tile) -> Array:
     """The values of a tensor, whatever was never written."""
-    held = tile.elements()
-    return from_bits(held, tile.dtype) if tile.holds_bits else held
+    held = tile._elements()
+    return from_bits(held, tile.dtype) if tile._holds_bits else held

@@ -120,7 +120,7 @@ class Losses:
         argument = None
         if len(self._arguments) == 1 and self._arguments[0].size == value.size:
             argument = float(np.ravel(self._arguments[0])[place])
-        tensor = name_of(tile.dtype) + (" in PSUM" if tile.space is Space.PSUM else "")
+        tensor = name_of(tile.dtype) + (" in PSUM" if tile._space is Space.PSUM else "")
         return Overflow(float(value[place]), argument, tensor, ROUNDINGS[tile.dtype].largest)
 
 

@@ -69,8 +69,8 @@ def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None = None)
     """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
     missing = None
     if dst is not None and call["accumulate"] is None:
-        products = dst.storage.products
-        missing = None if products is None else ~dst.gather(products)
+        products = dst._storage.products
+        missing = None if products is None else ~dst._gather(products)
         if missing is None or missing.all():
             return made
     return made if dst is None else added_or_put(run.stored(dst), made, missing)
@@ -116,7 +116,7 @@ def nc_matmul_mx(run: Shadow, call: Call, *tiles: Tile) -> Bounded:
 def _scaled(run: Shadow, tile: Tile, scale: Tile, name: str) -> Float64:
     """Elements times their scales, the contraction first [4 P, F]."""
     run.sure(run.take(scale))
-    packed = unpack(rows(tile.engine_values(unwritten=True)), tile.dtype).astype(np.float64)
+    packed = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype).astype(np.float64)
     exponents = spread_over_groups(scale_codes(scale, len(packed), name))
     values = np.ldexp(packed, exponents[..., None])
     return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

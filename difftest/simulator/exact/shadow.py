@@ -203,9 +203,9 @@ class Shadow:
                 self.stored(operand) if plan.by_dma else self.take(operand, computed=plan.computed)
             )
         if isinstance(operand, IndirectTile):
-            self.sure(*map(self.take, operand.index_tiles))
-            operand.resolve(skip=plan.skips, where=None if call.instruction.walk else where)
-            return self.stored(operand.base).shaped(operand.take)
+            self.sure(*map(self.take, operand._index_tiles))
+            operand._resolve(skip=plan.skips, where=None if call.instruction.walk else where)
+            return self.stored(operand._base).shaped(operand._take)
         return operand
 
     def _through_indices(self, plan: Plan, call: Call, moved: Any, where: Any) -> Any:
@@ -213,18 +213,18 @@ class Shadow:
         made, dst, operands = moved
         arrays: Any = ()
         if isinstance(dst, IndirectTile):
-            self.sure(*map(self.take, dst.index_tiles))
-            arrays, where = dst.resolve(skip=plan.skips, where=where)
+            self.sure(*map(self.take, dst._index_tiles))
+            arrays, where = dst._resolve(skip=plan.skips, where=where)
         for source in operands:
-            if isinstance(source, IndirectTile) and not source.inside.all():
-                there = RULES[call.name](self, call, Bounded(source.inside))
+            if isinstance(source, IndirectTile) and not source._inside.all():
+                there = RULES[call.name](self, call, Bounded(source._inside))
                 chosen = there.value.reshape(dst.shape)  # it lies where the numbers do
                 where = chosen if where is None else chosen & where.reshape(dst.shape)
         if isinstance(dst, IndirectTile):
             made = made.shaped(lambda array: array.reshape(dst.shape))
             if call.reads_dst:
                 places = tuple(array[where] for array in arrays)
-                made = added_at(self.stored(dst.base), made.part(where), places, self.gamma)
+                made = added_at(self.stored(dst._base), made.part(where), places, self.gamma)
                 made = made.shaped(lambda array: _spread_over(where, array))
         return made, where
 
@@ -247,7 +247,7 @@ class Shadow:
     def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
         pending, self._pending = self._pending, None
-        if not writes and any(tile.storage.exact is not None for tile in reads):
+        if not writes and any(tile._storage.exact is not None for tile in reads):
             self._begin(opcode)
             self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
         for one in pending or ():
@@ -256,7 +256,7 @@ class Shadow:
     def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
         written = [tile for tile in tiles if tile is not None]
         rounds = any(is_float(tile.dtype) for tile in written)
-        if rounds or any(isinstance(t, Tile) and t.storage.exact is not None for t in operands):
+        if rounds or any(isinstance(t, Tile) and t._storage.exact is not None for t in operands):
             self.doubt(f"{what} has no error rule", lost=True)
         self._pending = [Pending(tile, None) for tile in written]
 
@@ -269,11 +269,11 @@ class Shadow:
         """
         held = self.held(tile)
         if held is None:
-            values = tile.engine_values(unwritten=True)
+            values = tile._engine_values(unwritten=True)
             return as_bounded(values, tile.dtype, computed=computed)
-        if tile.storage.in_hbm or (tile.partition_axis == 0 and len(tile.shape) > 1):
+        if tile._storage.in_hbm or (tile._partition_axis == 0 and len(tile.shape) > 1):
             return held
-        shape = tile.tile_shape()
+        shape = tile._tile_shape()
         return held.shaped(lambda array: array.reshape(shape))
 
     def stored(self, tile: Tile) -> Bounded:
@@ -283,9 +283,9 @@ class Shadow:
 
     def held(self, tile: Tile) -> Bounded | None:
         """A tile's numbers in its own shape; None where the machine's values are exact."""
-        storage = tile.storage
-        if tile.axes is not None:
-            tile.check_bounds()
+        storage = tile._storage
+        if tile._axes is not None:
+            tile._check_bounds()
         own = self.owners.own(tile) if storage.shared else None
         if isinstance(own, str):
             self.doubt(own, lost=True)
@@ -296,11 +296,11 @@ class Shadow:
         if tile.dtype != storage.dtype:
             self.doubt("the bits of rounded values are read as another dtype", lost=True)
             return None
-        value = tile.gather(exact.value)
-        error: Any = tile.gather(exact.error)
+        value = tile._gather(exact.value)
+        error: Any = tile._gather(exact.error)
         sums = 0
         if exact.sums is not None:
-            sums = int(tile.gather(exact.sums).max())
+            sums = int(tile._gather(exact.sums).max())
         if own is not None and not own.all():
             value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
         if not error.any():
@@ -314,7 +314,7 @@ class Shadow:
 
     def put(self, tile: Any, made: Bounded | None, where: Array | None) -> None:
         """Note what the machine has just written to a tile, as :class:`Pending` says it."""
-        storage = tile.storage
+        storage = tile._storage
         line = product = None
         if made is not None:
             adds = made.adds
@@ -388,7 +388,7 @@ def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) ->
         rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
         if rounds or not (wider or src.dtype == dst.dtype):
             return False
-    storages = (src.storage, dst.storage)
+    storages = (src._storage, dst._storage)
     return not any(storage.exact is not None or storage.shared for storage in storages)
 
 

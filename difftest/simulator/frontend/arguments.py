@@ -232,7 +232,7 @@ def as_accumulate(value: object, where: str) -> Accumulate:
 
 def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     """``axis``, one or several, as ascending axes counted from the front."""
-    ndim = len(data.tile_shape())
+    ndim = len(data._tile_shape())
     given = as_integers(axis, f"{where}'s axis")
     return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
 
@@ -244,7 +244,7 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> ShapeError | None
     classic ``nl.sum`` uses that. So this is a rule of calls; that the axes are free ones is the
     instruction's.
     """
-    ndim = len(data.tile_shape())
+    ndim = len(data._tile_shape())
     free = all(0 < one < ndim for one in axes)
     if not free or axes == tuple(range(ndim - len(axes), ndim)):
         return None
@@ -277,7 +277,7 @@ def as_pairs(pattern: Any, where: str, first: str, second: str) -> list[tuple[in
 
 def need_two(tile: Tile, where: str) -> None:
     """Raise :class:`ShapeError` unless a tile, or a tensor in HBM, has two dimensions."""
-    ndim = tile.ndim if tile.in_hbm else len(tile.tile_shape())
+    ndim = tile.ndim if tile._in_hbm else len(tile._tile_shape())
     if ndim != 2:
         got = f"a tensor of {ndim} dimensions"
         raise not_taken(where, "two dimensions", got, f"{tile!r}", error=ShapeError)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.simulator.errors import KernelError
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Trace
 from difftest.simulator.trace_json import trace_to_json
@@ -131,11 +132,7 @@ def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> A
 
 def _path(where: str, name: str, value: object) -> Path:
     if not isinstance(value, (str, os.PathLike)):
-        raise KernelError(
-            f"{where}'s {name} is a path",
-            happened=f"{where} got a {type(value).__name__} as {name}",
-            received=f"{name}={value!r:.60}",
-        )
+        raise wrong_kind(value, "a path", where, name)
     return Path(value)
 
 

@@ -12,8 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from difftest.simulator.descriptor import RUNNING
-from difftest.simulator.errors import KernelError, SignatureError
-from difftest.simulator.frontend.arguments import HINTS, fits, no_extras, undocumented_argument
+from difftest.simulator.errors import SignatureError
+from difftest.simulator.frontend.arguments import (
+    HINTS,
+    fits,
+    no_extras,
+    not_taken,
+    undocumented_argument,
+)
 from difftest.simulator.strictness import note
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -81,11 +87,8 @@ def _refitting(name: str, signature: inspect.Signature, closed: bool) -> Refit:
             no_extras(name, {one: kwargs[one] for one in kwargs if one not in signature.parameters})
         given = _by_name(name, signature, args, kwargs)
         if given is None:
-            raise SignatureError(
-                f"{name} takes {signature}",
-                happened=f"{name} was called with arguments that do not fit it",
-                received=f"{error}",
-            ) from None
+            got = "arguments that do not fit it"
+            raise not_taken(name, f"{signature}", got, f"{error}", error=SignatureError) from None
         return given
 
     return refit
@@ -117,13 +120,9 @@ def _by_name(
     given = dict(zip(needed, beyond, strict=False)) | kwargs
     if not beyond or len(beyond) > len(needed) or not fits(signature, args[:placed], given):
         return None
-    error = KernelError(
-        f"{where} takes {', '.join(needed)} by name",
-        happened=f"{where} got arguments in place that the documentation has by name",
-        received=f"{len(args)} arguments in place",
-        remedy=", ".join(f"{name}=..." for name in needed),
-    )
-    note(error)
+    takes, got = f"{', '.join(needed)} by name", "arguments in place that AWS documents by name"
+    remedy = ", ".join(f"{name}=..." for name in needed)
+    note(not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy))
     return args[:placed], given
 
 

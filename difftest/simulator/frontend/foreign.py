@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.errors import DtypeError
+from difftest.simulator.frontend.misuses import DTYPE_WITHOUT_TORCH
 from difftest.simulator.frontend.nki.objects import is_record
 
 _BITS = {1: "uint8", 2: "int16"}
@@ -73,12 +73,7 @@ def check_outputs(arguments: Iterable[Any], arrays: Iterable[Array]) -> None:
     for array in arrays:
         name = name_of(array.dtype)
         if not hasattr(sys.modules["torch"], name):
-            raise DtypeError(
-                "a kernel that is called with torch tensors returns dtypes that torch has",
-                happened="torch has no dtype for an output",
-                received=f"an output in {name}",
-                remedy="call the kernel with NumPy arrays, or return another dtype",
-            )
+            raise DTYPE_WITHOUT_TORCH(f"an output in {name}")
 
 
 def like(arguments: Iterable[Any], outputs: Any) -> Any:

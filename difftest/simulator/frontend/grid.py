@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from difftest.simulator.errors import KernelError
+from difftest.simulator.instructions.operands import wrong_kind
 
 
 class GridDim(int):
@@ -63,11 +64,8 @@ def grid_dim(dim: Any) -> GridDim:
     try:
         size = dim.__index__()
     except (AttributeError, TypeError):
-        raise KernelError(
-            "a launch grid is made of integers, nl.nc and nl.spmd_dim",
-            happened=f"a grid has a dimension that is a {type(dim).__name__}",
-            received=f"{dim!r} ({type(dim).__name__})",
-        ) from None
+        takes = "dimensions that are integers, nl.nc or nl.spmd_dim"
+        raise wrong_kind(dim, takes, "a launch grid") from None
     return GridDim((int(size), False))
 
 

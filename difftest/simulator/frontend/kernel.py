@@ -11,6 +11,8 @@ from difftest.simulator.errors import KernelError, not_modelled
 from difftest.simulator.frontend.arguments import undocumented_argument
 from difftest.simulator.frontend.grid import grid_shape
 from difftest.simulator.frontend.launchable import Launchable, need_function
+from difftest.simulator.frontend.misuses import GRID_OF_ZERO
+from difftest.simulator.index import as_choice
 from difftest.simulator.launch import launch
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.strictness import note
@@ -40,12 +42,7 @@ class Kernel(Launchable):
 
     def __getitem__(self: _Own, key: Any) -> _Own:
         if type(key) is int and key == 0:
-            error = KernelError(
-                "a grid dimension is positive",
-                happened="a kernel was given a grid of 0, and runs as one of 1",
-                received=f"{self.function.__name__}[0]",
-                remedy="leave the brackets out",
-            )
+            error = GRID_OF_ZERO(f"{self.function.__name__}[0]")
             note(error)
             key = 1
         return self.on(grid_shape(key))
@@ -87,13 +84,7 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
             f"mode={mode!r}",
             f"use one of {', '.join((*MODES, *FRAMEWORKS))}",
         )
-    if not isinstance(target, str) or target not in MACHINES:
-        raise KernelError(
-            "platform_target names a machine",
-            happened=f"platform_target is {target!r:.40}, which is not modelled",
-            received=f"{target!r}",
-            limit=", ".join(sorted(MACHINES)),
-        )
+    as_choice(target, MACHINES, "platform_target")
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
     by_reference = mode == "trace"

@@ -11,6 +11,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from difftest.simulator.errors import KernelError, Location
+from difftest.simulator.frontend.misuses import CALL_WITH_GRID
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
 
@@ -83,12 +84,7 @@ class Launchable:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.grid:
-            raise KernelError(
-                "a kernel with a grid is not called inside another kernel",
-                happened="a kernel called another one with a grid",
-                received=repr(self),
-                remedy="call it without the grid",
-            )
+            raise CALL_WITH_GRID(repr(self))
         self.check_target()
         return self.function(*args, **kwargs)
 

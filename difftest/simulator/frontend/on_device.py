@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
-from difftest.simulator.errors import KernelError, NotModelledError, not_modelled
+from difftest.simulator.errors import NotModelledError, not_modelled
 from difftest.simulator.frontend.arguments import as_argument, undocumented_argument
 from difftest.simulator.frontend.artifacts import FILE_OPTIONS, artifacts_of
 from difftest.simulator.frontend.kernel import Kernel, as_kernel
+from difftest.simulator.index import as_choice
 from difftest.simulator.launch import launch
 from difftest.simulator.machine import Machine
 from difftest.simulator.strictness import note
@@ -66,14 +67,8 @@ class NcLatency:
 
     def get_latency_percentile(self, percentile: int) -> float:
         """One of :data:`PERCENTILES`, in microseconds: predicted, not measured."""
-        if percentile not in PERCENTILES:
-            raise KernelError(
-                "nc_latency has certain percentiles",
-                happened=f"percentile {percentile!r:.40} was asked for",
-                received=f"{percentile!r}",
-                limit=", ".join(map(str, PERCENTILES)),
-            )
-        return self._latency.get_latency_percentile(percentile)
+        chosen = as_choice(percentile, PERCENTILES, "a percentile of nc_latency")
+        return self._latency.get_latency_percentile(chosen)
 
     @property
     def interval(self) -> tuple[float, float]:

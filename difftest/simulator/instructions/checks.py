@@ -21,14 +21,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
 from difftest.simulator.instructions.operands import is_number, wrong_buffer, wrong_kind
-from difftest.simulator.instructions.record import (
-    Call,
-    Fit,
-    Instruction,
-    Issue,
-    Role,
-    Takes,
-)
+from difftest.simulator.instructions.record import Call, Fit, Instruction, Issue, Role, Takes
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Attributes, Kind
@@ -148,7 +141,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
             happened=f"{where} got a {type(operand).__name__} as {name}",
             received=f"{type(operand).__name__} {operand!r:.80}",
         )
-    if operand.space not in role.buffers:
+    if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
         raise DtypeError(
@@ -159,7 +152,7 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
             remedy="cast it with nisa.tensor_copy(..., dtype=...)",
         )
     blocks = {"blocks": role.blocks} if isinstance(operand, Tile) else {}
-    described: Descriptor = operand.descriptor(**blocks)
+    described: Descriptor = operand._descriptor(**blocks)
     return described._replace(role=name)
 
 

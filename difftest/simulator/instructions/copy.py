@@ -100,8 +100,8 @@ def tensor_copy_dynamic_src(
     call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the source's offset held in a tile."""
-    picked = src.elements()
-    values = from_bits(picked, src.dtype) if src.holds_bits else picked
+    picked = src._elements()
+    values = from_bits(picked, src.dtype) if src._holds_bits else picked
     write(dst, through_engine(call, values, src.dtype), where)
 
 
@@ -129,10 +129,10 @@ def tensor_copy_dynamic_dst(
     call: Call, dst: IndirectTile, src: Tile, *, where: Array | None
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
-    check_destination(dst.base)
-    assert dst.located is not None
-    arrays, inside = dst.located
-    values = through_engine(call, src.engine_values(unwritten=True), src.dtype)
+    check_destination(dst._base)
+    assert dst._resolved is not None
+    arrays, inside = dst._resolved
+    values = through_engine(call, src._engine_values(unwritten=True), src.dtype)
     rounded = round_to(values[inside], dst.dtype)
     place = tuple(array[inside] for array in arrays)
     dst.base.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded

@@ -81,16 +81,16 @@ class Gapped:
                 resolve(access, call, where)
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
-                index_tiles = operand.index_tiles
-                self._leave_out(place, undefined_places(operand), operand.base, *index_tiles)
-            if isinstance(operand, (Tile, IndirectTile)) and operand.storage.gaps is not None:
-                operand.check_bounds()
-                never = self._kept(place, operand.unwritten(NEVER))
+                index_tiles = operand._index_tiles
+                self._leave_out(place, undefined_places(operand), operand._base, *index_tiles)
+            if isinstance(operand, (Tile, IndirectTile)) and operand._storage.gaps is not None:
+                operand._check_bounds()
+                never = self._kept(place, operand._unwritten(NEVER))
                 if never is not None:
                     self.never[place] = never
-                self._leave_out(place, operand.unwritten(UNSURE, LEFT), operand)
+                self._leave_out(place, operand._unwritten(UNSURE, LEFT), operand)
         if call.reads_dst and isinstance(dst, Tile):
-            self._leave_out(len(operands), dst.unwritten(UNSURE, UNSURE), dst)
+            self._leave_out(len(operands), dst._unwritten(UNSURE, UNSURE), dst)
         self.registers = {
             name: held.copy() for name, held in core.accumulators.items() if self.left
         }
@@ -100,8 +100,8 @@ class Gapped:
         for masks in (self.never, self.left):
             for place, mask in masks.items():
                 operand = (*operands, dst)[place]
-                if isinstance(operand, Tile) and not operand.in_hbm:
-                    masks[place] = mask.reshape(operand.tile_shape())
+                if isinstance(operand, Tile) and not operand._in_hbm:
+                    masks[place] = mask.reshape(operand._tile_shape())
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
         """The elements of an operand that a mask which is no box leaves; None for none."""
@@ -109,7 +109,7 @@ class Gapped:
         if missing is None or inner is None or not isinstance(operand, Tile):
             return missing
         role = (*self.call.instruction.operands, DST)[place]
-        kept = missing & kept_of(role, operand.tile_shape(), inner).reshape(missing.shape)
+        kept = missing & kept_of(role, operand._tile_shape(), inner).reshape(missing.shape)
         return kept if kept.any() else None
 
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
@@ -138,7 +138,7 @@ class Gapped:
             if not isinstance(operand, Tile):
                 values.append(operand)
                 continue
-            held = operand.engine_values(unwritten=place not in self.never or carries is not None)
+            held = operand._engine_values(unwritten=place not in self.never or carries is not None)
             if place in self.never:
                 missing = self.never[place]
                 some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
@@ -168,15 +168,15 @@ class Gapped:
             return
         if self.never:
             self._carry(list(self.operands))
-        old = dst.unwritten(LOST) if call.reads_dst else None
+        old = dst._unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
-            products = dst.storage.products  # it adds where a matmul wrote alone
-            old = old & (False if products is None else dst.gather(products))
+            products = dst._storage.products  # it adds where a matmul wrote alone
+            old = old & (False if products is None else dst._gather(products))
         if old is not None and old.any():
             old = old.reshape(call.result.shape)
             lost = self.follows.get(UNWRITTEN)
             if lost is None:
-                self._follow(UNWRITTEN, old, dst.origin(""))
+                self._follow(UNWRITTEN, old, dst._origin(""))
             else:
                 self.follows[UNWRITTEN] = lost._replace(elements=lost.elements | old)
 
@@ -187,8 +187,8 @@ class Gapped:
         assert carries is not None
         elements: Array | None = None
         origin: Origin | None = None
-        is_argument = dst.in_hbm and dst.storage.allocation.location is None
-        given = is_argument or dst.storage.masked
+        is_argument = dst._in_hbm and dst._storage.allocation.location is None
+        given = is_argument or dst._storage.masked
         for place, missing in self.never.items():
             name = call.instruction.operands[place].name
             whole = (missing == self._kept(place, np.ones_like(missing))).all()
@@ -207,15 +207,15 @@ class Gapped:
                 self._go_on(values)
                 return
             elements = kept if elements is None else elements | kept
-            origin = origin or self.operands[place].origin(f"read by {call.name}")
+            origin = origin or self.operands[place]._origin(f"read by {call.name}")
         self._follow(UNWRITTEN, elements, origin)
 
     def _go_on(self, values: list[Any]) -> None:
         """Compute with what looks unwritten, where that is no error."""
         for place in self.never:
-            self.operands[place].storage.poison()
+            self.operands[place]._storage.poison()
             if isinstance(values[place], np.ndarray):
-                values[place] = self.operands[place].engine_values(unwritten=True)
+                values[place] = self.operands[place]._engine_values(unwritten=True)
 
     # -- when its results are there ----------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Gapped:
         index, carries = INDICES.get(call.name), call.instruction.carries
         values: list[Any] = []
         for place, one in enumerate(() if call.instruction.in_place else self.operands):
-            held = one.engine_values(unwritten=True) if isinstance(one, Tile) else one
+            held = one._engine_values(unwritten=True) if isinstance(one, Tile) else one
             if place in left and self._name(place) == index:
                 held = np.where(left[place], 0, held)
             values.append(held)
@@ -298,7 +298,7 @@ class Gapped:
         moved = self.left.get(0)
         if moved is not None:
             moved = moved.reshape(dst.shape)
-            if dst.in_hbm:
+            if dst._in_hbm:
                 brought = moved if kept is None else moved & kept
                 see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origin)
         lost = self.follows.get(UNWRITTEN)
@@ -308,7 +308,7 @@ class Gapped:
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
             return
-        origin = self.origin or origin_of(self.call, *dst.index_tiles)
+        origin = self.origin or origin_of(self.call, *dst._index_tiles)
         if origin is not None:
             dst._doubt(unsure, origin)
 
@@ -317,13 +317,13 @@ def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
     """Whether something that a call reads may not be defined."""
     for operand in operands:
         if isinstance(operand, Tile):
-            if operand.storage.gaps is not None:
+            if operand._storage.gaps is not None:
                 return True
         elif isinstance(operand, IndirectTile):
             return True
     if isinstance(dst, IndirectTile):
         return True
-    return call.reads_dst and dst.storage.gaps is not None
+    return call.reads_dst and dst._storage.gaps is not None
 
 
 def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> None:
@@ -335,8 +335,8 @@ def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> 
     if kind == UNWRITTEN:
         dst._forget_written(elements, origin)
     elif elements.any():
-        if dst.in_hbm:
-            values = dst.values(unwritten=True)
+        if dst._in_hbm:
+            values = dst._values(unwritten=True)
             shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
             hidden = elements & ~shown
             chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
@@ -351,7 +351,7 @@ def check_returned(tile: Tile) -> None:
     ------
     UnwrittenError : it does; the line is that of the last instruction that stored such elements.
     """
-    lost = tile.unwritten(LOST)
+    lost = tile._unwritten(LOST)
     if lost is not None:
         doubt(unwritten_error(tile, lost, returned=True))
 
@@ -391,7 +391,7 @@ def settle_further(core: Core, call: Call, issued: Issue, gapped: Gapped | None)
             account = f"{call.engine.value} {kind}"
             held = core.register_origins.get(account)
             if held and not others and call.options["reduce_cmd"].name == "REDUCE":
-                shape = dst.tile_shape()  # which goes on from the registers
+                shape = dst._tile_shape()  # which goes on from the registers
                 lost = over_rows(shape, core.accumulators[account][: shape[0], 0])
                 _note(core, dst, lost.reshape(dst.shape), held, kind)
             rows = _registers(core, call, rows, account)
@@ -403,8 +403,8 @@ def settle_further(core: Core, call: Call, issued: Issue, gapped: Gapped | None)
         if rows is None or source is None or not rows.any():
             continue
         for tile in targets:
-            if len(rows) == tile.tile_shape()[0]:
-                lost = over_rows(tile.tile_shape(), rows)
+            if len(rows) == tile._tile_shape()[0]:
+                lost = over_rows(tile._tile_shape(), rows)
                 _note(core, tile, lost.reshape(tile.shape), source, kind)
 
 

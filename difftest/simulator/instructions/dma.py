@@ -73,19 +73,19 @@ def loaded_shape(shape: Shape) -> Shape:
 def _cast(values: Array, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> Array:
     """Elements as stored in ``src``'s memory, as ``dst``'s memory stores them."""
     if src.dtype == dst.dtype:
-        if src.dtype in _CAST_BY_ASSIGNMENT or src.holds_bits == dst.holds_bits:
+        if src.dtype in _CAST_BY_ASSIGNMENT or src._holds_bits == dst._holds_bits:
             return values
-        return from_bits(values, src.dtype) if src.holds_bits else to_bits(values, dst.dtype)
+        return from_bits(values, src.dtype) if src._holds_bits else to_bits(values, dst.dtype)
     plain = as_float(_plain(values, src))
     rounded = round_to(plain, dst.dtype)
     if dst.dtype in NARROW and np.isinf(rounded).any():
         overflowed(plain, rounded)
-    return to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
+    return to_bits(rounded, dst.dtype) if dst._holds_bits else rounded
 
 
 def _plain(values: Array, src: Tile | IndirectTile) -> Array:
     """Elements as stored in ``src``'s memory, as an engine sees them."""
-    return from_bits(values, src.dtype) if src.holds_bits else values
+    return from_bits(values, src.dtype) if src._holds_bits else values
 
 
 def _same_size(call: Call) -> None:
@@ -212,35 +212,35 @@ def dma_copy(
         _scatter(call, dst, src, where)
         return
     if isinstance(src, IndirectTile):
-        values, inside = src.elements(), src.inside.reshape(dst.shape)
+        values, inside = src._elements(), src._inside.reshape(dst.shape)
         where = None if inside.all() else inside
     else:
-        values = src.read(where, unwritten=True)
+        values = src._read(where, unwritten=True)
     if values.shape != dst.shape:
         values = values.reshape(dst.shape)
     if call.options["dst_rmw_op"] is None:
         moved = _cast(values, src, dst)
     else:
-        held = _plain(dst.read(where), dst)
+        held = _plain(dst._read(where), dst)
         total = round_to(added((held, _plain(values, src)), dst.dtype), dst.dtype)
-        moved = to_bits(total, dst.dtype) if dst.holds_bits else total
+        moved = to_bits(total, dst.dtype) if dst._holds_bits else total
     check_destination(dst)
     store(dst, moved, where)
 
 
 def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Array | None) -> None:
-    check_destination(dst.base)
-    assert dst.located is not None
-    arrays, inside = dst.located
+    check_destination(dst._base)
+    assert dst._resolved is not None
+    arrays, inside = dst._resolved
     if isinstance(src, IndirectTile):
-        values = src.elements()
-        inside = inside & src.inside.reshape(dst.shape)
-        dst.located = arrays, inside
+        values = src._elements()
+        inside = inside & src._inside.reshape(dst.shape)
+        dst._resolved = arrays, inside
     else:
-        values = src.read(inside, unwritten=True)
+        values = src._read(inside, unwritten=True)
     values = values.reshape(dst.shape)[inside]
     place = tuple(array[inside] for array in arrays)
-    view = dst.base.elements()
+    view = dst._base._elements()
     if _skips(call):
         see(current(), Seen.INDEX_SKIPPED, "dst", ~inside if where is None else where & ~inside)
     if call["dst_rmw_op"] is None:
@@ -249,7 +249,7 @@ def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Arr
         see_lost(current(), dst, view[place], moved)
         dst.mark()
     else:
-        missing = dst.unwritten()
+        missing = dst._unwritten()
         if missing is not None:
             doubt(unwritten_error(dst, missing))
         whole = as_float(_plain(view, dst)).astype(np.float32, copy=True)
@@ -259,7 +259,7 @@ def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Arr
             np.add.at(exact, place, _plain(values, src))
             rounded_sum(whole[place], exact[place])
         total = round_to(whole[place], dst.dtype)
-        view[place] = to_bits(total, dst.dtype) if dst.holds_bits else total
+        view[place] = to_bits(total, dst.dtype) if dst._holds_bits else total
 
 
 # -- dma_transpose ---------------------------------------------------------------------------------
@@ -397,11 +397,11 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
     axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
     if isinstance(src, IndirectTile):
-        values, inside = src.elements(), src.inside
+        values, inside = src._elements(), src._inside
         if _skips(call):
             see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
         there = inside.reshape(shape).transpose(axes)
         where = there if where is None else there & where
     else:
-        values = src.read(unwritten=True)
+        values = src._read(unwritten=True)
     store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)

@@ -77,8 +77,8 @@ def _sums(call: Call) -> None:
 )
 def dma_compute(call: Call, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:
     """``dst = srcs[0] + srcs[1] + ...`` in float32, in this order, rounded once."""
-    terms = [src.values().reshape(dst.shape) for src in srcs if src is not None]
+    terms = [src._values().reshape(dst.shape) for src in srcs if src is not None]
     total = added(terms, dst.dtype)
     check_destination(dst)
     rounded = round_to(total, dst.dtype)
-    store(dst, to_bits(rounded, dst.dtype) if dst.in_hbm else rounded, where)
+    store(dst, to_bits(rounded, dst.dtype) if dst._in_hbm else rounded, where)

@@ -106,12 +106,12 @@ class Act:
         ------
         UnwrittenError : nothing of it was written.
         """
-        missing = tile.unwritten(NEVER)
+        missing = tile._unwritten(NEVER)
         some = missing is not None and not missing.all()
-        values = tile.values(unwritten=some).copy()
+        values = tile._values(unwritten=some).copy()
         shadow = current().shadow
         event = f"sent by {self.meeting.member} {self.meeting.me}"
-        origin = None if missing is None else tile.origin(event)
+        origin = None if missing is None else tile._origin(event)
         return Sent(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
 
     def send_all(self) -> list[Sent]:
@@ -298,7 +298,7 @@ _STORES = effect(
 @_LOADS
 def register_load(act: Act) -> int:
     """What a register is to hold."""
-    return int(act.reads["src"].values().reshape(-1)[0])
+    return int(act.reads["src"]._values().reshape(-1)[0])
 
 
 @_LOADS

@@ -80,11 +80,11 @@ def _pair(name: str, point: Any, call: str) -> Meeting:
 def _at_barrier(acts: Sequence[Act]) -> Meeting:
     """Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning."""
     data = acts[0].reads["data"]
-    if not data.in_hbm:
+    if not data._in_hbm:
         text = f"core_barrier got data in sbuf, which the cores do not share: {data!r}"
         warn(BarrierWarning(text))
-    allocation = data.storage.allocation
-    point = allocation.id if data.in_hbm else "sbuf"
+    allocation = data._storage.allocation
+    point = allocation.id if data._in_hbm else "sbuf"
     return _pair("core_barrier", point, f"nisa.core_barrier of {allocation}")
 
 
@@ -365,12 +365,12 @@ def _table(call: Call) -> Shape:
 
 def _row(table: Any, number: int) -> Any:
     rows = slice(number, number + 1)
-    return table[rows, :] if table.in_hbm else table[:, rows, :]
+    return table[rows, :] if table._in_hbm else table[:, rows, :]
 
 
 def _numbers(act: Act, row: int) -> list[int]:
     """A row of the metadata; the counts that came are never read."""
-    numbers = np.asarray(_row(act.reads["metadata_tensor"], row).values())
+    numbers = np.asarray(_row(act.reads["metadata_tensor"], row)._values())
     return [int(one) for one in numbers.reshape(-1)]
 
 

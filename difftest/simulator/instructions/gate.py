@@ -94,8 +94,8 @@ def issue(
             settle_further(core, call, issued, gapped)
     if gapped is not None:
         gapped.settle(issued.where)
-    if core.made and dst.in_hbm:
-        stored(core, dst.base if isinstance(dst, IndirectTile) else dst)
+    if core.made and dst._in_hbm:
+        stored(core, dst._base if isinstance(dst, IndirectTile) else dst)
     _record(core, call, issued, in_part)
     return dst
 
@@ -113,9 +113,9 @@ def _check_turn(core: Core, issued: Issue) -> None:
     if core.baton is not None:
         core.baton.check()
         for operand in accessed:
-            tile = operand.base if isinstance(operand, IndirectTile) else operand
-            if isinstance(tile, Tile) and tile.space is Space.SHARED_HBM:
-                storage = tile.storage
+            tile = operand._base if isinstance(operand, IndirectTile) else operand
+            if isinstance(tile, Tile) and tile._space is Space.SHARED_HBM:
+                storage = tile._storage
                 is_dst = tile is issued.dst
                 if storage.gaps is not None or storage.allocation.writes or is_dst:
                     core.baton.give_way(core.seat, core.steps)
@@ -162,9 +162,9 @@ def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
     if gapped is not None:
         values = gapped.values()
     else:
-        values = [op.engine_values() if isinstance(op, Tile) else op for op in issued.operands]
+        values = [op._engine_values() if isinstance(op, Tile) else op for op in issued.operands]
     if call.reads_dst:
-        values.append(issued.dst.engine_values())
+        values.append(issued.dst._engine_values())
     if issued.inner is not None:
         return unboxed.by_reach(call, values, issued.inner)
     return call.instruction.meaning(call, *values)
@@ -237,8 +237,8 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     reached = {}
     for access in (dst, *operands):
         if isinstance(access, IndirectTile):
-            tile = reached[id(access)] = access.reach
-            in_part.append((tile, access.numbers() if core.record else None))
+            tile = reached[id(access)] = access._reach
+            in_part.append((tile, access._numbers() if core.record else None))
     writes, reads = ([reached.get(id(one), one) for one, _ in side] for side in (written, read))
     roles = [role for _, role in (*written, *read)]
     core.emit(kind, writes, reads, roles, numbers, in_part, moved)
@@ -246,7 +246,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
 
 def _indices(access: Any) -> list[tuple[Tile, str]]:
     """The tiles that hold where an access goes."""
-    tiles = access.index_tiles if isinstance(access, IndirectTile) else ()
+    tiles = access._index_tiles if isinstance(access, IndirectTile) else ()
     return [(tile, "index") for tile in tiles]
 
 
@@ -258,9 +258,9 @@ def prepare(core: Core, issued: Issue) -> Call:
         issued.options,
         issued.dtype,
         issued.engine,
-        dst.signature() if isinstance(dst, Tile) else _signature(dst),
+        dst._signature() if isinstance(dst, Tile) else _signature(dst),
         *[
-            operand.signature() if isinstance(operand, Tile) else _signature(operand)
+            operand._signature() if isinstance(operand, Tile) else _signature(operand)
             for operand in issued.operands
         ],
     )
@@ -295,7 +295,7 @@ def _signature(operand: Any) -> Any:
     if kind in _PLAIN:
         return kind
     if isinstance(operand, (Tile, IndirectTile)):
-        return operand.signature()
+        return operand._signature()
     return operand.shape if isinstance(operand, Index) else kind
 
 
@@ -303,4 +303,4 @@ def new_tile(core: Core, call: Call) -> Any:
     """A tile for the result of a call."""
     result = call.result
     storage = core.allocate(result.shape, result.dtype, result.space)
-    return core.tile.whole(storage)
+    return core.tile._whole(storage)

@@ -91,23 +91,23 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
     NeuronCore-v3 on.
     """
     check_destination(dst)
-    shape = dst.tile_shape()
+    shape = dst._tile_shape()
     chosen = np.zeros((shape[0], call["src"].free_size + 1), dtype=np.bool_)
     values = np.zeros(chosen.shape, dtype=np.int32)
     gone = np.zeros(chosen.shape, dtype=np.bool_)
     firsts = range(0, shape[0], call.machine.gpsimd_core_partitions)
     for p in firsts:
-        if src[p : p + 1].unwritten(NEVER) is not None:
+        if src[p : p + 1]._unwritten(NEVER) is not None:
             gone[p] = True
             continue
-        found = np.flatnonzero(rows(src[p : p + 1].engine_values())[0])
+        found = np.flatnonzero(rows(src[p : p + 1]._engine_values())[0])
         values[p] = call["padding_val"]
         values[p, : found.size] = found + call["index_offset"]
         values[p, -1] = found.size
         chosen[p] = True
     if not chosen.any():
-        src[0:1].read()  # raises: nothing that any core reads was written
+        src[0:1]._read()  # raises: nothing that any core reads was written
     write(dst, values.reshape(shape), chosen.reshape(shape))
     if gone.any():
-        dst._forget_written(gone.reshape(dst.shape), src.origin(f"read by {call.name}"))
+        dst._forget_written(gone.reshape(dst.shape), src._origin(f"read by {call.name}"))
     return (chosen | gone).reshape(shape)

@@ -19,9 +19,9 @@ from difftest.simulator.trace import Origin, Seen
 def origin_of(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
     """The origin of undefined elements in one of them; of those left out, who reads it first."""
     for tile in tiles:
-        gaps = tile.storage.gaps
+        gaps = tile._storage.gaps
         if gaps is not None and gaps.origin is None and gaps.masked:
-            gaps.origin = tile.origin(f"read by {call.name}")
+            gaps.origin = tile._origin(f"read by {call.name}")
         if gaps is not None and gaps.origin is not None:
             return gaps.origin
     return None
@@ -30,8 +30,8 @@ def origin_of(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
 def undefined_places(access: IndirectTile) -> Array | None:
     """Which elements of an access have an index that depends on what a mask left out."""
     places: Array | None = None
-    for tile in access.index_tiles:
-        missing = tile.unwritten(UNSURE, LEFT)
+    for tile in access._index_tiles:
+        missing = tile._unwritten(UNSURE, LEFT)
         if missing is not None:
             try:
                 spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
@@ -42,7 +42,7 @@ def undefined_places(access: IndirectTile) -> Array | None:
 
 
 def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
-    """As :meth:`IndirectTile.resolve`, whose error says so where nothing wrote the index.
+    """As :meth:`IndirectTile._resolve`, whose error says so where nothing wrote the index.
 
     Raises
     ------
@@ -50,16 +50,16 @@ def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
     """
     where = where if call.instruction.walk is None else None
     try:
-        access.resolve(skip=call.options.get("oob_mode") == "skip", where=where)
+        access._resolve(skip=call.options.get("oob_mode") == "skip", where=where)
     except OutOfBoundsError as error:
         unwritten = undefined_places(access)
         if unwritten is None:
             raise
         kept = None if where is None else where.reshape(access.shape)
-        outside = ~access.locate(kept)[1] & unwritten
+        outside = ~access._locate(kept)[1] & unwritten
         if not (outside if kept is None else outside & kept).any():
             raise
-        gaps = (tile.storage.gaps for tile in access.index_tiles)
+        gaps = (tile._storage.gaps for tile in access._index_tiles)
         origin = next((one.origin for one in gaps if one is not None and one.origin), None)
         raise OutOfBoundsError(
             "an index that nothing wrote is whatever lay in the memory",
@@ -73,8 +73,8 @@ def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
 
 def see_indices(core: Core, call: Call, access: IndirectTile, where: Array | None) -> None:
     """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
-    for tile in access.index_tiles:
-        missing = tile.unwritten(UNSURE, LEFT)
+    for tile in access._index_tiles:
+        missing = tile._unwritten(UNSURE, LEFT)
         if missing is None:
             continue
         if where is not None:

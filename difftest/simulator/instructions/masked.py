@@ -138,10 +138,10 @@ def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
         return Walk(shape, shape, {"dst": tuple(axes)})
     if dst is None:
         shape = call.result.shape
-    elif isinstance(dst, IndirectTile) or dst.in_hbm:
+    elif isinstance(dst, IndirectTile) or dst._in_hbm:
         shape = dst.shape if len(dst.shape) > 1 else (*dst.shape, 1, 1)[:2]
     else:
-        shape = dst.tile_shape()
+        shape = dst._tile_shape()
     return Walk(shape, shape, {})
 
 
@@ -167,7 +167,7 @@ def _is_scattered(tile: Tile, role: str, walk: Walk) -> bool:
     shape = tile.shape if tile.in_hbm else tile.tile_shape()
     if shape == full or math.prod(shape) != math.prod(full):
         return False
-    return tile.pattern.reshape(full) is None
+    return tile._pattern.reshape(full) is None
 
 
 def mask_box(mask: Array) -> Box | None:
@@ -186,11 +186,11 @@ def _leave_out(target: Any) -> None:
     """Note that a mask leaves elements of a destination out."""
     if target is None:
         return
-    tile: Tile = target.base if isinstance(target, IndirectTile) else target
-    if not tile.storage.mutable:
+    tile: Tile = target._base if isinstance(target, IndirectTile) else target
+    if not tile._storage.mutable:
         raise immutable(tile)  # also where the mask leaves nothing to write
-    if not tile.in_hbm:
-        tile.storage.leave_out()
+    if not tile._in_hbm:
+        tile._storage.leave_out()
 
 
 def _over(inner: Array, axes: Axes | None) -> Array:
@@ -244,14 +244,14 @@ def restrict(tile: T, box: Box, full: Shape) -> T:
     """
     if all(cut == slice(0, size) for cut, size in zip(box, full, strict=True)):
         return tile
-    shape = tile.tile_shape() if not tile.in_hbm else tile.shape
+    shape = tile._tile_shape() if not tile._in_hbm else tile.shape
     axes_there = _aligned(len(shape), len(full))
     fits = len(axes_there) == len(shape) and all(
         extent in (1, full[k]) for extent, k in zip(shape, axes_there, strict=True)
     )
     if not fits and math.prod(shape) == math.prod(full):
         # The mask names elements by their place in the instruction's shape.
-        tile.check_bounds()
+        tile._check_bounds()
         tile = tile._derive(adjacent(tile, full), 0)
         shape, axes_there = full, tuple(range(len(full)))
     elif len(axes_there) < len(shape):

@@ -263,7 +263,7 @@ def nc_matmul(
     With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
     In the mode double_row each partition has two rows of the contraction.
     """
-    left, right = (rows(one.engine_values(unwritten=True)) for one in (stationary, moving))
+    left, right = (rows(one._engine_values(unwritten=True)) for one in (stationary, moving))
     if call["perf_mode"] == "double_row":
         left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)
@@ -280,22 +280,22 @@ def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> N
 
 def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
-    storage = dst.storage
+    storage = dst._storage
     assert storage.products is not None
-    started = dst.gather(storage.products)
+    started = dst._gather(storage.products)
     product = product.reshape(dst.shape)
-    held = dst.elements()  # of which only what a matmul wrote is taken
-    if dst.holds_bits:
+    held = dst._elements()  # of which only what a matmul wrote is taken
+    if dst._holds_bits:
         held = from_bits(held, dst.dtype)
     write(dst, np.where(started, held + product, product), where)
 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = dst.values(unwritten=True)
+    held = dst._values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and dst._strided and not dst.pattern.repeats():
+    if where is None and dst.dtype == FLOAT32 and dst._strided and not dst._pattern.repeats():
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)
@@ -314,16 +314,16 @@ def _of_the_product(call: Call) -> None:
 
 def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
     """Add a product; the first of a group overwrites what nothing has written."""
-    product.storage.allocation.absorbed += 1
-    values, fresh = product.engine_values(unwritten=True), dst._fresh()
+    product._storage.allocation.absorbed += 1
+    values, fresh = product._engine_values(unwritten=True), dst._fresh()
     if fresh is None:
         accumulate(dst, values, where)
         return
     values = values.reshape(dst.shape)
     if call["accumulate"]:
-        values = values + np.where(fresh, np.float32(0), dst.values(unwritten=True))
+        values = values + np.where(fresh, np.float32(0), dst._values(unwritten=True))
     if where is not None:
-        dst.storage.leave_out()
+        dst._storage.leave_out()
     write(dst, values, where)
 
 
@@ -344,9 +344,10 @@ added_product = replace(
 
 
 def _transpose_engine(call: Call, wanted: Engine) -> Engine:
-    """With no engine named, the Tensor Engine for data in SBUF, else the Vector Engine."""
-    data: Descriptor = call["data"]
-    if wanted is Engine.UNKNOWN and data.space is Space.PSUM:
+    """With no engine named, the Tensor Engine from SBUF to PSUM, else the Vector Engine."""
+    dst = call.destinations.get("dst")
+    by_vector = call["data"].space is Space.PSUM or (dst and dst.space is not Space.PSUM)
+    if wanted is Engine.UNKNOWN and by_vector:
         wanted = Engine.VECTOR
     return choose_engine(call, wanted)
 

@@ -85,7 +85,7 @@ def scale_places(partitions: int) -> Array:
 
 def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
     """The exponents of the scales [P / 8, F], whole numbers; only used rows are read."""
-    codes, missing = rows(tile.engine_values(unwritten=True)).view(np.uint8), tile.unwritten()
+    codes, missing = rows(tile._engine_values(unwritten=True)).view(np.uint8), tile._unwritten()
     if missing is not None:  # 2**0 where nothing was written
         codes = np.where(rows(missing), np.uint8(BIAS), codes)
     found = codes[scale_places(partitions)]
@@ -335,7 +335,7 @@ def nc_matmul_mx(
 
 def _scaled(tile: Tile, scale: Tile, name: str) -> Array:
     """Operand elements times their scales, the contraction first: float32 [4 P, F]."""
-    values = unpack(rows(tile.engine_values(unwritten=True)), tile.dtype)
+    values = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype)
     factors = np.ldexp(np.float32(1), scale_codes(scale, len(values), name)).astype(np.float32)
     values *= spread_over_groups(factors)[..., None]
     return values.transpose(0, 2, 1).reshape(-1, values.shape[1])

@@ -77,16 +77,16 @@ def look(core: Core, call: Call, operands: tuple[Any, ...], results: Any) -> Non
     values = first.values if type(first) is Masked else first
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return
-    read = [tile.engine_values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
+    read = [tile._engine_values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
     _judge(core, values, [one for one in read if one.dtype.kind == "f"])
 
 
 def look_at_product(core: Core, dst: Tile, operands: tuple[Any, ...]) -> None:
     """:func:`look` of an instruction that has written its result already."""
     core.alarm = False
-    read = [tile.values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
+    read = [tile._values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
     if is_float(dst.dtype) and all(np.isfinite(one).all() for one in read):
-        _judge(core, dst.values(unwritten=True), [])
+        _judge(core, dst._values(unwritten=True), [])
 
 
 def overflowed(values: Array, rounded: Array) -> None:
@@ -121,7 +121,7 @@ def stored(core: Core, dst: Tile) -> None:
     """Whether something that instructions made goes to HBM."""
     if not is_float(dst.dtype):
         return
-    values = dst.values(unwritten=True)
+    values = dst._values(unwritten=True)
     if Seen.NAN_MADE in core.made:
         see(core, Seen.NAN_STORED, "dst", np.isnan(values))
     if Seen.INFINITY_MADE in core.made:
@@ -132,20 +132,20 @@ def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
     """Note NaN among what a search orders: it is no number."""
     for name, tile in _tiles(call, operands):
         if is_float(tile.dtype):
-            see(core, Seen.NAN_SEARCHED, name, np.isnan(tile.engine_values(unwritten=True)))
+            see(core, Seen.NAN_SEARCHED, name, np.isnan(tile._engine_values(unwritten=True)))
 
 
 def _compare(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
     """Note NaN that is compared: the result is a number, in which nobody sees it."""
     for name, tile in _tiles(call, operands) if Seen.NAN_MADE in core.made else ():
         if is_float(tile.dtype):
-            see(core, Seen.NAN_COMPARED, name, np.isnan(tile.engine_values(unwritten=True)))
+            see(core, Seen.NAN_COMPARED, name, np.isnan(tile._engine_values(unwritten=True)))
 
 
 def _tiles(call: Call, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
     """The tiles among operands, by role; of an indirect one its base."""
     for role, operand in zip(call.instruction.operands, operands, strict=True):
-        tile = operand.base if isinstance(operand, IndirectTile) else operand
+        tile = operand._base if isinstance(operand, IndirectTile) else operand
         if isinstance(tile, Tile):
             yield role.name, tile
 
@@ -156,7 +156,7 @@ def _tiles(call: Call, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
 def _float8(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
     for name, tile in _tiles(call, operands):
         if tile.dtype == FLOAT8_E4M3FN:
-            values = tile.values(unwritten=True)
+            values = tile._values(unwritten=True)
             see(core, Seen.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values)
 
 
@@ -211,9 +211,9 @@ def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
     bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
     given = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
     lost = np.ascontiguousarray(held).view(bits) != given.view(bits)
-    numbers = dst.numbers() if lost.any() else None
+    numbers = dst._numbers() if lost.any() else None
     if numbers is not None:
-        first = np.unravel_index(numbers[lost.argmax()], dst.base.storage.allocation.shape)
+        first = np.unravel_index(numbers[lost.argmax()], dst._base._storage.allocation.shape)
         place = tuple(int(index) for index in first)
         count = int(np.count_nonzero(lost))
         core.sights.append(Sight(Seen.PLACE_TWICE, "dst", count, lost.size, place))
@@ -268,7 +268,7 @@ def look_for_rounding(
     if call.kind.options.get("reduce_cmd") == "reduce":
         return  # the registers have gone on
     values = [
-        one.engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
+        one._engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
         for one in (*operands, *([dst] if call.reads_dst else []))
     ]
     with _as_before(core):
@@ -293,7 +293,7 @@ def first_of(made: Any) -> Array | None:
 def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
     if not isinstance(operand, Tile):
         return operand
-    values = operand.engine_values(unwritten=True)
+    values = operand._engine_values(unwritten=True)
     if mask is None:
         return values
     stand_in: Any = _STAND_INS[number]

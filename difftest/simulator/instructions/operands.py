@@ -7,8 +7,8 @@ from typing import TypeGuard
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import DTYPES
-from difftest.simulator.errors import BufferError, KernelError
+from difftest.simulator.dtypes import DTYPES, name_of
+from difftest.simulator.errors import BufferError, DtypeError, KernelError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.record import ON_CHIP, Number
 from difftest.simulator.tile import Tile
@@ -59,24 +59,36 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
             happened=f"{where} got {name} that is no tile",
             received=f"{type(value).__name__} {value!r:.80}",
         )
-    if value.space not in spaces:
+    if value._space not in spaces:
         raise wrong_buffer(value, name, where, spaces)
     return value
+
+
+def check_indices(tile: Tile, what: str) -> None:
+    """Raise :class:`DtypeError` unless a tile that ``what`` names holds integers."""
+    if tile.dtype.kind not in "iu":
+        raise DtypeError(
+            f"{what} holds integers",
+            happened=f"{what} holds {name_of(tile.dtype)}",
+            received=repr(tile),
+            limit="int32, uint32 and smaller integers",
+        )
 
 
 def wrong_buffer(
     tile: Tile | IndirectTile | Descriptor, name: str, where: str, spaces: tuple[Space, ...]
 ) -> BufferError:
     """The error for a tile in the wrong memory."""
-    if tile.space.is_hbm:
+    space = tile.space if isinstance(tile, Descriptor) else tile._space
+    if space.is_hbm:
         remedy = "load it into SBUF first (nisa.dma_copy or nl.load)"
-    elif tile.space is Space.PSUM:
+    elif space is Space.PSUM:
         remedy = "copy it to SBUF first (nisa.tensor_copy or nl.copy)"
     else:
         remedy = f"put it into {_names(spaces)}"
     return BufferError(
         f"{where} takes {name} in {_names(spaces)}",
-        happened=f"{where} got {name} in {_names((tile.space,))}",
+        happened=f"{where} got {name} in {_names((space,))}",
         received=f"{name} = {tile!r}",
         limit=_names(spaces),
         remedy=remedy,

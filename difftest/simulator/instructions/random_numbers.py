@@ -120,7 +120,7 @@ _SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
 def set_rng_seed(act: Act) -> None:
     """Let the numbers begin anew from a seed of 32 bits."""
-    _begin(act.reads["src_seeds"].values())
+    _begin(act.reads["src_seeds"]._values())
 
 
 def _lanes_engine(call: Call, wanted: Engine) -> Engine:
@@ -144,7 +144,7 @@ def _lanes(call: Call) -> Shape:
 )
 def rand_set_state(act: Act) -> None:
     """Let the numbers begin anew from the states of an engine's lanes."""
-    _begin(act.reads["src_seeds"].values())
+    _begin(act.reads["src_seeds"]._values())
 
 
 @effect(

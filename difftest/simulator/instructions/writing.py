@@ -14,9 +14,9 @@ from difftest.simulator.tile import Tile
 
 def check_destination(dst: Tile) -> None:
     """Raise unless an instruction can write to ``dst``: inside its tensor, and no parameter."""
-    if dst.axes is not None:
-        dst.check_bounds()
-    if not dst.storage.mutable:
+    if dst._axes is not None:
+        dst._check_bounds()
+    if not dst._storage.mutable:
         raise immutable(dst)
 
 
@@ -25,7 +25,7 @@ def write(dst: Tile, values: Array, where: Array | None = None) -> None:
 
     ``values`` broadcast to ``dst``. ``where`` limits the write to a mask's true elements.
     """
-    storage = dst.storage
+    storage = dst._storage
     check_destination(dst)
     rounded = round_to(values, dst.dtype)
     if rounded is not values and dst.dtype in NARROW and np.isinf(rounded).any():
@@ -68,18 +68,18 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     repeated = dst._strided and pattern.repeats()
     if repeated:
         values = values.copy()  # they may lie in the tensor that is written
-    dst.give(view, values, where)
+    dst._give(view, values, where)
     if storage.products is not None:
-        dst.scatter(storage.products, False, where)
+        dst._scatter(storage.products, False, where)
     if storage.gaps is not None:
-        dst.mark(DEFINED, where)
+        dst._mark(DEFINED, where)
     if repeated:
         _settle_repeated(dst, values, where)
 
 
 def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
     """Elements that have been given two values count as never written, or are an error."""
-    view = dst.elements()
+    view = dst._elements()
     given = np.empty(view.shape, view.dtype)
     given[...] = values
     bits = np.dtype(f"V{view.itemsize}")  # NaN is equal to itself
@@ -95,7 +95,7 @@ def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
             received=f"{dst!r} with strides {dst.strides}, and values that differ",
             remedy="index each element once, or make the value repeat along the same axis",
         )
-    dst._forget_written(lost, dst.origin("given two values"))
+    dst._forget_written(lost, dst._origin("given two values"))
 
 
 def fit(values: Array, dst: Tile) -> Array:
@@ -103,8 +103,8 @@ def fit(values: Array, dst: Tile) -> Array:
     shape = dst.shape
     if values.ndim == 0:
         return values
-    want = shape if dst.in_hbm else dst.tile_shape()
-    if values.size == dst.size and (dst.in_hbm or values.shape[0] == want[0]):
+    want = shape if dst._in_hbm else dst._tile_shape()
+    if values.size == dst.size and (dst._in_hbm or values.shape[0] == want[0]):
         return values.reshape(shape)
     # Dimensions that are missing are free ones: NumPy would put them before the partitions.
     have = (values.shape[0], *(1,) * (len(want) - values.ndim), *values.shape[1:])

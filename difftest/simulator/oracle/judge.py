@@ -201,7 +201,7 @@ def _put_down(title: str, target: Any, made: Made, *, complete: bool) -> None:
     slack = None if made.slack is None else _fitted(made.slack, shape)
     if isinstance(tile, IndirectTile) or (literal.places < 0).any():
         # Where it wrote is what is judged: the whole tensor is compared.
-        tile = current().tile.whole(getattr(tile, "base", tile).storage)
+        tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
         literal, slack, complete = literal_of(tile), None, False
         kept = np.ones(tile.shape, np.bool_)
     found, expected = _elements(tile, literal), literal.read()
@@ -230,18 +230,18 @@ def _operand(one: Any) -> Any:
 
 def _elements(tile: Any, literal: Literal) -> Array:
     """What the simulator holds of a tile, as the host has the dtype."""
-    elements, host = tile.elements(), host_dtype(literal.dtype)
+    elements, host = tile._elements(), host_dtype(literal.dtype)
     if literal.dtype == BOOL:
         return np.asarray(elements.view(np.uint8) != 0)
     if elements.dtype == host:
         return np.asarray(elements)
-    bits = elements.dtype.itemsize == host.itemsize and tile.holds_bits
+    bits = elements.dtype.itemsize == host.itemsize and tile._holds_bits
     return np.asarray(np.ascontiguousarray(elements).view(host) if bits else elements.astype(host))
 
 
 def _written(tile: Any) -> Array | None:
     """Which elements of a tile the simulator counts as written; None for all."""
-    missing = tile.unwritten()
+    missing = tile._unwritten()
     return None if missing is None else ~np.asarray(missing, np.bool_)
 
 

@@ -42,7 +42,7 @@ def literal_of(tile: Any) -> Literal:
     NotModelledError : it was made in a way for which the oracle has no rule.
     """
     try:
-        found: Literal = tile.literal
+        found: Literal = tile._literal
     except AttributeError:
         raise not_modelled("a view that the oracle did not see made", repr(tile)) from None
     return found
@@ -87,8 +87,8 @@ def _walk(item: Any, size: int, *, wraps: bool = False) -> range:
 def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
     items = key if isinstance(key, tuple) else (key,)
     named = [item for item in items if item is not None and item is not Ellipsis]
-    if len(named) == 2 and tile.ndim == 1 and not tile.in_hbm:
-        source = source.viewed(lambda places: places.reshape(tile.tile_shape()))
+    if len(named) == 2 and tile.ndim == 1 and not tile._in_hbm:
+        source = source.viewed(lambda places: places.reshape(tile._tile_shape()))
     if any(hasattr(item, "tile") or isinstance(item, Tile) for item in items):
         return _by_tiles(source, items)
     if any(isinstance(item, Index) for item in items):
@@ -115,11 +115,11 @@ def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array
         size, single = places.shape[len(lines)], hasattr(item, "__index__")
         walk: Any = _walk(item, size, wraps=todays) if not single else [as_int(item)]
         line = np.array(walk, np.int64)
-        if not single or (todays and not lines and not tile.in_hbm):
+        if not single or (todays and not lines and not tile._in_hbm):
             shape.append(len(line))
         lines.append(line % size if single and todays else line)
     if todays:
-        least = 1 if tile.in_hbm or len(lines) == 1 else 2
+        least = 1 if tile._in_hbm or len(lines) == 1 else 2
         shape += [1] * (least - len(shape))
     return pick(places, list(np.ix_(*lines))).reshape(shape)
 
@@ -146,7 +146,7 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
         if not isinstance(item, Tile):
             return np.array(as_int(item))
         found = literal_of(item).read().astype(np.int64)
-        shape = item.tile_shape()
+        shape = item._tile_shape()
         if partial and item.size == shape[0]:
             shape = shape[:1]
         return found.reshape(() if item.size == 1 and not partial else shape)
@@ -186,7 +186,7 @@ def _repeated(places: Array, tile: Any, shape: Any) -> Array:
 
 
 def _as_tile(places: Array, tile: Any) -> Array:
-    return places if tile.in_hbm else places.reshape(tile.tile_shape())
+    return places if tile._in_hbm else places.reshape(tile._tile_shape())
 
 
 def _bits(source: Literal, tile: Any, dtype: Any) -> Literal:
@@ -244,7 +244,7 @@ def _is_held(index: Any) -> bool:
 def _numbers(index: Any) -> Callable[[], Array]:
     """The integers that a tile holds when it is asked, column after column; a register's of now."""
     if not isinstance(index, Tile):
-        known = np.array(index.values(), np.int64).reshape(-1)
+        known = np.array(index._values(), np.int64).reshape(-1)
         return lambda: known
     held = literal_of(index)
     return lambda: np.asarray(held.read().astype(np.int64).T.reshape(-1))
@@ -342,8 +342,8 @@ def _rows(source: Literal, tile: Any, dim: Any, vector_offset: Any) -> Literal:
 
 def _gathered(view: Any) -> Literal:
     """What a view by tensor indirection names: offset i is at [i % group, i // group]."""
-    source, numbers = literal_of(view.owner), literal_of(view.index).read().astype(np.int64)
-    group, count = view.group, view.shape[1]
+    source, numbers = literal_of(view._owner), literal_of(view._index).read().astype(np.int64)
+    group, count = view._group, view.shape[1]
     flat = source.places.reshape(len(source.places), -1)
     chosen = [int(numbers[i % group, i // group]) for i in range(count)]
     return Literal(source.held, flat[:, chosen], source.dtype)
@@ -373,9 +373,9 @@ TODAYS: dict[str, Rule] = {
     "_broadcast_to": _repeated,
     "ap": _pattern,
     "_as_tile": CLASSIC["_as_tile"],
-    "settled": lambda source, tile: source.settled(),
+    "_settled": lambda source, tile: source.settled(),
     "indirect": lambda source, *_: source,
-    "grouped": lambda source, *_: source,
+    "_grouped": lambda source, *_: source,
 }
 
 
@@ -387,7 +387,7 @@ _FOLLOWED: dict[Any, type[Any]] = {}
 
 def followed(kind: type[Any]) -> type[Any]:
     """A class of tensors or views of which the oracle knows what each one names."""
-    if hasattr(kind, "literal"):
+    if hasattr(kind, "_literal"):
         return kind
     if kind not in _FOLLOWED:
         _FOLLOWED[kind] = _following(kind)
@@ -402,8 +402,8 @@ def _following(kind: type[Any]) -> type[Any]:
         if hasattr(kind, name) and not (name == "ap" and issubclass(kind, IndirectTile))
     }
     if issubclass(kind, Tile):
-        methods["whole"] = classmethod(_whole_of)
-    methods["__slots__"] = ("literal",)
+        methods["_whole"] = classmethod(_whole_of)
+    methods["__slots__"] = ("_literal",)
     methods["__hash__"] = kind.__hash__
     methods["__module__"] = kind.__module__
     made: type[Any] = type(kind.__name__, (kind,), methods)
@@ -416,7 +416,7 @@ def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
         made = getattr(kind, name)(self, *args, **kwargs)
         if made is self or not isinstance(made, (Tile, IndirectTile)):
             return made
-        if hasattr(made, "group"):  # by tensor indirection
+        if hasattr(made, "_group"):  # by tensor indirection
             return named(made, _gathered(made))
         return named(made, rule(literal_of(self), self, *args, **kwargs))
 
@@ -427,7 +427,7 @@ def _whole_of(kind: type[Any], storage: Any) -> Any:
     made = kind(storage, storage.whole, storage.allocation.partition_axis)
     oracle: Any = current().oracle
     if oracle is not None:
-        made.literal = oracle.tensor(storage)
+        made._literal = oracle.tensor(storage)
     return made
 
 
@@ -436,7 +436,7 @@ def named(made: Any, literal: Literal) -> Any:
     kind = followed(type(made))
     if kind is not type(made):
         made = _copied(made, kind)
-    made.literal = literal
+    made._literal = literal
     return made
 
 

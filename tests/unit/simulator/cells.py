@@ -191,8 +191,8 @@ class Plane:
 
     @classmethod
     def of(cls, tile: Any) -> Plane:
-        held = tile.elements()
-        values = from_bits(held, tile.dtype) if tile.holds_bits else held
+        held = tile._elements()
+        values = from_bits(held, tile.dtype) if tile._holds_bits else held
         codes = tile._codes()
         codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
         missing, left_out = codes >= LEFT, (codes == UNSURE) | (codes == LEFT)
@@ -252,7 +252,7 @@ def planted(call: DrawnCall) -> dict[str, Any]:
 
 def _plant(tile: Any, followed: str, mask: Any) -> None:
     """Let some of a tensor's elements be special, and its numbers inexact."""
-    storage = tile.storage
+    storage = tile._storage
     shadow = current().shadow
     if is_float(tile.dtype) and shadow is not None:
         values = np.asarray(Plane.of(tile).values, np.float64)
@@ -330,17 +330,17 @@ def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
     """A tensor of the dialect; with ``bits`` it is a view of elements of half the size."""
     core = current()
     if not bits:
-        return core.tile.whole(core.allocate(shape, one.dtype, one.space))
+        return core.tile._whole(core.allocate(shape, one.dtype, one.space))
     half = np.dtype(f"u{one.dtype.itemsize // 2}")
-    return core.tile.whole(core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)).view(
+    return core.tile._whole(core.allocate((*shape[:-1], 2 * shape[-1]), half, one.space)).view(
         one.dtype
     )
 
 
 def _hold(tile: Any, values: Any) -> None:
     """Let memory hold values, as it keeps them."""
-    kept = tile.elements().dtype
-    bits = tile.holds_bits and tile.dtype == TFLOAT32
+    kept = tile._elements().dtype
+    bits = tile._holds_bits and tile.dtype == TFLOAT32
     store(tile, to_bits(values.astype(np.float32), tile.dtype) if bits else values.astype(kept))
 
 
@@ -359,7 +359,7 @@ def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
     for how, regions in (("written", event.writes), ("read", event.reads)):
         for region in regions:
             base, places = bases.get(region.role, (None, None))
-            if base is not None and base.storage.allocation is region.allocation:
+            if base is not None and base._storage.allocation is region.allocation:
                 known = region.places
                 numbers = region.pattern.elements() if known is None else known.elements
                 none = np.zeros(places.shape, np.bool_)

@@ -26,4 +26,4 @@ def stored(
     data = np.array(array)
     dtype = as_dtype(data.dtype)
     allocation = Allocation(next(_numbers), space, data.shape, dtype, partition_axis, None, "t")
-    return Tensor.whole(Storage(allocation, data, written=written))
+    return Tensor._whole(Storage(allocation, data, written=written))

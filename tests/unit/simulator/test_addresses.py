@@ -29,7 +29,7 @@ def core():
 
 
 def placed(core, shape, dtype, address, space=Space.SBUF):
-    return Tensor.whole(core.allocate(shape, dtype, space, address=address))
+    return Tensor._whole(core.allocate(shape, dtype, space, address=address))
 
 
 def bits_of(values, dtype):
@@ -43,18 +43,18 @@ def test_two_tensors_on_the_same_bytes(core):
     second = placed(core, (4, 8), BFLOAT16, (0, 64))
     values = np.arange(16, dtype=np.float32).reshape(4, 4) - 5
     write(first, values)
-    assert_array_equal(second.values(), values.view(BFLOAT16).astype(np.float32))
+    assert_array_equal(second._values(), values.view(BFLOAT16).astype(np.float32))
     write(second[1:3, 0:2], np.full((2, 2), 1.5, np.float32))
     changed = values.copy().view(BFLOAT16)
     changed[1:3, 0:2] = 1.5
-    assert_array_equal(first.values(), changed.view(np.float32))
+    assert_array_equal(first._values(), changed.view(np.float32))
 
 
 def test_a_tensor_that_comes_later_sees_what_was_written(core):
     first = placed(core, (4, 4), BFLOAT16, (32, 0))
     write(first, np.full((4, 4), 3.0, np.float32))
     second = placed(core, (2, 1), INT32, (33, 4))
-    assert (second.read() == 0x40404040).all()
+    assert (second._read() == 0x40404040).all()
 
 
 def test_only_what_overlaps_is_shared(core):
@@ -65,12 +65,12 @@ def test_only_what_overlaps_is_shared(core):
         placed(core, (4, 4), FLOAT32, (0, 0), Space.PSUM),
     ]
     for tile in (first, *others):
-        assert not tile.storage.shared
-        assert not tile.holds_bits
+        assert not tile._storage.shared
+        assert not tile._holds_bits
     write(first, np.ones((4, 4), np.float32))
     for tile in others:
         with pytest.raises(UnwrittenError):
-            tile.read()
+            tile._read()
 
 
 def test_what_was_written_is_known_for_all_that_share(core):
@@ -78,15 +78,15 @@ def test_what_was_written_is_known_for_all_that_share(core):
     write(first[:, 0:1], np.ones((2, 1), np.float32))
     second = placed(core, (2, 2), FLOAT32, (0, 4))
     with pytest.raises(UnwrittenError, match="reads only what was written") as caught:
-        second.read()
+        second._read()
     assert "2 of 4 elements" not in caught.value.received
     assert "4 of 4 elements" in caught.value.received
     write(first[:, 2:3], np.ones((2, 1), np.float32))
-    assert_array_equal(second.unwritten(), [[True, True]] * 2)  # of which half was written
+    assert_array_equal(second._unwritten(), [[True, True]] * 2)  # of which half was written
     write(first[:, 3:4], np.ones((2, 1), np.float32))
-    assert_array_equal(second.unwritten(), [[False, True]] * 2)
-    assert_array_equal(first.unwritten(), [[False, True, False, False]] * 2)
-    assert second[:, 0:1].read().shape == (2, 1)
+    assert_array_equal(second._unwritten(), [[False, True]] * 2)
+    assert_array_equal(first._unwritten(), [[False, True, False, False]] * 2)
+    assert second[:, 0:1]._read().shape == (2, 1)
 
 
 def test_memory_keeps_what_a_tensor_wrote_that_is_gone(core):
@@ -96,7 +96,7 @@ def test_memory_keeps_what_a_tensor_wrote_that_is_gone(core):
     gc.collect()
     second = placed(core, (2, 8), UINT8, (0, 8))
     write(second[:, 0:1], np.full((2, 1), 7, np.uint8))
-    assert second[:, 0:4].read().tolist() == [[7, 0x40, 0, 0x40]] * 2
+    assert second[:, 0:4]._read().tolist() == [[7, 0x40, 0, 0x40]] * 2
 
 
 @given(st.data())
@@ -122,7 +122,7 @@ def test_any_tensors_and_writes(data):
         (rows, columns), size = tile.shape, tile.itemsize
         row = slice(data.draw(st.integers(0, rows - 1)), rows)
         column = slice(data.draw(st.integers(0, columns - 1)), columns)
-        first, low = tile.storage.allocation.address
+        first, low = tile._storage.allocation.address
         place = (
             slice(first + row.start, first + row.stop),
             slice(low + column.start * size, low + column.stop * size),
@@ -135,10 +135,10 @@ def test_any_tensors_and_writes(data):
             written[place] = True
         elif written[place].all():
             bits = memory[place].copy().view(tile.dtype)
-            assert_array_equal(bits_of(part.read(), tile.dtype), bits.view(UINT8))
+            assert_array_equal(bits_of(part._read(), tile.dtype), bits.view(UINT8))
         else:
             with pytest.raises(UnwrittenError):
-                part.read()
+                part._read()
 
 
 def test_views_and_patterns_of_a_shared_tensor(core):
@@ -147,27 +147,27 @@ def test_views_and_patterns_of_a_shared_tensor(core):
     values = np.arange(32, dtype=np.float32).reshape(4, 2, 4)
     write(first, values)
     same = values.astype(FLOAT16)
-    assert_array_equal(first[1:3, 1].values(), values[1:3, 1])
-    assert_array_equal(first[2].values(), values[2])
-    assert_array_equal(first.reshape((4, 8))[:, ::3].values(), values.reshape(4, 8)[:, ::3])
-    assert_array_equal(first._reinterpret(UINT16).read(), same.view(UINT16))
-    assert_array_equal(second.reshape((4, 2, 8)).read(), same.view(UINT8))
+    assert_array_equal(first[1:3, 1]._values(), values[1:3, 1])
+    assert_array_equal(first[2]._values(), values[2])
+    assert_array_equal(first.reshape((4, 8))[:, ::3]._values(), values.reshape(4, 8)[:, ::3])
+    assert_array_equal(first._reinterpret(UINT16)._read(), same.view(UINT16))
+    assert_array_equal(second.reshape((4, 2, 8))._read(), same.view(UINT8))
     by_hand = first._with_pattern(Pattern(9, (2, 3, 2), (8, 0, 2)))
     rows = same.reshape(4, 8)[1:3]
-    assert_array_equal(by_hand.values(), np.stack([rows[:, 1::2][:, :2]] * 3, axis=1))
+    assert_array_equal(by_hand._values(), np.stack([rows[:, 1::2][:, :2]] * 3, axis=1))
 
 
 def test_a_byte_that_is_no_bool_counts_as_true_in_a_shared_tensor(core):
     flags, bits = (placed(core, (1, 4), dtype, (0, 0)) for dtype in (BOOL, UINT8))
     write(bits, np.array([[0, 1, 2, 255]], np.uint8))
-    assert flags.read().tolist() == [[False, True, True, True]]
+    assert flags._read().tolist() == [[False, True, True, True]]
 
 
 def test_a_mask_leaves_poison_in_a_shared_tensor_where_nothing_was_written(core):
     first, second = (placed(core, (1, 4), FLOAT16, (0, 0)) for _ in range(2))
     write(first[:, 0:2], np.ones((1, 2), np.float32))
-    second.storage.leave_out()
-    assert_array_equal(second.values(), np.array([[1, 1, np.nan, np.nan]], np.float32))
+    second._storage.leave_out()
+    assert_array_equal(second._values(), np.array([[1, 1, np.nan, np.nan]], np.float32))
 
 
 OUTSIDE = [
@@ -194,12 +194,12 @@ def test_blocks_have_no_single_address(core):
 
 def test_rules_see_where_a_placed_tensor_begins(core):
     tile = placed(core, (32, 512), FLOAT32, (64, 1024), Space.PSUM)
-    described = tile[0:16, 0:256].descriptor()
+    described = tile[0:16, 0:256]._descriptor()
     assert (described.start, described.span) == (64, (1024, 2047))
-    assert tile[8:16].descriptor().start == 72
+    assert tile[8:16]._descriptor().start == 72
     other = placed(core, (32, 512), FLOAT32, (64, 0), Space.PSUM)
-    assert tile.signature() != other.signature()
-    assert placed(core, (4, 4), FLOAT32, (32, 0)).signature()[-1] == 32
+    assert tile._signature() != other._signature()
+    assert placed(core, (4, 4), FLOAT32, (32, 0))._signature()[-1] == 32
 
 
 def allocation(number, partitions, size, address, first=0, last=9):

@@ -185,7 +185,7 @@ def test_a_planted_view_is_found(monkeypatch):
     planted = dataclasses.replace(VIEWS[0], of=only_the_first)
     literal, planes = run(call, {}, "values"), run(call, {role: planted}, "values")
     assert literal["dst"].difference(planes["dst"]).startswith("values at")
-    monkeypatch.setattr(IndirectTensor, "give", lambda self, region, values, where=None: None)
+    monkeypatch.setattr(IndirectTensor, "_give", lambda self, region, values, where=None: None)
     indirect = next(view for view in VIEWS if view.name == "indirect")
     seed, role = list(calls("tensor_copy", indirect))[-1]
     call = call_of("tensor_copy", seed)

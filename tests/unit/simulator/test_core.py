@@ -113,7 +113,7 @@ def test_an_event_counts_what_it_touches():
         a = nl.zeros((2, 3), nl.float32)
         b = nl.exp(a)
         nl.add(a, b)
-    first, second = a.storage.allocation, b.storage.allocation
+    first, second = a._storage.allocation, b._storage.allocation
     assert (first.writes, first.reads, first.first, first.last) == (1, 2, 0, 2)
     assert (second.writes, second.reads, second.first, second.last) == (1, 1, 1, 2)
     assert core.instructions == 3
@@ -138,9 +138,9 @@ def test_shared_tensors_are_found_again_by_their_order():
         core.start_program((1,))
         second = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
         third = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
-    assert first.storage is second.storage
-    assert third.storage is not first.storage
-    assert private.storage is not first.storage
+    assert first._storage is second._storage
+    assert third._storage is not first._storage
+    assert private._storage is not first._storage
 
 
 def test_each_launch_has_its_own_registers_and_random_numbers():

@@ -466,9 +466,9 @@ def test_a_tensor_of_no_dimension_cannot_be_declared():
 @every(
     "call, happened, remedy",
     [
-        ({"machine": "trn1"}, "launch was called with machine='trn1'", "MACHINES['trn1']"),
-        ({"kwargs": 5}, "launch was called with kwargs=5", "launch(kernel, args, {'n': 1})"),
-        ({"args": np.float32([1])}, "launch was called with args=array", "launch(kernel, [array])"),
+        ({"machine": "trn1"}, "launch got a str as machine", "MACHINES['trn1']"),
+        ({"kwargs": 5}, "launch got a int as kwargs", "launch(kernel, args, {'n': 1})"),
+        ({"args": np.float32([1])}, "launch got a ndarray as args", "launch(kernel, [array])"),
     ],
 )
 def test_an_argument_of_another_kind_is_one_clear_error(call, happened, remedy):

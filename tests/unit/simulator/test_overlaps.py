@@ -27,14 +27,14 @@ def core():
 
 
 def placed(core, shape, dtype, address, space=Space.PRIVATE_HBM):
-    return Tensor.whole(core.allocate(shape, dtype, space, address=(address,)))
+    return Tensor._whole(core.allocate(shape, dtype, space, address=(address,)))
 
 
 def test_what_overlaps_has_the_same_bits(core):
     first = placed(core, (2, 4), FLOAT32, 100)
     write(first, np.arange(8, dtype=np.float32).reshape(2, 4))
     second = placed(core, (8,), BFLOAT16, 116)
-    assert second.elements().view(np.uint16).tolist() == [
+    assert second._elements().view(np.uint16).tolist() == [
         0,
         0x4080,
         0,
@@ -45,7 +45,7 @@ def test_what_overlaps_has_the_same_bits(core):
         0x40E0,
     ]
     write(second[1:2], np.full(1, -2.0, np.float32))
-    assert first.elements()[1].tolist() == [-2, 5, 6, 7]
+    assert first._elements()[1].tolist() == [-2, 5, 6, 7]
 
 
 def test_random_overlaps_agree_with_one_array_of_bytes(core):
@@ -63,31 +63,31 @@ def test_random_overlaps_agree_with_one_array_of_bytes(core):
             memory[start : start + size] = values
             written[start : start + size] = True
         for one, low, length in tensors:
-            missing = one.unwritten()
+            missing = one._unwritten()
             known = np.ones(length, bool) if missing is None else ~missing
             part = slice(low, low + length)
             assert known.tolist() == written[part].tolist()
-            np.testing.assert_array_equal(one.elements()[known], memory[part][known])
+            np.testing.assert_array_equal(one._elements()[known], memory[part][known])
 
 
 def test_neighbours_and_the_other_hbm_share_nothing(core):
     first = placed(core, (4,), INT32, 0)
     write(first, np.zeros(4, np.float32))
     for other in (placed(core, (4,), INT32, 16), placed(core, (4,), INT32, 0, Space.SHARED_HBM)):
-        assert other.unwritten().all()
+        assert other._unwritten().all()
         write(other, np.ones(4, np.float32))
-    assert first.elements().tolist() == [0] * 4
+    assert first._elements().tolist() == [0] * 4
 
 
 def test_what_nothing_wrote_is_known(core):
     first = placed(core, (4,), INT32, 0)
     write(first[0:2], np.ones(2, np.float32))
     second = placed(core, (4,), INT32, 4)
-    assert second.unwritten().tolist() == [False, True, True, True]
+    assert second._unwritten().tolist() == [False, True, True, True]
     with pytest.raises(UnwrittenError):
-        second.read()
+        second._read()
     second._forget_written(np.array([True, False, False, False]), "a test")
-    assert first.unwritten().tolist() == [False, True, True, True]
+    assert first._unwritten().tolist() == [False, True, True, True]
 
 
 def test_the_trace_knows_that_they_overlap():

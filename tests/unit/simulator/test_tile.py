@@ -66,7 +66,7 @@ def test_basic_indexing(data, shape, space):
     key, same = data.draw(basic_keys(shape))
     tile = stored(array, space)[key]
     assert tile.shape == np.shape(array[same])
-    assert_array_equal(tile.read(), array[same])
+    assert_array_equal(tile._read(), array[same])
 
 
 @given(st.data(), shapes)
@@ -77,7 +77,7 @@ def test_an_index_of_an_index(data, shape):
         key, same = data.draw(basic_keys(part.shape))
         tile, part = tile[key], part[same]
         assume(part.ndim > 0)
-        assert_array_equal(tile.read(), part)
+        assert_array_equal(tile._read(), part)
     assert (tile.ndim, tile.size, tile.dtype, tile.itemsize) == (part.ndim, part.size, "f4", 4)
 
 
@@ -92,7 +92,7 @@ def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
     key = (*[slice(None)] * axis, over)
     tile = stored(array, space)[key]  # a mask may still cut it back
     with pytest.raises(OutOfBoundsError) as caught:
-        tile.read()
+        tile._read()
     assert f"on axis {axis} of t {list(shape)} float32 in {space.value}" in caught.value.received
     assert caught.value.limit == f"0 to {size - 1}"
     with pytest.raises(IndexError):
@@ -102,16 +102,16 @@ def test_beyond_its_end_numpy_clips_and_nki_raises(data, shape, space):
 def test_a_part_of_what_is_out_of_bounds():
     """Cut down again with a second index, or by a mask, it may lie inside."""
     tile = stored(numbered((4, 5)))[2:6]
-    assert_array_equal(tile[0:2].read(), numbered((4, 5))[2:4])
-    assert_array_equal(tile[1, 2:4].read(), numbered((4, 5))[3, 2:4])
-    for outside in (lambda: tile[1:3].read(), lambda: tile[0:5], lambda: tile.reshape((20,))):
+    assert_array_equal(tile[0:2]._read(), numbered((4, 5))[2:4])
+    assert_array_equal(tile[1, 2:4]._read(), numbered((4, 5))[3, 2:4])
+    for outside in (lambda: tile[1:3]._read(), lambda: tile[0:5], lambda: tile.reshape((20,))):
         with pytest.raises(OutOfBoundsError, match="an access stays inside its tensor"):
             outside()
 
 
 def test_a_plain_tile_is_not_indexed_with_tiles():
     index = stored(np.zeros((2, 1), np.int32), Space.SBUF)
-    plain = Tile.whole(stored(numbered((4, 5))).storage)
+    plain = Tile._whole(stored(numbered((4, 5)))._storage)
     with pytest.raises(KernelError, match="a tensor is indexed with integers, slices, None"):
         plain[index, arange(5)[None, :]]
 
@@ -140,7 +140,7 @@ def test_affine_indices_of_hbm(data, shape):
     array = numbered(shape)
     key, same = data.draw(affine(shape))
     tile = stored(array)[key]
-    assert_array_equal(tile.read(), array[same])
+    assert_array_equal(tile._read(), array[same])
     assert tile.shape == array[same].shape
 
 
@@ -155,7 +155,7 @@ def test_affine_indices_of_a_tile(data, shape):
     i, j, k = np.ogrid[0:rows, 0:2, 0:2]
     key, same = (first + p, a + y + z, b + 2 * z), (first + i, a + j + k, b + 2 * k)
     for space in (Space.SBUF, Space.PSUM):
-        assert_array_equal(stored(array, space)[key].read(), array[same])
+        assert_array_equal(stored(array, space)[key]._read(), array[same])
 
 
 @every(
@@ -172,25 +172,25 @@ def test_affine_indices_of_a_tile(data, shape):
 def test_affine_indices_out_of_bounds(key, space):
     tile = stored(numbered((4, 5)), space)[key]
     with pytest.raises(OutOfBoundsError, match="an access stays inside its tensor"):
-        tile.read()
+        tile._read()
 
 
 def test_a_blocked_tensor_is_indexed_to_its_partitions():
     array = numbered((3, 4, 5))
     blocks = stored(array, Space.SBUF, partition_axis=1)
     with pytest.raises(ShapeError, match="first dimension of a tile is its partition dimension"):
-        blocks.tile_shape()
-    assert blocks[1].tile_shape() == (4, 5)
+        blocks._tile_shape()
+    assert blocks[1]._tile_shape() == (4, 5)
     p, x = mgrid[0:4, 0:5]
     for tile in (blocks[1], blocks[1, :, :], blocks[1, ...], blocks[1, p, x]):
-        assert_array_equal(tile.read(), array[1])
+        assert_array_equal(tile._read(), array[1])
 
 
 @every(
     "key, shape", [(slice(0, 2), (2, 5)), (1, (1, 5)), ((1, 2), (1, 1)), ((slice(None), 2), (4, 1))]
 )
 def test_a_tile_has_at_least_two_dimensions(key, shape):
-    assert stored(numbered((4, 5)), Space.SBUF)[key].tile_shape() == shape
+    assert stored(numbered((4, 5)), Space.SBUF)[key]._tile_shape() == shape
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))
@@ -201,8 +201,8 @@ def test_reshape_is_a_view(data, shape, space):
     inner = data.draw(st.sampled_from([(free,), (1, free), (free, 1), (-1,), shape[:0:-1]]))
     wanted = (shape[0], *inner)
     view = tile.reshape(wanted)
-    assert_array_equal(view.read(), array.reshape(wanted))
-    assert view.storage is tile.storage
+    assert_array_equal(view._read(), array.reshape(wanted))
+    assert view._storage is tile._storage
 
 
 @every("shape", [(3, 4, 2, 5), (3, 4, 10), (3, 4, 5, 2, 1)])
@@ -210,8 +210,8 @@ def test_reshape_of_a_blocked_tensor_keeps_blocks_and_partitions(shape):
     array = numbered((3, 4, 10))
     blocks = stored(array, Space.SBUF, partition_axis=1)
     view = blocks.reshape(shape)
-    assert view.partition_axis == 1
-    assert_array_equal(view[2].read(), array.reshape(shape)[2])
+    assert view._partition_axis == 1
+    assert_array_equal(view[2]._read(), array.reshape(shape)[2])
 
 
 @every("shape", [(4, 3, 10), (12, 10), (3, 2, 2, 10), (1, 4, 30), (120,)])
@@ -224,15 +224,15 @@ def test_reshape_of_a_blocked_tensor_does_not_move_partitions(shape):
 
 def test_reshape_of_hbm_may_change_every_dimension():
     array = numbered((6, 4))
-    assert_array_equal(stored(array).reshape((4, 2, 3)).read(), array.reshape((4, 2, 3)))
-    assert_array_equal(stored(array).reshape([24]).read(), array.reshape(24))
-    assert_array_equal(stored(array).reshape(24).read(), array.reshape(24))
+    assert_array_equal(stored(array).reshape((4, 2, 3))._read(), array.reshape((4, 2, 3)))
+    assert_array_equal(stored(array).reshape([24])._read(), array.reshape(24))
+    assert_array_equal(stored(array).reshape(24)._read(), array.reshape(24))
 
 
 def test_reshape_of_a_slice_is_a_view_or_an_error():
     array = numbered((4, 6))
     tile = stored(array)
-    assert_array_equal(tile[1:3].reshape((12,)).read(), array[1:3].reshape(12))
+    assert_array_equal(tile[1:3].reshape((12,))._read(), array[1:3].reshape(12))
     with pytest.raises(ShapeError, match="its elements must be adjacent") as caught:
         tile[:, 0:3].reshape((12,))
     assert caught.value.received == "t [4, 3] float32 in shared_hbm with strides (6, 1) to [12]"
@@ -244,8 +244,8 @@ def test_broadcast_to_repeats_without_a_copy(data, shape, space):
     array = numbered(ones)
     tile = stored(array, space)
     view = tile.broadcast_to(shape)
-    assert_array_equal(view.read(), np.broadcast_to(array, shape))
-    assert view.storage is tile.storage
+    assert_array_equal(view._read(), np.broadcast_to(array, shape))
+    assert view._storage is tile._storage
 
 
 @given(st.data(), shapes, st.sampled_from(SPACES))
@@ -254,7 +254,7 @@ def test_expand_dims(data, shape, space):
     axis = data.draw(st.integers(0 if space.is_hbm else 1, len(shape)))
     for at in (axis, axis - len(shape) - 1):
         view = stored(array, space).expand_dims(at)
-        assert_array_equal(view.read(), np.expand_dims(array, at))
+        assert_array_equal(view._read(), np.expand_dims(array, at))
 
 
 def test_assert_shape_gives_the_tile_back():
@@ -270,7 +270,7 @@ def test_reading_what_was_never_written():
     tile[:, 0:3].mark()
     assert tile[:, 0:3].read().shape == (4, 3)
     with pytest.raises(UnwrittenError) as caught:
-        tile[1:3].read()
+        tile[1:3]._read()
     assert caught.value.received == (
         "4 of 10 elements of t [2, 5] float32 in sbuf were never written, the first at [0, 3]"
     )

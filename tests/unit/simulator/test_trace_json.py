@@ -96,7 +96,7 @@ def every_field():
             for _ in nl.sequential_range(9, 0, -5):
                 sights = current().sights
                 sights.append(Sight(Seen.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
-                made = tile.storage.allocation
+                made = tile._storage.allocation
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
                 sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
                 current().emit(
@@ -163,7 +163,7 @@ def test_a_regions_partition_axis(axis):
 def test_addresses_and_views_come_back():
     def kernel(x):
         storage = current().allocate((4, 8), FLOAT32, Space.SBUF, address=(32, 64))
-        tile = Tensor.whole(storage)
+        tile = Tensor._whole(storage)
         nisa.dma_copy(dst=tile, src=x)
         blocks = nl.ndarray(
             (2, nl.par_dim(4), 4), nl.bfloat16, buffer=ncc.sbuf.mod_alloc(base_addr=512)

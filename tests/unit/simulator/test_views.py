@@ -39,10 +39,10 @@ def on_chip(values, dtype, written=True):
     """A tile of SBUF that an instruction has written: floats are held as float32."""
     values = np.asarray(values)
     held = stored(np.zeros(values.shape, np.float32 if dtype.kind not in "iu" else dtype), SBUF)
-    storage = held.storage
+    storage = held._storage
     storage.dtype = storage.allocation.dtype = dtype
     storage.gaps = UNTOUCHED
-    tile = Tile.whole(storage)
+    tile = Tile._whole(storage)
     if written:
         write(tile, values)
     return tile
@@ -55,9 +55,9 @@ def test_the_same_bits_as_another_dtype(old, new, space):
     view = tile._reinterpret(new)
     same = values.view(new)
     assert (view.shape, view.dtype) == (same.shape, new)
-    assert_array_equal(to_bits(view.read(), new).view(UINT8), same.view(UINT8))
-    assert_array_equal(view.values(), from_bits(same, new))
-    assert_array_equal(tile.values(), from_bits(values, old))  # it still has its values
+    assert_array_equal(to_bits(view._read(), new).view(UINT8), same.view(UINT8))
+    assert_array_equal(view._values(), from_bits(same, new))
+    assert_array_equal(tile._values(), from_bits(values, old))  # it still has its values
 
 
 @every("space", [SBUF, HBM])
@@ -67,33 +67,35 @@ def test_what_one_view_writes_the_other_reads(space):
     write(tile._reinterpret(UINT8)[:, 1:4:2], np.array([[0x40, 0x3C], [0xC0, 0xBC]], np.uint8))
     expected = values.view(UINT8).copy()
     expected[:, 1:4:2] = [[0x40, 0x3C], [0xC0, 0xBC]]
-    assert_array_equal(tile.values(), expected.view(FLOAT16).astype(np.float32))
+    assert_array_equal(tile._values(), expected.view(FLOAT16).astype(np.float32))
     write(tile[0:1], np.full((1, 6), 1.0009765625, np.float32))  # rounded in its own dtype
-    assert set(tile._reinterpret(UINT16)[0:1].read().ravel()) == {0x3C01}
+    assert set(tile._reinterpret(UINT16)[0:1]._read().ravel()) == {0x3C01}
 
 
 def test_a_view_of_a_view_and_back():
     values = np.arange(16, dtype=np.float32).reshape(2, 8)
     tile = stored(values, SBUF)
     view = tile[:, 2:6]._reinterpret(UINT8)[:, 8:16]._reinterpret(UINT16)
-    assert_array_equal(view.read(), values[:, 4:6].view(UINT16))
+    assert_array_equal(view._read(), values[:, 4:6].view(UINT16))
     back = tile._reinterpret(INT32)._reinterpret(FLOAT32)
-    assert back.pattern == tile.pattern
-    assert_array_equal(back.read(), values)
+    assert back._pattern == tile._pattern
+    assert_array_equal(back._read(), values)
 
 
 def test_a_byte_that_is_no_bool_counts_as_true():
     bits = np.array([[0, 1, 2, 0xA5]], np.uint8)
     for space in (SBUF, HBM):
-        assert stored(bits, space)._reinterpret(BOOL).read().tolist() == [[False, True, True, True]]
+        assert stored(bits, space)._reinterpret(BOOL)._read().tolist() == [
+            [False, True, True, True]
+        ]
 
 
 def test_views_scale_the_last_dimension_only():
     tile = stored(np.zeros((4, 3, 8), np.float32), SBUF)
     assert tile._reinterpret(UINT8).shape == (4, 3, 32)
     assert tile._reinterpret(UINT8).strides == (96, 32, 1)
-    assert tile[:, 1]._reinterpret(BFLOAT16).pattern == Pattern(16, (4, 16), (48, 1))
-    assert tile._reinterpret(UINT8)[:, 1, 4:12]._reinterpret(FLOAT32).pattern == Pattern(
+    assert tile[:, 1]._reinterpret(BFLOAT16)._pattern == Pattern(16, (4, 16), (48, 1))
+    assert tile._reinterpret(UINT8)[:, 1, 4:12]._reinterpret(FLOAT32)._pattern == Pattern(
         9, (4, 2), (24, 1)
     )
     assert tile[:, :, 0:1]._reinterpret(UINT16).shape == (4, 3, 2)
@@ -127,16 +129,16 @@ def test_what_was_written_is_known_by_its_bytes():
     tile = on_chip(np.zeros((2, 4)), FLOAT16, written=False)
     write(tile[:, 0:2], np.ones((2, 2), np.float32))
     view = tile._reinterpret(UINT8)
-    assert_array_equal(view.unwritten(), [[False] * 4 + [True] * 4] * 2)
+    assert_array_equal(view._unwritten(), [[False] * 4 + [True] * 4] * 2)
     write(view[:, 4:5], np.zeros((2, 1), np.uint8))
-    assert_array_equal(tile.unwritten(), [[False, False, True, True]] * 2)
-    assert view[:, 0:5].read().shape == (2, 5)
+    assert_array_equal(tile._unwritten(), [[False, False, True, True]] * 2)
+    assert view[:, 0:5]._read().shape == (2, 5)
     with pytest.raises(UnwrittenError):
-        tile[:, 2:3].read()  # of which only half was written
+        tile[:, 2:3]._read()  # of which only half was written
     write(view[:, 5:6], np.zeros((2, 1), np.uint8))
-    assert_array_equal(tile.unwritten(), [[False, False, False, True]] * 2)
+    assert_array_equal(tile._unwritten(), [[False, False, False, True]] * 2)
     write(view[:, 6:8], np.zeros((2, 2), np.uint8))
-    assert (tile.unwritten(), tile.storage.gaps) == (None, None)
+    assert (tile._unwritten(), tile._storage.gaps) == (None, None)
 
 
 @given(st.data())
@@ -156,7 +158,7 @@ def test_the_written_bytes_after_any_writes_by_any_dtype(data):
         write(view[row, start:stop], np.zeros((1, 1), np.float32), where)
         same[row, start:stop] |= True if where is None else where[..., None]
     for dtype in (UINT8, UINT16, FLOAT32):
-        missing = tile._reinterpret(dtype).unwritten()
+        missing = tile._reinterpret(dtype)._unwritten()
         shaped = ~expected.reshape(2, -1, dtype.itemsize).all(axis=-1)
         assert_array_equal(np.zeros_like(shaped) if missing is None else missing, shaped)
 
@@ -164,9 +166,9 @@ def test_the_written_bytes_after_any_writes_by_any_dtype(data):
 def test_masked_memory_that_was_written_in_part_is_poison_where_it_was_not():
     tile = on_chip(np.zeros((1, 4)), FLOAT16, written=False)
     write(tile._reinterpret(UINT8)[:, 0:3], np.zeros((1, 3), np.uint8))
-    tile.storage.leave_out()
+    tile._storage.leave_out()
     nan = np.array([np.nan], FLOAT16).view(UINT8)
-    assert tile._reinterpret(UINT8).read().tolist() == [[0, 0, 0, *nan[1:], *nan, *nan]]
+    assert tile._reinterpret(UINT8)._read().tolist() == [[0, 0, 0, *nan[1:], *nan, *nan]]
 
 
 # -- patterns made by hand -------------------------------------------------------------------------
@@ -197,15 +199,15 @@ def test_a_pattern_names_elements_of_the_tensor(space, shape, strides, offset):
     same = np.lib.stride_tricks.as_strided(
         WHOLE.ravel()[offset:], shape, [4 * stride for stride in strides]
     )
-    assert_array_equal(made.read(), same)
-    assert made.storage is tile.storage
-    assert made.tile_shape() == (shape if space is not HBM or len(shape) > 1 else (*shape, 1))
+    assert_array_equal(made._read(), same)
+    assert made._storage is tile._storage
+    assert made._tile_shape() == (shape if space is not HBM or len(shape) > 1 else (*shape, 1))
 
 
 def test_a_pattern_of_another_dtype_counts_in_its_elements():
     for space in (SBUF, HBM):
         made = stored(WHOLE, space)._with_pattern(Pattern(34, (2, 6), (30, 1)), UINT16)
-        assert_array_equal(made.read(), WHOLE.view(UINT16)[1:3, 4:10])
+        assert_array_equal(made._read(), WHOLE.view(UINT16)[1:3, 4:10])
 
 
 def test_a_pattern_is_written_to():
@@ -213,7 +215,7 @@ def test_a_pattern_is_written_to():
     write(tile._with_pattern(Pattern(1, (4, 3), (15, 5))), np.zeros((4, 3), np.float32))
     expected = WHOLE.copy()
     expected[:, 1::5] = 0
-    assert_array_equal(tile.read(), expected)
+    assert_array_equal(tile._read(), expected)
 
 
 BY_HAND = [

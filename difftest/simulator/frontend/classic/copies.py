@@ -132,7 +132,7 @@ def _predicate(condition: Mask, sides: tuple[Any, ...]) -> Tile:
     remedy = "use nisa.affine_select, or make a tile of the indices with nisa.iota"
     takes, got = "a tile as condition", "a comparison of indices"
     note(not_taken("nl.where", takes, got, received, remedy=remedy))
-    shape = next((s.tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
+    shape = next((s._tile_shape() for s in sides if isinstance(s, Tile)), condition.shape)
     check_partitions_first(condition.shape, shape, "a condition")
     result: Any = None
     for term in condition.terms:
@@ -151,7 +151,7 @@ def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
         raise wrong_kind(pred, takes, "affine_select", "pred", remedy)
     on_true_tile = copied_from_psum(on_true_tile, "affine_select", "on_true_tile")
     if isinstance(on_true_tile, Tile):
-        check_partitions_first(pred.shape, on_true_tile.tile_shape(), "pred")
+        check_partitions_first(pred.shape, on_true_tile._tile_shape(), "pred")
     pred = pred.terms[0]
     return locals()
 

@@ -19,12 +19,13 @@ from difftest.simulator.dtypes import (
     round_to,
     to_bits,
 )
-from difftest.simulator.errors import KernelError, LimitError
-from difftest.simulator.frontend.arguments import as_name, engine
+from difftest.simulator.errors import LimitError
+from difftest.simulator.frontend.arguments import as_name, engine, not_taken
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.masking import as_mask, as_truth, issue
 from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
+from difftest.simulator.frontend.misuses import VALUE_IN_HBM
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.dma import dma_copy
@@ -55,7 +56,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
         storage.allocation.address = places[0]
     else:
         storage.allocation.places = tuple(places)
-    return current().tile.whole(storage)
+    return current().tile._whole(storage)
 
 
 @LANGUAGE.by_hand  # memory, and one or two instructions
@@ -63,13 +64,8 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
     """A new on-chip tensor filled with a constant."""
     constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name)
-    if tensor.in_hbm:
-        error = KernelError(
-            "a tensor in HBM is written by DMA",
-            happened="a tensor in HBM was created with a value",
-            received=f"buffer={buffer!r}",
-            remedy="create it with nl.ndarray and write it with nl.store",
-        )
+    if tensor._in_hbm:
+        error = VALUE_IN_HBM(f"buffer={buffer!r}")
         note(error)
         small: Tile = issue(copies.memset, (constant,), ((1, 1),), dtype=tensor.dtype)
         row = tensor.reshape((1, tensor.size))
@@ -109,7 +105,7 @@ def shared_constant(constant, dtype=None):
         as_dtype(array.dtype, "nl.shared_constant")
     array = _on_host(array, array.dtype if dtype is None else as_dtype(dtype))
     held = current().adopt(array, name="shared_constant", mutable=False)
-    return current().tile.whole(held)
+    return current().tile._whole(held)
 
 
 def _on_host(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -126,12 +122,9 @@ def shared_identity_matrix(n, dtype=np.uint8):
     size = as_integer(n, "nl.shared_identity_matrix of")
     as_shape(size, "nl.shared_identity_matrix")
     if size > MOST_ROWS:
-        raise LimitError(
-            "nl.shared_identity_matrix is made by the host",
-            happened=f"nl.shared_identity_matrix was to have {size} rows",
-            received=f"n={size}",
-            limit=f"{MOST_ROWS} rows, 4 GiB of float32",
-        )
+        where, limit = "nl.shared_identity_matrix", f"{MOST_ROWS} rows, 4 GiB of float32"
+        takes, received = "what the host can make", f"n={size}"
+        raise not_taken(where, takes, f"{size} rows", received, error=LimitError, limit=limit)
     return shared_constant(np.identity(size, dtype=np.float32), dtype)
 
 
@@ -161,15 +154,12 @@ def random_seed(seed, *, mask=None):
     """Seed the launch's random generator."""
     if not as_truth(mask, "nl.random_seed"):
         return
-    held = np.asarray(seed.values() if isinstance(seed, Tile) else as_integer(seed, "seed"))
+    held = np.asarray(seed._values() if isinstance(seed, Tile) else as_integer(seed, "seed"))
     value = held.item() if held.size == 1 else None
     if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
-        raise KernelError(
-            f"a seed is one integer, of {SEED_BITS} bits and no sign",
-            happened=f"the seed is not one integer of {SEED_BITS} bits without a sign",
-            received=f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}",
-            limit=f"0 to {2**SEED_BITS - 1}",
-        )
+        takes, limit = f"one integer, of {SEED_BITS} bits and no sign", f"0 to {2**SEED_BITS - 1}"
+        received = f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}"
+        raise not_taken("nl.random_seed", takes, "a seed that is none", received, limit=limit)
     current().seed(int(value))
 
 
@@ -220,7 +210,7 @@ def device_print(prefix, x, *, mask=None):
     if not isinstance(x, Tile):
         print(prefix, x)
     elif chosen is True:
-        print(prefix, x.values())
+        print(prefix, x._values())
     else:
         masked: Any = np.ma.masked_array  # without types before NumPy 2.3
-        print(prefix, masked(x.values(np.asarray(chosen)), ~np.asarray(chosen)))
+        print(prefix, masked(x._values(np.asarray(chosen)), ~np.asarray(chosen)))

@@ -33,7 +33,7 @@ _OobMode = oob_mode
 
 def _in_hbm(side: Any, name: str, where: str) -> Any:
     """A side of a DMA, in HBM; a tile may index it."""
-    need_tile(side.base if isinstance(side, IndirectTile) else side, name, where, HBM)
+    need_tile(side._base if isinstance(side, IndirectTile) else side, name, where, HBM)
     return side
 
 
@@ -64,7 +64,7 @@ def _storable(value: Any, shape: Shape) -> Tile:
         tile: Tile = issue(memset, (value,), ((shape[0], 1),), dtype=scalar_dtype(value))
     else:
         tile = on_chip(value, "nl.store", "value")
-    if tile.space is Space.PSUM:
+    if tile._space is Space.PSUM:
         tile = copy_to_sbuf(tile)
     return repeated(tile, shape, "nl.store's value", partitions=True)
 

@@ -13,6 +13,13 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.bytecode import awaits_other, joined
+from difftest.simulator.frontend.misuses import (
+    AND_OF_MASKS,
+    ASSIGNMENT_TO_INDEX,
+    OR_OF_MASKS,
+    PART_OF_INDEX,
+    SHAPE_OF_MASK,
+)
 from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.strictness import note
@@ -44,24 +51,14 @@ class IndexExpression(Index):
         for item in items:
             axis = (1, 0) if item is None else next(axes, None) if item == slice(None) else None
             if axis is None:
-                raise KernelError(
-                    "an index expression takes only ':' and None between its brackets",
-                    happened="an index expression was indexed with more than ':' and None",
-                    received=f"{item!r} on an index of shape {self.shape}",
-                    remedy="make another nl.arange of the range you want",
-                )
+                raise PART_OF_INDEX(f"{item!r} on an index of shape {self.shape}")
             walk.append(axis)
         walk += axes
         shape, steps = tuple(n for n, _ in walk), tuple(step for _, step in walk)
         return IndexExpression(shape, self.start, steps)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise KernelError(
-            "an index does not support item assignment",
-            happened="something was assigned to an index expression",
-            received="an assignment to the result of nl.arange or nl.mgrid",
-            remedy="make a tile of it first: nisa.iota(index, dtype=nl.int32)",
-        )
+        raise ASSIGNMENT_TO_INDEX("an assignment to the result of nl.arange or nl.mgrid")
 
     def _combine(self, other: Operand, sign: int) -> IndexExpression:
         if not isinstance(other, IndexExpression):
@@ -165,22 +162,11 @@ class Mask:
     __rand__ = __and__
 
     def __or__(self, other: object) -> Mask:
-        raise KernelError(
-            "a mask is a conjunction of comparisons",
-            happened="two masks were joined with |",
-            received="| between masks",
-            limit="comparisons of affine expressions, joined with &",
-            remedy="issue the instruction once for each part",
-        )
+        raise OR_OF_MASKS("| between masks")
 
     def __bool__(self) -> bool:
         if awaits_other(self):
-            error = KernelError(
-                "comparisons of indices are joined with &",
-                happened="two masks were joined with 'and'",
-                received="a mask on the left of 'and'",
-                remedy="write (a < b) & (c < d)",
-            )
+            error = AND_OF_MASKS("a mask on the left of 'and'")
             note(error)
             return True
         remedy = "use the instruction's mask argument, and & instead of 'and'"
@@ -203,16 +189,7 @@ class Mask:
             return np.broadcast_to(result, shape)
         except ValueError:
             received = f"mask of shape {result.shape}, instruction of shape {shape}"
-            raise unfit(received) from None
-
-
-def unfit(received: str) -> ShapeError:
-    """The error for a mask of another shape than its instruction's."""
-    return ShapeError(
-        "a mask must broadcast to the shape of its instruction",
-        happened="a mask does not have its instruction's shape",
-        received=received,
-    )
+            raise SHAPE_OF_MASK(received) from None
 
 
 class MGrid(tuple[IndexExpression, ...]):

@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.errors import DtypeError, KernelError, ShapeError
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.frontend.misuses import (
+    INDEX_BEHIND_MASK,
+    INDEX_OF_ONE_DIMENSION,
+    SLICES_BESIDE_INDICES,
+)
 from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import Index, broadcast_shapes, is_integer, no_index, spell
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.operands import check_indices
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -36,14 +42,8 @@ class DynamicIndex:
 
     def values(self, where: Array | None) -> Array:
         """The indices; of the tile only the elements that ``where`` keeps must be written."""
-        values = self.tile.values(_of_index(self.tile, where))
-        if values.dtype.kind not in "iu":
-            raise DtypeError(
-                "indices held in a tile are integers",
-                happened=f"a tensor was indexed with a tile of {name_of(self.tile.dtype)}",
-                received=f"{self.tile!r}",
-                limit="int32, uint32 and smaller integers",
-            )
+        values = self.tile._values(_of_index(self.tile, where))
+        check_indices(self.tile, "a tile of indices")
         held: Array = values.astype(np.int64).reshape(_index_shape(self.tile))
         return held + self.offset.array()
 
@@ -65,12 +65,7 @@ class MaskedOperand:
         return f"{self.tile!r} under a mask, which matrix products alone take"
 
     def __getitem__(self, key: Any) -> MaskedOperand:
-        error = KernelError(
-            "a product's operand has one mask between its brackets, and nothing else",
-            happened="a tile under a mask was indexed once more",
-            received=f"[{spell(key)}] of {self!r}",
-            remedy="write one mask, (a < b) & (c < d), behind the other indices",
-        )
+        error = INDEX_BEHIND_MASK(f"[{spell(key)}] of {self!r}")
         if not isinstance(key, Mask):
             raise error
         note(error)
@@ -87,48 +82,49 @@ _BASIC = (slice, type(None), type(Ellipsis))
 class IndexedTile(IndirectTile):
     """A tile indexed with at least one tile (or a tile plus an affine expression)."""
 
-    __slots__ = ("items",)
+    __slots__ = ("_items",)
 
     def __init__(self, base: Tile, items: tuple[Any, ...]) -> None:
-        self.items = tuple(map(_as_index, items))
+        self._items = tuple(map(_as_index, items))
         shape: Shape = ()
-        for item in self.items:
+        for item in self._items:
             shape = broadcast_shapes(shape, item.shape, "indices")
         super().__init__(base, shape)
-        for tile in self.index_tiles:
+        for tile in self._index_tiles:
             _check_rank(tile, shape)
 
     @property
-    def index_tiles(self) -> tuple[Tile, ...]:
+    def _index_tiles(self) -> tuple[Tile, ...]:
         """The tiles that hold indices: an instruction reads them too."""
-        return tuple(item.tile for item in self.items if isinstance(item, DynamicIndex))
+        return tuple(item.tile for item in self._items if isinstance(item, DynamicIndex))
 
     @property
-    def reach(self) -> Tile:
+    def _reach(self) -> Tile:
         """Whole axes where a tile holds the index, else from its lowest value to its highest.
 
         On chip, and where an index leaves the tensor, all of the base.
         """
-        ends = [_ends(item, size) for item, size in zip(self.items, self.base.shape, strict=True)]
+        ends = [_ends(item, size) for item, size in zip(self._items, self._base.shape, strict=True)]
         inside = all(
-            0 <= low < high <= size for (low, high), size in zip(ends, self.base.shape, strict=True)
+            0 <= low < high <= size
+            for (low, high), size in zip(ends, self._base.shape, strict=True)
         )
-        if not self.in_hbm or not inside:
-            return self.base
-        return self.base[tuple(slice(low, high) for low, high in ends)]
+        if not self._in_hbm or not inside:
+            return self._base
+        return self._base[tuple(slice(low, high) for low, high in ends)]
 
-    def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
+    def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Index arrays for every dimension, and which elements they keep in bounds.
 
         Of index tiles only the elements that ``where`` keeps must have been written.
         """
         given = (
             item.values(where) if isinstance(item, DynamicIndex) else item.array()
-            for item in self.items
+            for item in self._items
         )
         arrays = [np.broadcast_to(values, self.shape) for values in given]
         inside = np.ones(self.shape, dtype=np.bool_)
-        for array, size in zip(arrays, self.base.shape, strict=True):
+        for array, size in zip(arrays, self._base.shape, strict=True):
             inside &= (array >= 0) & (array < size)
         return tuple(arrays), inside
 
@@ -202,12 +198,7 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     """Raise unless ``items`` has an integer or an index of advanced indexing for each dimension."""
     for item in items:
         if not (isinstance(item, _ADVANCED) or is_integer(item)):
-            raise KernelError(
-                "basic and advanced indexing do not mix",
-                happened="a tensor was indexed with slices and index expressions at once",
-                received=f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}",
-                remedy="use an nl.arange (or nl.mgrid) for every dimension, or slices for all",
-            )
+            raise SLICES_BESIDE_INDICES(f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}")
     if len(items) == tile.ndim:
         return
     error = ShapeError(
@@ -217,7 +208,7 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     )
     kinds = (Index, Tile)
     known = any(all(isinstance(one, kind) or is_integer(one) for one in items) for kind in kinds)
-    if not tile.in_hbm or not known or len(items) > tile.ndim:
+    if not tile._in_hbm or not known or len(items) > tile.ndim:
         raise error
     note(error)
 
@@ -232,7 +223,7 @@ def _completed(tile: Tile, items: tuple[Any, ...]) -> tuple[Any, ...]:
             ndim = max(ndim, item.ndim)
             item = Index((*item.shape, *ones), item.start, (*item.steps, *zeros))
         elif isinstance(item, Tile):  # of one index a partition the free dimension is not kept
-            have = item.tile_shape()
+            have = item._tile_shape()
             have = have[:1] if item.size == have[0] else have
             ndim = max(ndim, len(have))
             item = item._as_tile().reshape((*have, *ones))
@@ -251,27 +242,21 @@ def _by_expressions(tile: Tile, items: tuple[Any, ...]) -> Named:
     for item in items:
         if isinstance(item, Index):
             shape = broadcast_shapes(shape, item.shape, "index expressions")
-    if len(shape) < 2 and not tile.in_hbm:
-        raise ShapeError(
-            "a tile's index has at least two dimensions, partition and free",
-            happened="a tile on chip was indexed with index expressions of one dimension",
-            received=f"a 1-D nl.arange as an index of {tile!r}",
-            remedy="use nl.arange(n)[:, None] for partitions and nl.arange(n)[None, :] for the "
-            "free dimension",
-        )
+    if len(shape) < 2 and not tile._in_hbm:
+        raise INDEX_OF_ONE_DIMENSION(f"a 1-D nl.arange as an index of {tile!r}")
     still = (0,) * len(shape)
     walks = [
         (item.start, item.spread(shape).steps) if isinstance(item, Index) else (int(item), still)
         for item in items
     ]
-    if not tile.in_hbm:
+    if not tile._in_hbm:
         _check_partition_walk(tile, walks, shape)
     return walked(tile, walks, shape, 0)
 
 
 def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Shape) -> None:
     """On chip, axis 0 of the result walks the partitions and nothing else does."""
-    partition = tile.partition_axis
+    partition = tile._partition_axis
     for number, (_, walk) in enumerate(walks):
         steps = walk if number != partition else (0, *walk[1:])
         wrong = any(steps[1:]) if number == partition else steps[0] != 0
@@ -287,7 +272,7 @@ def _check_partition_walk(tile: Tile, walks: list[tuple[int, Shape]], shape: Sha
 
 def _index_shape(tile: Tile) -> Shape:
     """An index tile's shape; one element is a scalar, which broadcasts with everything."""
-    return () if tile.size == 1 else tile.tile_shape()
+    return () if tile.size == 1 else tile._tile_shape()
 
 
 def _of_index(tile: Tile, where: Array | None) -> Array | None:

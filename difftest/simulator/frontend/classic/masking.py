@@ -12,7 +12,8 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.classic.expressions import Mask, unfit
+from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.frontend.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
 from difftest.simulator.index import Shape
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
@@ -91,17 +92,12 @@ def _over_product(chosen: Array, shape: Shape) -> Array:
         if list(given[1:]) == columns:
             of_free.append((1, *given[1:]))
     if len(of_free) > 1:
-        raise KernelError(
-            "a product's mask says by its indices' shape which operand's free axis it limits",
-            happened="a mask of a matrix product can mean two axes",
-            received=f"indices of shape {list(given)}; both operands have {rows} elements a "
-            "partition",
-            remedy="use three dimensions: nl.arange(m)[None, :, None] for the stationary operand, "
-            "nl.arange(n)[None, None, :] for the moving one",
+        raise MASK_OF_TWO_AXES(
+            f"indices of shape {list(given)}; both operands have {rows} elements a partition"
         )
     fits = of_free and given[0] in (1, depth)
     if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
-        raise unfit(f"mask of shape {given}, product over [K, M, N] = {list(shape)}")
+        raise SHAPE_OF_MASK(f"mask of shape {given}, product over [K, M, N] = {list(shape)}")
     return chosen.reshape((given[0], *of_free[0]))
 
 
@@ -158,9 +154,9 @@ def issue(
 
 def written(tile: Tile) -> Array | None:
     """Where a masked instruction's result was written; None if everywhere."""
-    if not tile.storage.masked:
+    if not tile._storage.masked:
         return None
-    missing = tile.unwritten()
+    missing = tile._unwritten()
     return None if missing is None else np.logical_not(missing)
 
 

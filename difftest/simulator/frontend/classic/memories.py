@@ -17,6 +17,7 @@ from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.frontend.launchable import as_launchable
+from difftest.simulator.frontend.misuses import BLOCK_INSIDE_BANK
 from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
@@ -175,12 +176,7 @@ class Placed(Buffer):
                 f"bytes 0 to {most - size}",
             )
         if in_psum and (low or byte):
-            error = LimitError(
-                "a block in PSUM begins at partition 0 and byte 0 of its bank",
-                happened="a block was placed inside a bank of PSUM",
-                received=f"{place} for {partitions} partitions of {size} bytes",
-                limit="(bank, 0, 0), in the releases that AWS's documentation is of",
-            )
+            error = BLOCK_INSIDE_BANK(f"{place} for {partitions} partitions of {size} bytes")
             note(error)
         return low, bank * machine.psum_bank_bytes + byte
 
@@ -265,11 +261,7 @@ def force_auto_alloc(kernel: Any) -> Any:
     try:
         setattr(as_launchable(kernel).function, _FORCED, True)
     except (AttributeError, TypeError):  # a class, or what is written in C
-        raise KernelError(
-            "a kernel is a function",
-            happened="ncc.force_auto_alloc got something else than a kernel",
-            received=f"{kernel!r:.80}",
-        ) from None
+        raise wrong_kind(kernel, "a function", "ncc.force_auto_alloc") from None
     return kernel
 
 

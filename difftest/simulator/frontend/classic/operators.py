@@ -76,7 +76,7 @@ def begin_or_update(
         else:
             copy_written(issue(record, operands, op, dtype=dtype, chosen=chosen), dst=target)
 
-    value = repeated(other, target.tile_shape(), "nl.loop_reduce's value", partitions=True)
+    value = repeated(other, target._tile_shape(), "nl.loop_reduce's value", partitions=True)
     among(missing, tensor_copy, (value,))
     if not missing.all():
         among(~missing, tensor_tensor, _spread_partitions(target, other), ALU_OPS[name])
@@ -91,7 +91,7 @@ def repeated(tile: Tile, shape: Shape, what: str, *, partitions: bool = False) -
     ------
     ShapeError : ``what`` it is does not fit its target.
     """
-    have = tile.tile_shape()
+    have = tile._tile_shape()
     if have == shape:
         return tile
     rows = partitions or have[0] == shape[0]
@@ -124,7 +124,7 @@ def _issue(
     """tensor_tensor for two tiles, tensor_scalar for a tile and a number."""
     if isinstance(left, Tile) and isinstance(right, Tile):
         left, right = one_rank(*_spread_partitions(left, right))
-        if left.space is right.space is Space.PSUM:
+        if left._space is right._space is Space.PSUM:
             right = copy_to_sbuf(right)
         return issue(tensor_tensor, (left, right), (op,), dst=dst, dtype=dtype, mask=mask)
     data, number = (left, right) if isinstance(left, Tile) else (right, left)
@@ -134,7 +134,7 @@ def _issue(
 
 def _spread_partitions(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     """Repeat an operand of one partition over the other's partitions (nl functions only)."""
-    a, b = left.tile_shape(), right.tile_shape()
+    a, b = left._tile_shape(), right._tile_shape()
     if a == b or 1 not in (a[0], b[0]):
         return left, right
     if b[0] == 1 and len(b) <= len(a):
@@ -151,7 +151,7 @@ def one_rank(left: Tile, right: Tile) -> tuple[Tile, Tile]:
     the longer's shape. A device ran such a kernel; the documentation promises it of operands of one
     rank alone.
     """
-    a, b = left.tile_shape(), right.tile_shape()
+    a, b = left._tile_shape(), right._tile_shape()
     if len(a) == len(b) or a[0] != b[0]:
         return left, right
     short, shape = (left, b) if len(a) < len(b) else (right, a)
@@ -178,7 +178,7 @@ def copied_from_psum(
 
     ``spaces`` are the memories that AWS's page names.
     """
-    if not isinstance(tile, Tile) or tile.space is not Space.PSUM:
+    if not isinstance(tile, Tile) or tile._space is not Space.PSUM:
         return tile
     note(wrong_buffer(tile, name, where, spaces))
     return copy_to_sbuf(tile)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, not_modelled
+from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import (
     as_flag,
     engine,
@@ -23,6 +23,7 @@ from difftest.simulator.frontend.classic.operators import (
     on_chip,
     update,
 )
+from difftest.simulator.frontend.misuses import MASK_OF_ONE_ROW
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
@@ -65,7 +66,7 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
     """A product's operand, and the mask between its brackets as bools over it, if it has one."""
     if not isinstance(operand, MaskedOperand):
         return operand, None
-    chosen = operand.mask.array(operand.tile.tile_shape())
+    chosen = operand.mask.array(operand.tile._tile_shape())
     return operand.tile, chosen
 
 
@@ -86,11 +87,7 @@ def _of_pairs(chosen: Array | None) -> Array | None:
     if chosen is None:
         return None
     if (chosen[:, 0] != chosen[:, 1]).any():
-        raise KernelError(
-            "a masked operand with two rows a partition takes part with both",
-            happened="a mask left out one of the two rows of a partition",
-            received=f"a mask over {list(chosen.shape)}",
-        )
+        raise MASK_OF_ONE_ROW(f"a mask over {list(chosen.shape)}")
     return chosen[:, 0]
 
 
@@ -120,7 +117,7 @@ def transpose(x, *, dtype=None, mask=None):
     """A new SBUF tile with a 2-D tile's partition and free dimensions swapped."""
     data = on_chip(x, "nl.transpose")
     need_two(data, "nl.transpose")
-    if data.space is Space.PSUM:
+    if data._space is Space.PSUM:
         data = copy_to_sbuf(data)
     return copy_written(issue(instructions.nc_transpose, (data,), mask=mask), dtype=dtype)
 
@@ -147,19 +144,19 @@ class Product(NamedTuple):
 
 
 def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
-    return stationary.storage.allocation.writes, moving.storage.allocation.writes
+    return stationary._storage.allocation.writes, moving._storage.allocation.writes
 
 
 def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
     tile = issue(instructions.nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
-    tile.storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
+    tile._storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 
 
 def _is_product(tile: Tile) -> bool:
     """Whether a tile is all of its tensor, and not another dtype's view of it."""
-    return tile._is_whole() and tile.dtype is tile.storage.dtype
+    return tile._is_whole() and tile.dtype is tile._storage.dtype
 
 
 def accumulate_product(target: Tile, added: Tile) -> None:
@@ -169,7 +166,7 @@ def accumulate_product(target: Tile, added: Tile) -> None:
     ------
     ShapeError : it is not of the result's shape. LimitError : it does not lie in one PSUM bank.
     """
-    source = added.storage.producer
+    source = added._storage.producer
     if not isinstance(source, Product) or not (source.is_current() and _is_product(added)):
         update("add", target, added)
         return

@@ -50,12 +50,12 @@ def _inside(data: Tile, axes: Shape, mask: object) -> Tile:
     So a window that is cut at several edges: what the mask leaves is a box at each place in the
     window, of which each is copied, for the compiler would issue several instructions too.
     """
-    if not isinstance(mask, Mask) or not isinstance(data.axes, tuple):
+    if not isinstance(mask, Mask) or not isinstance(data._axes, tuple):
         return data
-    shape = data.tile_shape()
+    shape = data._tile_shape()
     chosen = mask.array(shape)
     box = mask_box(chosen)
-    if box is None or restrict(data, box, shape).axes is None:
+    if box is None or restrict(data, box, shape)._axes is None:
         return data
     copied: Tile = ndarray(shape, data.dtype)
     for place in np.ndindex(*(shape[axis] for axis in axes)):
@@ -213,7 +213,7 @@ def dropout(x, rate, *, dtype=None, mask=None):
     """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
     data, prob = on_chip(x, "nl.dropout"), rate
     if isinstance(rate, Tile) and rate.size == 1:
-        prob = copy(rate._broadcast_to((data.tile_shape()[0], 1)))
+        prob = copy(rate._broadcast_to((data._tile_shape()[0], 1)))
     return locals()
 
 

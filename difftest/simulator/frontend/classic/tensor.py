@@ -21,6 +21,7 @@ from difftest.simulator.frontend.classic.operators import (
 )
 from difftest.simulator.frontend.classic.products import Product, accumulate_product
 from difftest.simulator.frontend.dispatch import entering
+from difftest.simulator.frontend.misuses import ASSIGNMENT_TO_HBM
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
@@ -72,18 +73,23 @@ class Tensor(Tile, AnyTensor):
         return copied
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
     def T(self) -> Any:
         """The tile transposed, as ``nl.transpose`` does it."""
         error = KernelError(
             "a tile is transposed by nl.transpose or nisa.nc_transpose",
             happened="a tensor was asked for .T",
             received=f"{self!r}.T",
-            remedy="nl.load_transpose2d(tensor)" if self.in_hbm else "nl.transpose(tile)",
+            remedy="nl.load_transpose2d(tensor)" if self._in_hbm else "nl.transpose(tile)",
         )
-        if self.in_hbm or self.ndim != 2:
+        if self._in_hbm or self.ndim != 2:
             raise error
         note(error)
-        source = copy_to_sbuf(self) if self.space is Space.PSUM else self
+        source = copy_to_sbuf(self) if self._space is Space.PSUM else self
         return copy_to_sbuf(issue(nc_transpose, (source,)))
 
     def reshape(self, shape: Any) -> Tensor:
@@ -99,7 +105,7 @@ class Tensor(Tile, AnyTensor):
         """A view with a dimension of size 1 inserted at ``axis`` (a free dimension)."""
         number = as_integer(axis, "expand_dims' axis")
         at = number + self.ndim + 1 if number < 0 else number
-        first = 0 if self.in_hbm else 1
+        first = 0 if self._in_hbm else 1
         if not first <= at <= self.ndim:
             raise ShapeError(
                 "expand_dims inserts a free dimension",
@@ -107,7 +113,7 @@ class Tensor(Tile, AnyTensor):
                 received=f"expand_dims(axis={axis}) of {self!r}",
                 limit=f"axes {first} to {self.ndim}",
             )
-        return self._derive(self.pattern.expand(at), self.partition_axis)
+        return self._derive(self._pattern.expand(at), self._partition_axis)
 
     def assert_shape(self, shape: Any) -> Tensor:
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
@@ -128,7 +134,7 @@ class Tensor(Tile, AnyTensor):
     def _iadd(self, other: Any) -> Tensor:
         """``self += other`` in place; a matmul's result accumulates in PSUM."""
         is_tile = isinstance(other, Tile)
-        if is_tile and self.space is Space.PSUM and isinstance(other.storage.producer, Product):
+        if is_tile and self._space is Space.PSUM and isinstance(other._storage.producer, Product):
             accumulate_product(self, other)
         else:
             update("add", self, other)
@@ -199,7 +205,7 @@ for _kind, _make, _names in (
 
 
 def _same_place(a: Tile, b: Tile) -> bool:
-    return a.storage is b.storage and a.pattern == b.pattern and a.dtype == b.dtype
+    return a._storage is b._storage and a._pattern == b._pattern and a.dtype == b.dtype
 
 
 _TARGETS = {
@@ -237,24 +243,19 @@ def _check_side(side: Any, refused: dict[Any, tuple[str, str, str]]) -> None:
 
 def assign(target: Tile, value: Any) -> None:
     """``target[...] = value``: move an instruction's result, copy a tile, or fill with a number."""
-    if target.in_hbm:
-        raise KernelError(
-            "tensors in HBM are written by DMA",
-            happened="a value was assigned to a tensor in HBM",
-            received=f"assignment to {target!r}",
-            remedy="use nl.store(dst, value) or nisa.dma_copy(dst=..., src=...)",
-        )
+    if target._in_hbm:
+        raise ASSIGNMENT_TO_HBM(f"assignment to {target!r}")
     if is_number(value):
         issue(memset, (value,), dst=target)
         return
     if not isinstance(value, Tile):
         _check_side(value, _VALUES)
     given = need_tile(value, "its value", "assignment", ON_CHIP)
-    source = repeated(given, target.tile_shape(), "an assignment's value")
+    source = repeated(given, target._tile_shape(), "an assignment's value")
     where = written(source)
     if where is not None:
-        target.storage.leave_out()
+        target._storage.leave_out()
         where = where.reshape(target.shape)
     moved = source is given and (where is not None or source._is_whole())
-    moved = moved and source.dtype is source.storage.dtype
+    moved = moved and source.dtype is source._storage.dtype
     gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)

@@ -14,8 +14,9 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import BOOL
-from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.errors import kernel_location, warn
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.misuses import SUM_WITHOUT_START
 from difftest.simulator.tile import Tile
 
 
@@ -33,12 +34,12 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
         raise not_taken("nc_matmul", takes, got, f"accumulate={accumulate!r:.60}")
     if accumulate is not None and not accumulate:
         return False
-    products = dst.storage.products
+    products = dst._storage.products
     if products is None:
         if accumulate:
             _check_start(dst)
         return bool(accumulate)
-    started = dst.gather(products)
+    started = dst._gather(products)
     if started.all():
         return True
     if accumulate:
@@ -50,13 +51,7 @@ def resolve(dst: Tile, accumulate: Any) -> bool | None:
 def _check_start(dst: Tile) -> None:
     """Say what is wrong with adding where no matmul wrote."""
     if dst._fresh() is not None:
-        raise KernelError(
-            "accumulate=True adds to what a matmul wrote before",
-            happened="nc_matmul was to add to what nothing had written",
-            received=f"{dst!r}, of which elements were never written",
-            remedy="use accumulate=False for the first matmul (accumulate=(i > 0)), or leave "
-            "accumulate out",
-        )
+        raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
     if current().machine.nc_version < 4:
         warn(
             AccumulationWarning(
@@ -73,7 +68,7 @@ def mark(dst: Tile, accumulate: bool | None) -> None:
     if accumulate is None:
         core = current()
         core.amend(1, inferred=True)
-    storage = dst.storage
+    storage = dst._storage
     if storage.products is None:
         storage.products = np.zeros(storage.size, BOOL)
-    dst.scatter(storage.products, True)
+    dst._scatter(storage.products, True)

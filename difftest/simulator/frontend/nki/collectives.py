@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError, missing_name
+from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki.binding import API, public
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.isa.moves import check_priority
@@ -39,11 +39,7 @@ class ReplicaGroup(NKIObject):
         self.groups = tuple(as_integers(group, "a ReplicaGroup of") for group in groups)
         ranks = [rank for group in self.groups for rank in group]
         if len(set(ranks)) < len(ranks):
-            raise KernelError(
-                "the groups of a ReplicaGroup do not overlap",
-                happened="a rank is in two groups of a ReplicaGroup",
-                received=f"ReplicaGroup({groups!r})",
-            )
+            raise wrong_kind(groups, "groups that do not overlap", "ReplicaGroup")
 
     def __repr__(self) -> str:
         return f"ReplicaGroup({[list(group) for group in self.groups]})"

@@ -17,7 +17,6 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array, DType, name_of
 from difftest.simulator.errors import (
     BufferError,
-    DtypeError,
     KernelError,
     NkiError,
     OutOfBoundsError,
@@ -25,12 +24,11 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.frontend.arguments import as_pairs, not_taken
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.operands import need_tile, wrong_kind
+from difftest.simulator.instructions.operands import check_indices, need_tile, wrong_kind
 from difftest.simulator.instructions.record import SBUF_ONLY
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile
@@ -84,117 +82,108 @@ class DynamicView(Moving, Views, IndirectTile):
     index : what holds the offset: one element, or one for each row of the view's first dimension.
     """
 
-    __slots__ = ("index", "owner", "pattern", "rows", "whole")
+    __slots__ = ("_index", "_owner", "_pattern", "_rows", "_whole")
 
     def __init__(
         self, owner: Any, pattern: Pattern, index: Tile | DeviceValue, rows: Rows, *, whole: bool
     ) -> None:
         dtype = owner.dtype if rows.dtype is None else rows.dtype
-        size = owner.storage.size * owner.storage.dtype.itemsize // dtype.itemsize
+        size = owner._storage.size * owner._storage.dtype.itemsize // dtype.itemsize
         super().__init__(_part(owner, Pattern(0, (size,), (1,)), dtype), pattern.shape)
-        self.owner, self.pattern, self.index, self.rows = owner, pattern, index, rows
-        self.whole = whole
+        self._owner, self._pattern, self._index, self._rows = owner, pattern, index, rows
+        self._whole = whole
         """Whether one offset moves the whole pattern; else each row has one."""
 
     def __repr__(self) -> str:
-        return f"{self.owner!r} indexed by {self.index!r}, shape {list(self.shape)}"
-
-    @property
-    def buffer(self) -> MemoryRegion:
-        """The memory that the tensor lies in."""
-        return region_of(self.space)
-
-    @property
-    def name(self) -> str:
-        return self.base.storage.allocation.name
+        return f"{self._owner!r} indexed by {self._index!r}, shape {list(self.shape)}"
 
     @property
     def _kept(self) -> int:
         """The dimension of the offsets stays, as the partitions' on chip."""
-        return 0 if self.in_hbm and self.whole else 1
+        return 0 if self._in_hbm and self._whole else 1
 
     @property
-    def index_tiles(self) -> tuple[Tile, ...]:
+    def _index_tiles(self) -> tuple[Tile, ...]:
         """The tile that holds the offsets; a register is none."""
-        return (self.index,) if isinstance(self.index, Tile) else ()
+        return (self._index,) if isinstance(self._index, Tile) else ()
 
     @property
-    def reach(self) -> Tile:
+    def _reach(self) -> Tile:
         """Where the pattern lies for each offset that keeps it inside; on chip the whole tensor."""
-        unit, moved = self.rows.unit, self.pattern if self.whole else self.pattern.select(0, 0)
+        unit, moved = self._rows.unit, self._pattern if self._whole else self._pattern.select(0, 0)
         low, high = moved.extent()
-        if not self.in_hbm or unit <= 0 or low < 0 or high >= self.base.size:
-            return self.base
-        count = min(self.rows.size, (self.base.size - 1 - high) // unit + 1)
-        return _part(self.owner, moved.splice(0, 0, (count,), (unit,)), self.dtype)
+        if not self._in_hbm or unit <= 0 or low < 0 or high >= self._base.size:
+            return self._base
+        count = min(self._rows.size, (self._base.size - 1 - high) // unit + 1)
+        return _part(self._owner, moved.splice(0, 0, (count,), (unit,)), self.dtype)
 
-    def signature(self) -> tuple[object, ...]:
-        """As :meth:`Tile.signature`; rules may ask for what holds the offsets."""
-        return (*super().signature(), *[tile.signature() for tile in self.index_tiles])
+    def _signature(self) -> tuple[object, ...]:
+        """As :meth:`Tile._signature`; rules may ask for what holds the offsets."""
+        return (*super()._signature(), *[tile._signature() for tile in self._index_tiles])
 
-    def descriptor(self) -> Descriptor:
-        """As :meth:`Tile.descriptor`, with that of what holds the offsets."""
-        index = self.index.descriptor() if isinstance(self.index, Tile) else None
-        return super().descriptor()._replace(index=index)
+    def _descriptor(self) -> Descriptor:
+        """As :meth:`Tile._descriptor`, with that of what holds the offsets."""
+        index = self._index._descriptor() if isinstance(self._index, Tile) else None
+        return super()._descriptor()._replace(index=index)
 
     # -- places ----------------------------------------------------------------------------------
 
-    def offsets(self) -> Array:
+    def _offsets(self) -> Array:
         """The rows that the index names, int64: one for each row of the view, or one in all."""
-        values = np.asarray(self.index.values(), dtype=np.int64)
-        if self.whole:
+        values = np.asarray(self._index._values(), dtype=np.int64)
+        if self._whole:
             return values.reshape(-1)[:1]
         return values.T.reshape(-1)[: self.shape[0]]
 
-    def settled(self) -> Tile | None:
+    def _settled(self) -> Tile | None:
         """The view where its one offset puts it; None if each row has one, or if it leaves."""
-        if not self.whole:
+        if not self._whole:
             return None
-        _, inside = self.locate()
+        _, inside = self._locate()
         if not inside.all():
             return None
-        start = self.offset + int(self.offsets()[0]) * self.rows.unit
-        settled: Tile = self.owner._with_pattern(self.pattern._replace(offset=start), self.dtype)
+        start = self.offset + int(self._offsets()[0]) * self._rows.unit
+        settled: Tile = self._owner._with_pattern(self._pattern._replace(offset=start), self.dtype)
         return settled
 
-    def locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
+    def _locate(self, where: Array | None = None) -> tuple[tuple[Array, ...], Array]:
         """Addresses of all elements, and which rows (of a whole pattern, all or none) fit."""
         assert where is None, "this dialect has no masks"
-        rows = self.offsets()
-        moved = self.pattern if self.whole else self.pattern.slice(0, 0, 1)
-        further = (rows * self.rows.unit).reshape(-1, *(1,) * (self.ndim - 1))
+        rows = self._offsets()
+        moved = self._pattern if self._whole else self._pattern.slice(0, 0, 1)
+        further = (rows * self._rows.unit).reshape(-1, *(1,) * (self.ndim - 1))
         places = np.broadcast_to(moved.elements() + further, self.shape)
         lines = places.reshape(len(rows), -1)
-        kept = (rows >= 0) & (rows < self.rows.size)
-        kept &= (lines.min(axis=1) >= 0) & (lines.max(axis=1) < self.base.size)
+        kept = (rows >= 0) & (rows < self._rows.size)
+        kept &= (lines.min(axis=1) >= 0) & (lines.max(axis=1) < self._base.size)
         return (places,), np.broadcast_to(kept.reshape(further.shape), self.shape)
 
     def _left(self, arrays: tuple[Array, ...], at: tuple[int, ...]) -> OutOfBoundsError:
-        row = 0 if self.whole else at[0]
-        offset = int(self.offsets()[row])
+        row = 0 if self._whole else at[0]
+        offset = int(self._offsets()[row])
         return left_tensor(
             "an offset held in SBUF",
             f"{offset}",
-            f"offset {offset} (element {row} of {self.index!r}) into "
-            f"{self.owner!r}, in steps of {self.rows.unit} elements",
-            f"0 to {self.rows.size - 1}",
+            f"offset {offset} (element {row} of {self._index!r}) into "
+            f"{self._owner!r}, in steps of {self._rows.unit} elements",
+            f"0 to {self._rows.size - 1}",
             "correct the offsets, or pass oob_mode=nisa.oob_mode.skip",
         )
 
     # -- views of it -----------------------------------------------------------------------------
 
     def _view(self, pattern: Pattern) -> DynamicView:
-        return DynamicView(self.owner, pattern, self.index, self.rows, whole=self.whole)
+        return DynamicView(self._owner, pattern, self._index, self._rows, whole=self._whole)
 
     def __getitem__(self, key: Any) -> DynamicView:
         first = key[0] if isinstance(key, tuple) and key else key
-        if not self.whole and first is not Ellipsis and first != slice(None):
+        if not self._whole and first is not Ellipsis and first != slice(None):
             self._refuse("indexing of the dimension of the offsets")
         return super().__getitem__(key)
 
     def _axis(self, dim: object, what: str, *, first: int = 0, extra: int = 0) -> int:
         axis = super()._axis(dim, what, first=first, extra=extra)
-        if not axis and not self.whole and what in ("slice", "select"):
+        if not axis and not self._whole and what in ("slice", "select"):
             self._refuse(f"{what} of the dimension of the offsets")
         return axis
 
@@ -216,14 +205,14 @@ class DynamicView(Moving, Views, IndirectTile):
 
     def ap(self, *args: Any, **kwargs: Any) -> Any:
         """``ap`` of the tensor itself: patterns do not compose."""
-        return self.owner.ap(*args, **kwargs)
+        return self._owner.ap(*args, **kwargs)
 
 
 def _part(owner: Tile, pattern: Pattern, dtype: DType) -> Tile:
     """Elements of the storage as ``dtype``, in a row; on chip partition after partition."""
-    if dtype == owner.storage.dtype:
-        return type(owner)(owner.storage, pattern, 0)
-    return type(owner)(owner.storage, pattern, 0, owner._held_as(dtype))
+    if dtype == owner._storage.dtype:
+        return type(owner)(owner._storage, pattern, 0)
+    return type(owner)(owner._storage, pattern, 0, owner._held_as(dtype))
 
 
 # -- how they come to be ---------------------------------------------------------------------------
@@ -233,8 +222,8 @@ def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
     """``tensor.select(dim, index)`` with an index held in SBUF."""
     axis = tensor._axis(dim, "select with an index held in SBUF", first=tensor._kept)
     rows = Rows(unit=tensor.strides[axis], size=tensor.shape[axis])
-    one = tensor.pattern.select(axis, 0)
-    least = 1 if tensor.in_hbm else 2
+    one = tensor._pattern.select(axis, 0)
+    least = 1 if tensor._in_hbm else 2
     if len(one.shape) < least:
         one = one.splice(least - 1, least, (1,), (1,))
     return one_offset(tensor, one, index, rows)
@@ -251,7 +240,7 @@ def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:
         got = f"{offsets.size // count} offsets in each partition"
         raise not_taken("vector_select", takes, got, repr(offsets), error=ShapeError)
     rows = Rows(unit=tensor.strides[0], size=tensor.shape[0])
-    return row_offsets(tensor, tensor.pattern.slice(0, 0, count), offsets, rows)
+    return row_offsets(tensor, tensor._pattern.slice(0, 0, count), offsets, rows)
 
 
 def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> DynamicView:
@@ -271,10 +260,10 @@ def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynamic
 def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> DynamicView:
     """A pattern whose first dimension is walked by the rows that SBUF holds."""
     held = _held(index, "vector_offset")
-    if not tensor.in_hbm:
+    if not tensor._in_hbm:
         raise BufferError(
             "a vector of offsets indexes a tensor in HBM",
-            happened=f"a vector of offsets was to index a tensor in {tensor.space.value}",
+            happened=f"a vector of offsets was to index a tensor in {tensor._space.value}",
             received=f"vector_offset of {tensor!r}",
             limit="hbm",
             remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
@@ -293,13 +282,7 @@ def _held(index: Any, what: str) -> Tile:
     if not isinstance(index, Tile):
         raise wrong_kind(index, "a tensor of integers in SBUF", "a view", what)
     held = need_tile(index, what, "a view", SBUF_ONLY)
-    if held.dtype.kind not in "iu":
-        raise DtypeError(
-            f"{what} holds integers",
-            happened=f"{what} holds {name_of(held.dtype)}",
-            received=repr(held),
-            limit="int32, uint32 and smaller integers",
-        )
+    check_indices(held, what)
     return held
 
 
@@ -329,7 +312,7 @@ def access(
         try:
             return tensor._with_pattern(wanted, dtype)
         except OutOfBoundsError as error:
-            return type(tensor)(tensor.storage, wanted, 0, dtype, error)
+            return type(tensor)(tensor._storage, wanted, 0, dtype, error)
     if scalar_offset is not None and vector_offset is not None:
         takes = "scalar_offset or vector_offset, not both"
         got = "both scalar_offset and vector_offset"
@@ -340,7 +323,7 @@ def access(
         takes, received = "a dimension as indirect_dim", f"indirect_dim={dim} of {tensor!r}"
         limit = f"0 to {tensor.ndim - 1}"
         raise not_taken("ap", takes, got, received, error=ShapeError, limit=limit)
-    unit, rest = divmod(tensor.strides[dim] * tensor.itemsize, dtype.itemsize)
+    unit, rest = divmod(tensor.strides[dim] * tensor._itemsize, dtype.itemsize)
     if rest:
         raise ShapeError(
             "ap's dynamic offset counts whole elements of dtype",
@@ -353,7 +336,7 @@ def access(
             got = f"indirect_dim={dim}"
             raise not_taken("ap with vector_offset", "indirect_dim 0", got, got)
         return row_offsets(tensor, wanted, vector_offset, rows)
-    if not (tensor.in_hbm or dim):
+    if not (tensor._in_hbm or dim):
         raise NkiValidationError(
             "a dynamic offset on chip moves along a free dimension: the partitions of an access "
             "are known when the kernel is built",
@@ -372,7 +355,7 @@ def _wanted(
     if not pairs or any(count < 1 for _, count in pairs):
         takes, got = "counts of at least 1", "an empty pattern, or a count below 1"
         raise not_taken("ap", takes, got, f"pattern={pattern!r:.80}", error=ShapeError)
-    storage = tensor.storage
+    storage = tensor._storage
     if not storage.in_hbm:
         stride, count = pairs[0]
         step = storage.partition_step * storage.dtype.itemsize // dtype.itemsize
@@ -395,7 +378,7 @@ def _wanted(
             remedy="call ap on the tensor that was sliced, or leave offset out",
         )
     if offset is None:
-        start, rest = divmod(tensor.offset * tensor.itemsize, dtype.itemsize)
+        start, rest = divmod(tensor.offset * tensor._itemsize, dtype.itemsize)
         if rest:
             raise ShapeError(
                 "an access pattern of another dtype begins at one of its elements",

@@ -13,6 +13,7 @@ import math
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
+from difftest.simulator.frontend.misuses import DATA_OF_SEVERAL_TILES
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.index import as_integer, is_integer
@@ -156,12 +157,7 @@ class NkiGrid:
         """
         found = self._backing.view(self._box)
         if found is None:
-            raise ShapeError(
-                "data is one access pattern",
-                happened="data was asked of tiles that no single view has",
-                received=repr(self),
-                remedy="index one tile or a row of tiles first; is_data_representable tells",
-            )
+            raise DATA_OF_SEVERAL_TILES(repr(self))
         return found
 
     def __repr__(self) -> str:

@@ -13,16 +13,11 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.errors import (
-    BufferError,
-    DtypeError,
-    KernelError,
-    ShapeError,
-    not_modelled,
-)
+from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import BufferError, KernelError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.index import as_integer, left_tensor
+from difftest.simulator.instructions.operands import check_indices
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -64,13 +59,11 @@ def check_index(tensor: Tile, index: Any, num_elem: Any) -> int:
         rule, got = "is available on NeuronCore-v4 and newer", f"was used on {machine.name}"
         remedy = "gather with nisa.dma_copy or nisa.nc_n_gather, or launch with machine=TRN3"
         raise _unfit(tensor, index, rule, got, KernelError, remedy=remedy)
-    if tensor.in_hbm or not isinstance(index, Tile) or index.space is not Space.SBUF:
+    if tensor._in_hbm or not isinstance(index, Tile) or index._space is not Space.SBUF:
         got = "got a tensor in HBM, or an index that is not in SBUF"
         rule = "takes a tensor on chip and an index in SBUF"
         raise _unfit(tensor, index, rule, got, BufferError)
-    if index.dtype.kind not in "iu":
-        got = f"got an index of {name_of(index.dtype)}"
-        raise _unfit(tensor, index, "takes an index that holds integers", got, DtypeError)
+    check_indices(index, "an index of tensor indirection")
     if index.ndim != 2 or index.shape[0] != tensor.shape[0]:
         rule = "takes an index that has two dimensions and the tensor's partitions"
         raise _unfit(tensor, index, rule, f"got an index of {list(index.shape)}")
@@ -132,7 +125,7 @@ def _of_agreeing_groups(index: Tile, numbers: Array, group: int) -> Array:
 
 def _of_groups(index: Tile, numbers: Array, group: int) -> list[Array]:
     """The offsets of these numbers in each group of partitions that has them all."""
-    held = np.asarray(index.values(), dtype=np.int64)
+    held = np.asarray(index._values(), dtype=np.int64)
     parts = (held[first : first + group] for first in range(0, index.shape[0], group))
     deepest = int((numbers % group).max())
     return [part[numbers % group, numbers // group] for part in parts if len(part) > deepest]

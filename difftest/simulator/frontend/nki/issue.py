@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.descriptor import taped
-from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.misuses import OFFSETS_FOR_AN_ENGINE
 from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
 from difftest.simulator.frontend.nki.indirection import check_use
 from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
@@ -91,14 +91,14 @@ def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
     ``indices`` comes what holds an offset or an index otherwise, and each register.
     """
     if isinstance(given, IndirectTensor):
-        check_use(name, role.name, given.group, given, given.index)
-        indices.append(given.index)
+        check_use(name, role.name, given._group, given, given._index)
+        indices.append(given._index)
     elif isinstance(given, DynamicView):
-        if isinstance(given.index, DeviceValue):
-            indices.append((role.name, given.index.label))
-        if role.takes is Takes.TILE_OR_INDIRECT and given.settled() is None:
+        if isinstance(given._index, DeviceValue):
+            indices.append((role.name, given._index.label))
+        if role.takes is Takes.TILE_OR_INDIRECT and given._settled() is None:
             return given
-        indices += given.index_tiles
+        indices += given._index_tiles
         return settle(given)
     return given
 
@@ -107,21 +107,16 @@ def need_operand(value: object, name: str, where: str) -> Any:
     """``value`` as a tile on chip, or as a view of one that an offset moves."""
     if not isinstance(value, DynamicView):
         return need_tile(value, name, where)
-    if value.in_hbm:
+    if value._in_hbm:
         raise wrong_buffer(value, name, where, ON_CHIP)
     return value
 
 
 def settle(view: DynamicView) -> Any:
     """The view where its one offset puts it."""
-    if not view.whole:
-        raise KernelError(
-            "an offset for each row is for the DMA engines",
-            happened="an engine was given a view with an offset for each row",
-            received=repr(view),
-            remedy="gather into SBUF with nisa.dma_copy first",
-        )
-    settled = view.settled()
+    if not view._whole:
+        raise OFFSETS_FOR_AN_ENGINE(repr(view))
+    settled = view._settled()
     if settled is None:
-        view.resolve(skip=False)
+        view._resolve(skip=False)
     return settled

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from difftest.choices import LEVELS
 from difftest.simulator.core import current, is_running
 from difftest.simulator.errors import KernelError, Location, kernel_location, warn
+from difftest.simulator.index import as_choice
 
 
 class LevelError(KernelError, AttributeError):
@@ -203,11 +204,4 @@ def known_level(level: str | None) -> str | None:
     ------
     KernelError : there is no such level.
     """
-    if level is not None and level not in LEVELS:
-        raise KernelError(
-            "level names a level of NKI",
-            happened=f"a kernel was launched with level={level!r:.40}",
-            received=f"level={level!r}",
-            limit=", ".join(LEVELS),
-        )
-    return level
+    return None if level is None else as_choice(level, LEVELS, "a level of NKI")

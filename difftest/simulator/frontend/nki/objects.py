@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from difftest.simulator.errors import SignatureError
+from difftest.simulator.frontend.arguments import not_taken
 
 
 class NKIObject:
@@ -38,20 +39,16 @@ class NKIObject:
         }
         name = type(self).__name__
         if len(args) > len(fields):
-            raise SignatureError(
-                "a class has a field for each value by position",
-                happened=f"{name} got {len(args)} values for {len(fields)} fields",
-                received=f"{name}({', '.join(map(repr, args)):.80})",
-                limit=", ".join(fields) or "no field",
-            )
+            got = f"{len(args)} values for {len(fields)} fields"
+            received, limit = f"{', '.join(map(repr, args)):.80}", ", ".join(fields) or "no field"
+            takes = "a value for each field"
+            raise not_taken(name, takes, got, received, error=SignatureError, limit=limit)
         given = dict(zip(fields, args, strict=False))
         twice = sorted(given.keys() & kwargs.keys())
         if twice:
-            raise SignatureError(
-                "a field takes one value, by position or by name",
-                happened=f"{name} got two values for {', '.join(twice)}",
-                received=f"{len(args)} values by position, and {', '.join(kwargs)} by name",
-            )
+            takes, got = "a value for a field once", f"two values for {', '.join(twice)}"
+            received = f"{len(args)} values by position, and {', '.join(kwargs)} by name"
+            raise not_taken(name, takes, got, received, error=SignatureError)
         for field, value in {**fields, **given, **kwargs}.items():
             setattr(self, field, value)
         after = getattr(self, "__post_init__", None)

@@ -71,7 +71,7 @@ def affine(values: Mapping[str, Any], where: str) -> Index:
     )
     need_tile(dst, "dst", where)
     pairs = as_pairs(pattern, where, "step", "num")
-    shape = (dst.tile_shape()[0], *(n for _, n in pairs))
+    shape = (dst._tile_shape()[0], *(n for _, n in pairs))
     if not 1 <= len(pairs) <= MOST_AXES or math.prod(shape) != dst.size:
         raise ShapeError(
             f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "

@@ -13,9 +13,9 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array, as_nki_dtype
 from difftest.simulator.errors import KernelError, kernel_location, warn
+from difftest.simulator.frontend.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.frontend.nki import indirection
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.dynamic import (
     DynamicView,
     Moving,
@@ -59,16 +59,6 @@ class NkiTensor(Views, Tile, NKIObject):
     # -- attributes ------------------------------------------------------------------------------
 
     @property
-    def buffer(self) -> MemoryRegion:
-        """The memory that the tensor lies in."""
-        return region_of(self.storage.space)
-
-    @property
-    def name(self) -> str:
-        """The name that the kernel gave it, empty if none."""
-        return self.storage.allocation.name
-
-    @property
     @public
     def data(self: Self) -> Self:
         """The tensor itself, as grids have it: AWS's pages ask it of tensors too (NKI 0.7)."""
@@ -80,9 +70,9 @@ class NkiTensor(Views, Tile, NKIObject):
         return False
 
     def _view(self: Self, pattern: Pattern) -> Self:
-        if self.axes is not None:
-            self.check_bounds()
-        return type(self)(self.storage, pattern, 0, self.dtype)
+        if self._axes is not None:
+            self._check_bounds()
+        return type(self)(self._storage, pattern, 0, self.dtype)
 
     def _select_by(self, dim: int, index: Any) -> DynamicView:
         return select_one(self, dim, index)
@@ -92,7 +82,7 @@ class NkiTensor(Views, Tile, NKIObject):
     def __setitem__(self, key: Any, value: Any) -> None:
         """``tensor[...] = other``: a copy, by DMA where a side is in HBM, or a number on chip."""
         target = self[key]
-        if any(isinstance(side, Tile) and side.in_hbm for side in (target, value)):
+        if any(isinstance(side, Tile) and side._in_hbm for side in (target, value)):
             _assign_by_dma(target, value)
         elif is_number(value):
             gate.issue(memset, (value,), dst=target)
@@ -140,7 +130,7 @@ class NkiTensor(Views, Tile, NKIObject):
         that of now.
         """
         count = indirection.check_index(self, index, num_elem)
-        return IndirectTensor.of(self, index, count)
+        return IndirectTensor._of(self, index, count)
 
     @public
     def ap(
@@ -162,12 +152,7 @@ def _assign_by_dma(target: Any, value: Any) -> None:
     """An assignment with a side in HBM: AWS documents none, and devices were seen to run them."""
     for side, role in ((target, "its target"), (value, "its value")):
         need_tile(side, role, "assignment by DMA", DMA_SPACES)
-    error = KernelError(
-        "tensors in HBM are written and read by DMA",
-        happened="an assignment had a side in HBM",
-        received=f"{target!r} = {value!r}",
-        remedy="use nisa.dma_copy(dst, src), nl.load(src) or nl.store(dst, value)",
-    )
+    error = ASSIGNMENT_BY_DMA(f"{target!r} = {value!r}")
     note(error)
     gate.issue(dma_copy, (value,), dst=target)
 
@@ -230,7 +215,7 @@ class ComparedTensor(NkiTensor):
                 "knows its value, a device's compiler does not"
             )
         )
-        return bool(np.all(self.engine_values() != 0))
+        return bool(np.all(self._engine_values() != 0))
 
 
 class IndirectTensor(Moving, NkiTensor):
@@ -239,53 +224,53 @@ class IndirectTensor(Moving, NkiTensor):
     Its pattern names whole partitions, as ``owner`` has them.
     """
 
-    __slots__ = ("group", "index", "owner", "places")
+    __slots__ = ("_group", "_index", "_owner", "_places")
     _strided = False
 
-    owner: NkiTensor
-    index: Tile
-    places: Any
+    _owner: NkiTensor
+    _index: Tile
+    _places: Any
     """Which of a partition's flat elements it names, int64 [N]."""
-    group: int
+    _group: int
     """Partitions that share their offsets."""
 
     @classmethod
-    def of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
+    def _of(cls, owner: NkiTensor, index: Tile, count: int, group: int = 0) -> IndirectTensor:
         """The view; ``group`` 0 for what the index tells."""
         flat = owner.reshape((owner.shape[0], owner.size // owner.shape[0]))
-        view = cls(flat.storage, flat.pattern, 0, flat.dtype)
+        view = cls(flat._storage, flat._pattern, 0, flat.dtype)
         view.shape = (flat.shape[0], count)
-        view.owner, view.index = flat, index
-        view.group = group or indirection.group_of(index, count)
-        view.places = indirection.offsets(owner, index, count, view.group)
+        view._owner, view._index = flat, index
+        view._group = group or indirection.group_of(index, count)
+        view._places = indirection.offsets(owner, index, count, view._group)
         return view
 
-    def grouped(self) -> IndirectTensor:
+    def _grouped(self) -> IndirectTensor:
         """The same view, its offsets in the groups of the Tensor Engine."""
-        count = len(self.places)
-        return IndirectTensor.of(self.owner, self.index, count, indirection.TENSOR_GROUP)
+        count = len(self._places)
+        return IndirectTensor._of(self._owner, self._index, count, indirection.TENSOR_GROUP)
 
     @property
     def size(self) -> int:
         return self.shape[0] * self.shape[1]
 
-    def take(self, region: Array) -> Array:
-        return region[:, self.places]
+    def _take(self, region: Array) -> Array:
+        return region[:, self._places]
 
-    def give(self, region: Array, values: Any, where: Array | None = None) -> None:
-        taken = self.take(region)
-        super().give(taken, values, where)
-        region[:, self.places] = taken
+    def _give(self, region: Array, values: Any, where: Array | None = None) -> None:
+        taken = self._take(region)
+        super()._give(taken, values, where)
+        region[:, self._places] = taken
 
     def _is_whole(self) -> bool:
         """It has an order of its own."""
         return False
 
-    def signature(self) -> tuple[object, ...]:
-        return (*super().signature(), self.shape)
+    def _signature(self) -> tuple[object, ...]:
+        return (*super()._signature(), self.shape)
 
     def _span(self) -> tuple[int, int]:
-        return 0, self.shape[1] * self.itemsize - 1
+        return 0, self.shape[1] * self._itemsize - 1
 
     def _derive(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse("a view")

@@ -16,15 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from difftest.simulator.errors import (
-    Location,
-    OutOfBoundsError,
-    ShapeError,
-    kernel_location,
-)
+from difftest.simulator.errors import Location, OutOfBoundsError, ShapeError, kernel_location
 from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.constants import MemoryRegion
+from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.frontend.slices import DynamicSlice
@@ -54,15 +49,22 @@ class Views(Patterned):
     if TYPE_CHECKING:  # what tensors, and views that an offset moves, have beside
 
         @property
-        def in_hbm(self) -> bool: ...
+        def _in_hbm(self) -> bool: ...
 
-        @property
-        def buffer(self) -> MemoryRegion: ...
+    @property
+    def buffer(self) -> MemoryRegion:
+        """The memory that the tensor lies in."""
+        return region_of(self._storage.space)
+
+    @property
+    def name(self) -> str:
+        """The name that the kernel gave the tensor, empty if none."""
+        return self._storage.allocation.name
 
     @property
     def _kept(self) -> int:
         """How many of the first dimensions stay what they are."""
-        return 0 if self.in_hbm else 1
+        return 0 if self._in_hbm else 1
 
     def _view(self: Self, pattern: Pattern) -> Self:
         """The same tensor by another pattern."""
@@ -119,7 +121,7 @@ class Views(Patterned):
     @public
     def is_contiguous(self) -> bool:
         """Whether the elements are adjacent in row-major order; on chip in each partition."""
-        first = 0 if self.in_hbm else 1
+        first = 0 if self._in_hbm else 1
         return Pattern(0, self.shape[first:], self.strides[first:]).in_order()
 
     def get_pattern(self) -> list[list[int]]:
@@ -135,7 +137,7 @@ class Views(Patterned):
             rule = "takes 0 <= start < end <= the dimension's size"
             happened = f"was to cut {start} to {end}"
             raise _impossible(self, f"slice({dim}, {start}, {end})", rule, happened)
-        return self._view(self.pattern.slice(axis, *_range(self, axis, slice(first, last, step))))
+        return self._view(self._pattern.slice(axis, *_range(self, axis, slice(first, last, step))))
 
     @public
     def permute(self: Self, dims: Sequence[int]) -> Self:
@@ -152,7 +154,7 @@ class Views(Patterned):
                 f"was to move dimension {order[0]} to the partitions",
                 "transpose with nisa.nc_transpose",
             )
-        return self._view(self.pattern.permute(order))
+        return self._view(self._pattern.permute(order))
 
     @public
     def broadcast(self: Self, dim: int, size: int) -> Self:
@@ -163,7 +165,7 @@ class Views(Patterned):
             happened = f"was to repeat a dimension of {self.shape[axis]} to {size}"
             call, rule = f"broadcast({dim}, {size})", "repeats a dimension of size 1"
             raise _impossible(self, call, rule, happened)
-        return self._view(self.pattern.slice(axis, 0, count, 0))
+        return self._view(self._pattern.slice(axis, 0, count, 0))
 
     @public
     def expand_dim(self: Self, dim: int) -> Self:
@@ -171,7 +173,7 @@ class Views(Patterned):
         axis = self._axis(dim, "expand_dim", first=self._kept, extra=1)
         last = axis == len(self.shape)
         stride = 1 if last else self.strides[axis] * self.shape[axis]
-        return self._view(self.pattern.splice(axis, axis, (1,), (stride,)))
+        return self._view(self._pattern.splice(axis, axis, (1,), (stride,)))
 
     @public
     def squeeze_dim(self: Self, dim: int) -> Self:
@@ -181,7 +183,7 @@ class Views(Patterned):
             happened = f"was to remove a dimension of {self.shape[axis]}"
             rule = "removes a dimension of size 1"
             raise _impossible(self, f"squeeze_dim({dim})", rule, happened)
-        return self._view(self.pattern.select(axis, 0))
+        return self._view(self._pattern.select(axis, 0))
 
     @public
     def reshape_dim(self: Self, dim: int, shape: Any) -> Self:
@@ -196,7 +198,7 @@ class Views(Patterned):
             happened = f"was to split {self.shape[axis]} elements into {list(sizes)}"
             raise _impossible(self, call, "keeps the number of elements", happened)
         steps = [self.strides[axis] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-        return self._view(self.pattern.splice(axis, axis + 1, sizes, tuple(steps)))
+        return self._view(self._pattern.splice(axis, axis + 1, sizes, tuple(steps)))
 
     @public
     def flatten_dims(self: Self, start_dim: int, end_dim: int) -> Self:
@@ -214,7 +216,7 @@ class Views(Patterned):
                 "flatten before permute or slice, or copy the view first",
             )
         steps = merged.strides if merged.size > 1 else parts.strides[-1:]
-        return self._view(self.pattern.splice(first, end, merged.shape, steps))
+        return self._view(self._pattern.splice(first, end, merged.shape, steps))
 
     @public
     def reshape(self: Self, shape: Any) -> Self:
@@ -307,8 +309,8 @@ def _groups(view: Views, call: str, pattern: Any) -> list[tuple[str, ...]]:
 
 def _indexed(view: Views, items: tuple[Any, ...]) -> Pattern:
     """The pattern that ``view[items]`` names."""
-    offset, shape, strides = view.pattern
-    in_hbm = view.in_hbm
+    offset, shape, strides = view._pattern
+    in_hbm = view._in_hbm
     if len(items) != len(shape) or [item for item in items if item is Ellipsis]:
         items = expand_ellipsis(items, len(shape), view)
     sizes: list[int] = []
@@ -354,7 +356,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         end = walk[-1] + 1 if walk else walk.start
         start, stop, step = slice_bounds(slice(walk.start, end, walk.step), size)
     count = -(-(stop - start) // step)
-    if start == stop and view.in_hbm and 0 <= start <= size:
+    if start == stop and view._in_hbm and 0 <= start <= size:
         return start, 0, step
     if count < 1:
         raise no_element(slice(start, stop, step), f"dimension {axis} of {_said(view)}")

@@ -19,7 +19,8 @@ import numpy as np
 
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, NkiError, UnwrittenError, kernel_location
+from difftest.simulator.errors import KernelError, NkiError, kernel_location
+from difftest.simulator.frontend.misuses import UNWRITTEN_REGISTER
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.index import is_integer
@@ -54,12 +55,7 @@ class DeviceValue(NKIObject):
         UnwrittenError : the register was never written.
         """
         if self._value is None:
-            raise UnwrittenError(
-                "a register is written before it is read",
-                happened="a register was read that nothing had written",
-                received="a register from nisa.register_alloc()",
-                remedy="nisa.register_alloc(0), nisa.register_move or nisa.register_load first",
-            )
+            raise UNWRITTEN_REGISTER("a register from nisa.register_alloc()")
         return self._value
 
     def snapshot(self) -> DeviceValue:
@@ -78,7 +74,7 @@ class DeviceValue(NKIObject):
         self._label = f"loop {loop}"
         return self
 
-    def values(self) -> Array:
+    def _values(self) -> Array:
         """The value as an array of one element, int64."""
         return np.array([self.device_value()], dtype=np.int64)
 

@@ -72,7 +72,7 @@ def strict(monkeypatch):
 
     def checked(self, tile, made, where):
         put(self, tile, made, where)
-        if made is None or not is_float(tile.dtype) or tile.dtype != tile.storage.dtype:
+        if made is None or not is_float(tile.dtype) or tile.dtype != tile._storage.dtype:
             return
         machine = raw_values(tile).astype(np.float64)
         made = self.written(made, tile.dtype)
@@ -83,14 +83,14 @@ def strict(monkeypatch):
             error = error if error.shape == tile.shape else fit(error, tile)
             error = error * (1 + 2.0**-30)
         if isinstance(tile, IndirectTile):  # of a place that is named twice the last value holds
-            plane = np.zeros(tile.storage.size)
-            tile.scatter(plane, value, where)
-            value = tile.gather(plane)
+            plane = np.zeros(tile._storage.size)
+            tile._scatter(plane, value, where)
+            value = tile._gather(plane)
         off = np.abs(machine - value) > error
         off &= np.isfinite(machine)  # an overflow is no rounding
         if where is not None:
             off &= where.reshape(off.shape) if where.size == off.size else where
-        missing = tile.unwritten()
+        missing = tile._unwritten()
         if missing is not None:
             off &= ~missing
         if off.any():

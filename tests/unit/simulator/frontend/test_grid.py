@@ -60,7 +60,7 @@ def test_a_dimension_is_positive(size):
 @every("dim", [1.5, "2", None, [2]])
 def test_a_dimension_is_an_integer(dim):
     with pytest.raises(
-        KernelError, match=r"a launch grid is made of integers, nl\.nc and"
+        KernelError, match=r"a launch grid takes dimensions that are integers, nl\.nc or"
     ) as caught:
         grid_shape((2, dim))
-    assert caught.value.received == f"{dim!r} ({type(dim).__name__})"
+    assert caught.value.received == f"{type(dim).__name__} {dim!r}"

@@ -62,7 +62,7 @@ def test_copies_between_memories(copy):
 def test_a_copy_is_a_new_tile_in_sbuf():
     def compute(x):
         copied = nisa.tensor_copy(in_psum(x))
-        assert copied.space is Space.SBUF
+        assert copied._space is Space.SBUF
         copied[0, 0] = 7
         return copied, x
 

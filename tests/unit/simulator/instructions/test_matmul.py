@@ -163,8 +163,8 @@ def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
     def compute(x):
         turned = nisa.nc_transpose(in_psum(x))
         named = nisa.nc_transpose(x, engine=nisa.vector_engine)
-        assert turned.space is named.space is Space.SBUF
-        assert nisa.nc_transpose(x).space is Space.PSUM
+        assert turned._space is named._space is Space.SBUF
+        assert nisa.nc_transpose(x)._space is Space.PSUM
         return turned, named
 
     for result in on_tiles(compute, data):

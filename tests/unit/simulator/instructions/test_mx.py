@@ -30,7 +30,7 @@ E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 def tile(shape, dtype, space=Space.SBUF):
     """Of a dtype that the classic dialect cannot name."""
     core = current()
-    return core.tile.whole(core.allocate(shape, np.dtype(dtype), space))
+    return core.tile._whole(core.allocate(shape, np.dtype(dtype), space))
 
 
 def quantized(x, dtype=FLOAT8_E4M3FN_X4, scales=UINT8, scale_shape=None):
@@ -46,7 +46,7 @@ def observed(compute, *arrays, machine=TRN3):
     seen = []
 
     def kernel(*tensors):
-        seen.extend(t.elements().copy() for t in compute(*(nl.load(t) for t in tensors)))
+        seen.extend(t._elements().copy() for t in compute(*(nl.load(t) for t in tensors)))
 
     launch(kernel, arrays, machine=machine)
     return seen

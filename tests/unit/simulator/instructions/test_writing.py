@@ -23,27 +23,27 @@ def tile(*shape):
 def test_a_write_broadcasts_rounds_and_marks():
     target = stored(np.zeros((3, 4), np.int8), Space.SBUF, written=False)
     write(target[0:2], np.array([[1.5, 2.5, -200, 3]], np.float32))
-    assert target.storage.data[:2].tolist() == [[2, 2, -128, 3]] * 2
-    assert target.unwritten().sum() == 4
+    assert target._storage.data[:2].tolist() == [[2, 2, -128, 3]] * 2
+    assert target._unwritten().sum() == 4
     write(target[2:3], np.array([[7, 8, 9, 10]]), np.array([[True, False, True, False]]))
-    assert target.storage.data[2].tolist() == [7, 0, 9, 0]
-    assert target.unwritten().sum() == 2
+    assert target._storage.data[2].tolist() == [7, 0, 9, 0]
+    assert target._unwritten().sum() == 2
 
 
 def test_a_write_to_hbm_keeps_the_dtypes_own_bits():
     target = stored(np.zeros((1, 2), ml_dtypes.bfloat16))
     write(target, np.array([[1.001, 2]], np.float32))
     expected = np.array([[1.001, 2]], ml_dtypes.bfloat16)
-    assert_array_equal(target.storage.data, expected, strict=True)
+    assert_array_equal(target._storage.data, expected, strict=True)
 
 
 def test_an_immutable_tensor_is_not_written():
     target = stored(np.zeros((1, 2), np.float32))
-    target.storage.mutable = False
+    target._storage.mutable = False
     with pytest.raises(KernelError, match="a kernel does not write to its parameters") as caught:
         write(target, np.ones((1, 2), np.float32))
     assert "mutable_tensor" in caught.value.remedy
-    assert (target.storage.data == 0).all()
+    assert (target._storage.data == 0).all()
 
 
 def test_an_element_that_is_named_more_than_once_is_given_one_value():
@@ -56,13 +56,13 @@ def test_an_element_that_is_named_more_than_once_is_given_one_value():
         (target._with_pattern(Pattern(0, (4, 4, 4), (7, 1, 1))), np.stack([row[i + j]] * 4)),
     ):
         write(view, same)
-        assert_array_equal(view.elements(), same)
+        assert_array_equal(view._elements(), same)
         other = same.copy()
         other.flat[1] += 1
         with pytest.raises(ShapeError, match="names an element more than once gives it one value"):
             write(view, other)
         write(view, other, other == same)
-        assert_array_equal(view.elements(), same)
+        assert_array_equal(view._elements(), same)
 
 
 def test_a_result_fills_its_destination_partition_by_partition():
@@ -70,7 +70,7 @@ def test_a_result_fills_its_destination_partition_by_partition():
     target = tile(2, 3, 4)
     values = np.arange(8, dtype=np.float32).reshape(2, 4)
     write(target, values)
-    assert_array_equal(target.elements(), np.stack([values] * 3, axis=1))
+    assert_array_equal(target._elements(), np.stack([values] * 3, axis=1))
     write(tile(4, 6), np.ones((4, 2, 3), np.float32))
     for wrong in (np.ones((6, 4)), np.ones((4, 5)), np.ones((3, 1)), np.ones((4, 2, 3, 1, 2))):
         with pytest.raises(ShapeError, match="its destination's shape") as caught:
@@ -82,7 +82,7 @@ def test_a_dimension_of_size_1_may_have_any_stride():
     target = tile(4, 3)
     view = target[:, None, :]
     write(view, np.ones((4, 1, 3), np.float32))
-    assert (target.storage.data == 1).all()
+    assert (target._storage.data == 1).all()
 
 
 def test_a_result_does_not_share_its_memory_with_an_operand():

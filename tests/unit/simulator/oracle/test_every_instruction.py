@@ -240,7 +240,7 @@ def test_an_instruction_in_both_modes(name):
 
     def kernel(x):
         result = compute(nl.load(x), x)
-        if result.space is nl.shared_hbm.space:
+        if result._space is nl.shared_hbm.space:
             return result
         out = nl.ndarray(result.shape, result.dtype, buffer=nl.shared_hbm)
         nl.store(out, result)

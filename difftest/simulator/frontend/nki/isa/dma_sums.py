@@ -78,7 +78,7 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
     options = (operator, "skip" if skip else "error", "swdge")
     if isinstance(dst, DynamicView):
         _warn_of_repetition(dst)
-    elif not isinstance(dst, Tile) or dst.space is not Space.SBUF:
+    elif not isinstance(dst, Tile) or dst._space is not Space.SBUF:
         takes, got = "a dst in SBUF that gathered rows are added to", "a dst that is not there"
         raise not_taken("dma_compute", takes, got, f"dst = {dst!r}")
     return issue(dma.dma_copy, dst, (other,), options)
@@ -87,21 +87,21 @@ def _indirect(dst, srcs, operator, factors, *, skip, unique):
 def _same_place(src, dst):
     """Whether a source is the destination itself, also as another view of it."""
     if isinstance(src, DynamicView) and isinstance(dst, DynamicView):
-        same = src.owner.storage is dst.owner.storage and src.pattern == dst.pattern
-        return same and np.array_equal(src.offsets(), dst.offsets())
+        same = src._owner._storage is dst._owner._storage and src._pattern == dst._pattern
+        return same and np.array_equal(src._offsets(), dst._offsets())
     if isinstance(src, Tile) and isinstance(dst, Tile):
-        return src.storage is dst.storage and src.pattern == dst.pattern
+        return src._storage is dst._storage and src._pattern == dst._pattern
     return False
 
 
 def _warn_of_repetition(dst):
     """Two additions to one row are both made here; their order on a device is not defined."""
-    rows = dst.offsets()
-    kept = rows[(rows >= 0) & (rows < dst.rows.size)]
+    rows = dst._offsets()
+    kept = rows[(rows >= 0) & (rows < dst._rows.size)]
     if len(np.unique(kept)) < len(kept):
         warn(
             LostAdditionWarning(
-                f"dma_compute adds to a row of {dst.owner!r} twice ({kernel_location()}): indices "
+                f"dma_compute adds to a row of {dst._owner!r} twice ({kernel_location()}): indices "
                 "are to be unique, and on a device an addition may be lost"
             )
         )

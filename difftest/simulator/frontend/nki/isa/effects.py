@@ -43,22 +43,29 @@ def register_move(dst, src):
     return ISSUED
 
 
-@public
+def _load(record, dst, operands, options, **_):
+    """Do the load of a register, which then has its value."""
+    (target,) = options
+    target.set(effects.issue(record, [(operands, ())], (target.label,)), record.name)
+    return ISSUED
+
+
+def _stored(values, where):
+    """What is stored: a register's value now, and its name in the trace."""
+    held = values["s"] if "s" in values else _register(values["src"], "src", where)
+    if not isinstance(held, (VirtualRegister, NkiScalar)):
+        raise wrong_kind(held, "an nl.NkiScalar", where, "s")
+    values.update(value=held.device_value(), src=held.label)
+
+
+@call(effects.register_load, run=_load, dst=lambda value, where: _register(value, "dst", where))
 def register_load(dst, src):
     """``dst = src``, a tensor of one integer in HBM or SBUF."""
-    target = _register(dst, "dst", "register_load")
-    value = effects.issue(effects.register_load, [((src,), ())], (target.label,))
-    target.set(value, "register_load")
-    return ISSUED
 
 
-@public
+@call(effects.register_store, prepare=_stored, value=None)
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
-    held = _register(src, "src", "register_store")
-    value = held.device_value()
-    effects.issue(effects.register_store, [((value,), (dst,))], (held.label,))
-    return ISSUED
 
 
 @public
@@ -69,13 +76,9 @@ def scalar_load(src):
     return NkiScalar(value, INT32, label)
 
 
-@public
+@call(effects.scalar_store, prepare=_stored, value=None, src=None)
 def scalar_store(dst, s):
     """Write a scalar to a tensor of one element in HBM or SBUF."""
-    if not isinstance(s, NkiScalar):
-        raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
-    effects.issue(effects.scalar_store, [((s.device_value(),), (dst,))], (s.label,))
-    return ISSUED
 
 
 def _register(value: Any, role: str, where: str) -> VirtualRegister:

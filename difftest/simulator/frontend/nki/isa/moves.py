@@ -6,19 +6,18 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import is_float, name_of
 from difftest.simulator.errors import DtypeError, KernelError, warn
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
-from difftest.simulator.frontend.nki.constants import UNKNOWN, member_of
+from difftest.simulator.frontend.nki.constants import UNKNOWN, engine_of, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.operands import affine
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
 
 _PRIORITIES = range(4)
 
@@ -84,7 +83,25 @@ def check_priority(priority, where):
         )
 
 
-@public  # by hand: which oob_mode the event has follows from both sides
+def _of_both_sides(values, where):
+    """Which ``oob_mode`` the event has follows from both sides."""
+    check_priority(values["priority"], where)
+    values["dge_mode"] = mode = member_of(dge_modes, values["dge_mode"], where).name
+    if values["engine"] not in (UNKNOWN, Engine.UNKNOWN) and mode != "hwdge":
+        takes, got = "engine with dge_mode.hwdge only", f"an engine with dge_mode.{mode}"
+        raise not_taken(where, takes, got, f"engine={values['engine']!r}, dge_mode.{mode}")
+    outside = member_of(oob_modes, values["oob_mode"], where).name
+    indirect = isinstance(values["src"], DynamicView) or isinstance(values["dst"], DynamicView)
+    values["oob_mode"] = outside if indirect else None
+
+
+def _no_engine(value, where):
+    """Descriptors come from the queue of any engine, and DMA engines move what they say."""
+    engine_of(value, where)
+    return Engine.UNKNOWN
+
+
+@call(dma.dma_copy, prepare=_of_both_sides, engine=_no_engine)
 def dma_copy(
     dst,
     src,
@@ -95,21 +112,13 @@ def dma_copy(
     name=None,
 ):
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
-    check_priority(priority, "dma_copy")
-    dge = member_of(dge_modes, dge_mode, "dma_copy").name
-    if engine is not UNKNOWN and dge != "hwdge":
-        takes, got = "engine with dge_mode.hwdge only", f"an engine with dge_mode.{dge}"
-        raise not_taken("dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge}")
-    outside = member_of(oob_modes, oob_mode, "dma_copy").name
-    indirect = isinstance(src, DynamicView) or isinstance(dst, DynamicView)
-    return issue(dma.dma_copy, dst, (src,), (None, outside if indirect else None, dge))
 
 
 def stays_dynamic(side, skip):
     """Whether a side has an offset for each row, or one that leaves its tensor and is skipped."""
     if not isinstance(side, DynamicView):
         return False
-    return not side.whole or (skip and side.settled() is None)
+    return not side._whole or (skip and side._settled() is None)
 
 
 def _modes(values, where):
@@ -122,7 +131,7 @@ def _modes(values, where):
         takes, got = "where src has a dynamic offset", "without a dynamic offset"
         received = f"oob_mode.skip with src {src!r}"
         raise not_taken(where, f"oob_mode.skip {takes}", f"oob_mode.skip {got}", received)
-    if mode == "none" and not (isinstance(src, DynamicView) and not src.whole):
+    if mode == "none" and not (isinstance(src, DynamicView) and not src._whole):
         page = "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0)"
         warn(UserWarning(f"{page}; taken as unknown"))
         values["dge_mode"] = "unknown"

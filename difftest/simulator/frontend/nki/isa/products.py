@@ -9,24 +9,13 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
-from difftest.simulator.errors import (
-    DtypeError,
-    KernelError,
-    ShapeError,
-    kernel_location,
-    not_modelled,
-    warn,
-)
+from difftest.simulator.errors import DtypeError, KernelError, kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
-from difftest.simulator.frontend.nki.constants import (
-    UNKNOWN,
-    engine_of,
-    matmul_perf_mode,
-    member_of,
-)
+from difftest.simulator.frontend.nki.constants import UNKNOWN, matmul_perf_mode, member_of
+from difftest.simulator.frontend.nki.constants import engine as engines
 from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import is_before
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
@@ -106,36 +95,25 @@ def quantize_mx(dst, src, dst_scale, name=None):
     """``dst`` = src over the scales of its groups, in packed float8; ``dst_scale`` = the scales."""
 
 
-@public  # by hand: which dtypes it casts, and where it runs, follows from both sides
+def _casts_nothing(values, where):
+    dst, data = values["dst"], values["data"]
+    if not (isinstance(dst, Tile) and isinstance(data, Tile)) or dst.dtype == data.dtype:
+        return
+    error = DtypeError(
+        "nc_transpose's dst has the dtype of its data",
+        happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
+        received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
+        remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
+    )
+    wide = dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
+    if not wide or values["engine"] is engines.vector:
+        raise error
+    note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
+
+
+@call(matmul.nc_transpose, prepare=_casts_nothing)
 def nc_transpose(dst, data, engine=UNKNOWN, name=None):
     """``dst = data.T`` between partitions and the flattened free axes."""
-    chosen = engine_of(engine, "nc_transpose")
-    if not (isinstance(dst, Tile) and isinstance(data, Tile)):
-        return issue(matmul.nc_transpose, dst, (data,), engine=chosen)
-    if dst.dtype != data.dtype:
-        error = DtypeError(
-            "nc_transpose's dst has the dtype of its data",
-            happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
-            received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
-            remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
-        )
-        wide = dst.dtype == FLOAT32 and dst.space is Space.PSUM and is_float(data.dtype)
-        if not wide or chosen is Engine.VECTOR:
-            raise error
-        note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
-    if chosen is Engine.UNKNOWN:
-        by_tensor = data.space is Space.SBUF and dst.space is Space.PSUM
-        chosen = Engine.TENSOR if by_tensor else Engine.VECTOR
-    if chosen is Engine.TENSOR and dst.space is not Space.PSUM:
-        raise ShapeError(
-            "a transpose on the Tensor Engine writes PSUM",
-            happened=f"a transpose on the Tensor Engine got dst in {dst.space.value}",
-            received=f"dst = {dst!r}",
-            limit="psum",
-            remedy="give dst buffer=nl.psum, or use engine=nisa.engine.vector for up to "
-            "32 x 32 elements",
-        )
-    return issue(matmul.nc_transpose, dst, (data,), engine=chosen)
 
 
 @taped("product")
@@ -181,10 +159,10 @@ def _is_identity(stationary, moving):
     if not (isinstance(stationary, Tile) and isinstance(moving, Tile)):
         return False
     size = stationary.shape[0]
-    in_sbuf = moving.space is stationary.space is Space.SBUF
-    if not in_sbuf or moving.tile_shape() != (size, size):
+    in_sbuf = moving._space is stationary._space is Space.SBUF
+    if not in_sbuf or moving._tile_shape() != (size, size):
         return False
-    return bool(np.array_equal(moving.engine_values(), np.eye(size)))
+    return bool(np.array_equal(moving._engine_values(), np.eye(size)))
 
 
 # -- tensor indirection, whose offsets are in groups of 32 partitions (stubs at v2.32.0) -----------
@@ -217,7 +195,7 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
                 "operands"
             )
         )
-    return tuple(one.grouped() if isinstance(one, IndirectTensor) else one for one in operands)
+    return tuple(one._grouped() if isinstance(one, IndirectTensor) else one for one in operands)
 
 
 def _check_pair(data: Any, scale: Any, role: str) -> None:
@@ -238,5 +216,5 @@ def _check_pair(data: Any, scale: Any, role: str) -> None:
 
 
 def _index(view: IndirectTensor) -> tuple[Any, ...]:
-    index = view.index
-    return index.storage.allocation.id, index.pattern, len(view.places)
+    index = view._index
+    return index._storage.allocation.id, index._pattern, len(view._places)

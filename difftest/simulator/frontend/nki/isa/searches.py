@@ -101,7 +101,7 @@ def _forget_rest(dst):
         return
     missing = np.zeros((dst.shape[0], dst.size // dst.shape[0]), dtype=np.bool_)
     missing[np.arange(dst.shape[0]) % lanes >= used, column] = True
-    dst._forget_written(missing.reshape(dst.shape), dst.origin("left by topk"))
+    dst._forget_written(missing.reshape(dst.shape), dst._origin("left by topk"))
 
 
 def _predicate(values, where):

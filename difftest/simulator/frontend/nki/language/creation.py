@@ -8,15 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array, as_nki_dtype, round_to, to_bits
-from difftest.simulator.errors import (
-    KernelError,
-    LimitError,
-    ShapeError,
-    missing_name,
-    not_modelled,
-)
+from difftest.simulator.errors import KernelError, ShapeError, missing_name, not_modelled
 from difftest.simulator.frontend.arguments import as_name, not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.binding import named, public
@@ -51,20 +46,15 @@ def new_tensor(
 ) -> NkiTensor:
     """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
     core, space, sizes = current(), space_of(buffer, where), _shape(shape, where)
-    if not space.is_hbm and sizes[0] > core.machine.partitions:
-        raise LimitError(
-            f"a tensor on chip has at most {core.machine.partitions} partitions",
-            happened=f"{where} was to make a tile of {sizes[0]} partitions",
-            received=f"{where}({list(sizes)}) in {space.value}: partition dimension {sizes[0]} "
-            f"exceeds maximum {core.machine.partitions}",
-            limit=f"{core.machine.partitions} (nl.tile_size.pmax)",
-            remedy="loop over the first dimension in tiles of nl.tile_size.pmax",
-        )
+    if not space.is_hbm:
+        most = f"partition dimension {sizes[0]} exceeds maximum {core.machine.partitions}"
+        asked = f"{where}({list(sizes)}) in {space.value}: {most}"
+        check_partitions(sizes[0], asked, core.machine)
     place = None if address is None else _address(address, space)
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place
     )
-    made: NkiTensor = current().tile.whole(storage)
+    made: NkiTensor = current().tile._whole(storage)
     return made
 
 
@@ -88,10 +78,10 @@ def _address(address: Any, space: Space) -> tuple[int, ...]:
 
 def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     """``tensor`` with every element ``value``: on chip by memset, in HBM as the host gives it."""
-    if not tensor.in_hbm:
+    if not tensor._in_hbm:
         gate.issue(copies.memset, (value,), dst=tensor)
         return tensor
-    storage = tensor.storage
+    storage = tensor._storage
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
     tensor.mark()
@@ -142,7 +132,7 @@ def empty_like(x, dtype=None, buffer=None, name=""):
 def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTensor:
     if not isinstance(x, Tile):
         raise wrong_kind(x, "a tensor", where)
-    place = region_of(x.space) if buffer is None else buffer
+    place = region_of(x._space) if buffer is None else buffer
     return new_tensor(x.shape, x.dtype if dtype is None else dtype, place, name, where)
 
 
@@ -150,7 +140,7 @@ def _like(x: Any, dtype: object, buffer: Any, name: str, where: str) -> NkiTenso
 def rand(shape, dtype, buffer=SBUF, name=""):
     """A new tensor, uniformly random in [0, 1) (NumPy's generator, a launch's own seed)."""
     tensor = new_tensor(shape, dtype, buffer, name, "nl.rand")
-    if tensor.in_hbm:
+    if tensor._in_hbm:
         raise not_modelled("nl.rand in HBM", repr(tensor), "make it in SBUF and copy it")
     gate.issue(copies.rand, (), dst=tensor)
     return tensor
@@ -170,7 +160,7 @@ def shared_constant(constant):
         raise wrong_kind(constant, takes, where)
     as_nki_dtype(constant.dtype, where)
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    made: NkiTensor = current().tile.whole(current().adopt(array, name="constant", mutable=False))
+    made: NkiTensor = current().tile._whole(current().adopt(array, name="constant", mutable=False))
     return made
 
 
@@ -187,9 +177,9 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
         received = f"{dst!r} for n={n}"
         raise not_taken("nl.shared_identity_matrix", takes, got, received, error=ShapeError)
     gate.issue(copies.memset, (0,), dst=tensor)
-    step = tensor.storage.partition_step
+    step = tensor._storage.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
-    NkiTensor(tensor.storage, diagonal, 0).elements()[...] = 1
+    NkiTensor(tensor._storage, diagonal, 0)._elements()[...] = 1
     current().wrote(tensor)
     return tensor
 

@@ -60,11 +60,9 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         raise not_taken(where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}")
     result, first = wanted(dtype, tiles[0]), tiles[0] is x
     if len(tiles) == 1 and first and name == "power":
-        raise NotModelledError(
-            "nl.power(tile, number) does not compile (release notes of NKI 0.3, known issues)",
-            happened="nl.power got a tile and a number",
-            received=f"nl.power({x!r}, {y!r})",
-        )
+        takes = "no number as y: it does not compile (release notes of NKI 0.3, known issues)"
+        received = f"nl.power({x!r}, {y!r})"
+        raise not_taken(where, takes, "a number as y", received, error=NotModelledError)
     # AWS's examples put a column beside a tile; other functions do not broadcast.
     takes_column = name in ("abs_max", "abs_min")
     if len(tiles) == 1 or (takes_column and y.size == y.shape[0] < x.size):
@@ -74,7 +72,7 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     x, y = to_one_size(where, x, y)
     if not all(one in WIDE_INTEGERS for one in (x.dtype, y.dtype, result)):
         return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=result)
-    in_psum = any(tile.space is Space.PSUM for tile in tiles)
+    in_psum = any(tile._space is Space.PSUM for tile in tiles)
     engine, dst = Engine.VECTOR if in_psum else Engine.UNKNOWN, ndarray(x.shape, result)
     return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dst=dst, engine=engine)
 
@@ -93,7 +91,7 @@ def _operated(name: str, x: Any, dtype: Any) -> Any:
 
 def activated(name: str, x: Any, dtype: Any) -> Any:
     """A function of the Scalar Engine, by name, of ``x``."""
-    if name == "rsqrt" and x.space is Space.PSUM:
+    if name == "rsqrt" and x._space is Space.PSUM:
         check_level("nl.rsqrt of a tile in PSUM")
     options = (name, None, Accumulate.IDLE)
     return issue_new(scalar_engine.activation, (x, 1.0, None), options, others=(None,), dtype=dtype)
@@ -161,7 +159,9 @@ _BODIES: dict[str, tuple[Body, str]] = {
 def _of_two(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
         made = elementwise(name, x, y, dtype)
-        return current().kind(ComparedTensor).whole(made.storage) if name in _COMPARISONS else made
+        return (
+            current().kind(ComparedTensor)._whole(made._storage) if name in _COMPARISONS else made
+        )
 
     return named(function, name, f"``{name}(x, y)``, element by element.")
 

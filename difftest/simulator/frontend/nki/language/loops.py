@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.errors import kernel_location
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.loops import LoopRange, iterate, program_along, programs_along
+from difftest.simulator.frontend.misuses import LOOP_IN_ORDER
 from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
@@ -112,12 +113,7 @@ def _on_device(values: Any, *, scalar: bool = False, frozen: bool = True) -> Ite
     """The variable of a loop on the device, turn by turn: a register, or a scalar."""
     core = current()
     if core.keeps_order:
-        raise KernelError(
-            "a loop on the device does not run inside nl.no_reorder",
-            happened="a loop on the device was to run inside nl.no_reorder",
-            received="the loop, in a with block of nl.no_reorder()",
-            remedy="write nl.no_reorder() inside the loop's body, or a loop over Python integers",
-        )
+        raise LOOP_IN_ORDER("the loop, in a with block of nl.no_reorder()")
     for value in iterate(LoopKind.DYNAMIC, values):
         variable = (
             NkiScalar(value, np.dtype(np.int32))
@@ -147,9 +143,6 @@ def _condition(value: Any, what: str) -> VirtualRegister:
 
 def _check_nothing(returned: object) -> None:
     if returned is not None and not isinstance(returned, NkiInstruction):
-        raise KernelError(
-            "the body of nl.fori_loop returns nothing",
-            happened=f"the body of nl.fori_loop returned a {type(returned).__name__}",
-            received=f"{type(returned).__name__} {returned!r:.60}",
-            remedy="keep what goes from turn to turn in SBUF or HBM",
-        )
+        remedy = "keep what goes from turn to turn in SBUF or HBM"
+        takes = "a body_fun that returns nothing"
+        raise wrong_kind(returned, takes, "nl.fori_loop", remedy=remedy)

@@ -28,7 +28,7 @@ from difftest.simulator.trace import Engine, Space
 def _check_hbm(tensor: Any, name: str, where: str, ndim: int | None = None) -> None:
     """Raise unless an argument is a tensor in HBM; of ``ndim`` dimensions it does not move."""
     views = (Tile, DynamicView) if ndim is None else Tile
-    if isinstance(tensor, views) and tensor.in_hbm and ndim in (None, len(tensor.shape)):
+    if isinstance(tensor, views) and tensor._in_hbm and ndim in (None, len(tensor.shape)):
         return
     kind = "" if ndim is None else f"a {ndim}-D tensor "
     takes, got = f"{kind or f'{name} '}in hbm", f"a {name} that is not {kind}in hbm"
@@ -71,7 +71,7 @@ def device_print(print_prefix, tensor):
     """Print a tensor's values when the kernel runs."""
     if not isinstance(tensor, Tile):
         raise wrong_kind(tensor, "a tensor", "nl.device_print")
-    print(print_prefix, tensor.values())
+    print(print_prefix, tensor._values())
 
 
 @public
@@ -129,7 +129,7 @@ def random_seed(seed):
     if tile.size != 1:
         got = f"a tensor of {tile.size} elements"
         raise not_taken("nl.random_seed", "a (1, 1) tensor", got, repr(tile), error=ShapeError)
-    value = int(np.asarray(tile.values()).reshape(-1)[0])
+    value = int(np.asarray(tile._values()).reshape(-1)[0])
     current().seed(value % 2**32)
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
-from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_flag, last_axes
+from difftest.simulator.frontend.arguments import as_flag, last_axes, not_taken
 from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.issue import issue_new, need_operand, settle
@@ -100,11 +99,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None):
     for name, number in (("n", n), ("epsilon", epsilon)):
         need_number(number, name, "nl.rms_norm")
     if not n:
-        raise KernelError(
-            "nl.rms_norm divides by n",
-            happened="nl.rms_norm got an n of 0",
-            received=f"n={n!r}",
-        )
+        raise not_taken("nl.rms_norm", "an n that is not 0", "an n of 0", f"n={n!r}")
     work = FLOAT32 if compute_dtype is None else as_nki_dtype(compute_dtype)
     squared = elementwise("multiply", tile, tile, work)
     total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)

@@ -67,7 +67,7 @@ def _cut(where: str, source: Any, tile_shape: Any, **blocks: Any) -> NkiGrid:
         takes = "tile_shape for a tensor"
         raise not_taken(where, takes, "a tensor and no tile_shape", repr(source))
     _check_ranks(tile, block, source.shape, where)
-    if not source.in_hbm and len(tile) != len(source.shape):
+    if not source._in_hbm and len(tile) != len(source.shape):
         raise not_taken(
             where,
             "a tile_shape with all dimensions of a tensor on chip",

@@ -33,7 +33,7 @@ def test_filled_tensors(dtype, buffer):
 def test_tensors_like_another():
     def compute(x):
         empty = nl.empty_like(x, buffer=nl.psum)
-        assert (empty.shape, empty.dtype, empty.space) == ((4, 6), np.float32, Space.PSUM)
+        assert (empty.shape, empty.dtype, empty._space) == ((4, 6), np.float32, Space.PSUM)
         return nl.zeros_like(x), nl.zeros_like(x, nl.int8)
 
     same, small = on_tiles(compute, DATA)
@@ -44,7 +44,7 @@ def test_tensors_like_another():
 def test_a_partition_dimension_behind_block_dimensions():
     def compute(x):
         tensor = nl.zeros((2, 3, nl.par_dim(4), 6), nl.float32, buffer=nl.sbuf)
-        assert tensor.partition_axis == 2
+        assert tensor._partition_axis == 2
         for i in nl.affine_range(2):
             for j in nl.affine_range(3):
                 tensor[i, j] = nl.multiply(x, float(3 * i + j))
@@ -63,7 +63,7 @@ def test_constants_of_numpy():
         constant = nl.shared_constant(table, dtype=nl.float16)
         identity = nl.shared_identity_matrix(5)
         named = nl.shared_identity_matrix(3, dtype=nl.bfloat16)
-        assert constant.space is Space.SHARED_HBM
+        assert constant._space is Space.SHARED_HBM
         return nl.load(constant), nl.load(identity), nl.load(named)
 
     constant, identity, named = on_tiles(compute, DATA)
@@ -98,7 +98,7 @@ REFUSED = [
     (
         "several seeds",
         lambda: nl.random_seed(nl.ones((1, 2), nl.int32)),
-        "a seed is one integer",
+        "takes one integer, of 32 bits and no sign",
         "tile [1, 2] int32 in sbuf",
     ),
     (

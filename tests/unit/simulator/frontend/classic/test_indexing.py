@@ -32,9 +32,9 @@ def test_rows_named_by_a_column(rows, step, start):
     columns = start + step * np.arange((6 - start + step - 1) // step)
     access = stored(TABLE)[index, start + step * arange(len(columns))[None, :]]
     assert isinstance(access, IndirectTile)
-    _, inside = access.resolve(skip=False)
+    _, inside = access._resolve(skip=False)
     assert inside.all()
-    assert_array_equal(access.elements(), TABLE[np.array(rows)[:, None], columns])
+    assert_array_equal(access._elements(), TABLE[np.array(rows)[:, None], columns])
     assert access.shape == (len(rows), len(columns))
 
 
@@ -42,11 +42,11 @@ def test_rows_named_by_a_column(rows, step, start):
 def test_what_leaves_the_tensor(rows):
     access = stored(TABLE)[tile_of([[row] for row in rows]), arange(6)[None, :]]
     wrong = [k for k, row in enumerate(rows) if not 0 <= row < 10]
-    _, inside = access.resolve(skip=True)
+    _, inside = access._resolve(skip=True)
     assert_array_equal(inside, np.repeat([[0 <= row < 10] for row in rows], 6, axis=1))
     if wrong:
         with pytest.raises(OutOfBoundsError) as caught:
-            access.resolve(skip=False)
+            access._resolve(skip=False)
         assert caught.value.received == (
             f"index [{rows[wrong[0]]}, 0] into t [10, 6] float32 in shared_hbm, "
             f"at element [{wrong[0]}, 0]"
@@ -60,30 +60,30 @@ def test_an_offset_in_a_tile_plus_an_affine_part(form):
     item = start + rows if form == "tile + index" else rows + start
     assert isinstance(item, DynamicIndex)
     access = stored(TABLE)[item, arange(6)[None, :]]
-    access.resolve(skip=False)
-    assert_array_equal(access.elements(), TABLE[3:9:2])
+    access._resolve(skip=False)
+    assert_array_equal(access._elements(), TABLE[3:9:2])
 
 
 def test_integers_beside_a_tile_of_indices():
     block = np.arange(120, dtype=np.float32).reshape(2, 10, 6)
     access = stored(block)[1, tile_of([[4], [2]]), arange(6)[None, :]]
-    access.resolve(skip=False)
-    assert_array_equal(access.elements(), block[1, [4, 2]])
+    access._resolve(skip=False)
+    assert_array_equal(access._elements(), block[1, [4, 2]])
 
 
 def test_the_tiles_of_indices_are_read_too():
     index, offset = tile_of([[3]]), tile_of([[1]])
     access = stored(TABLE)[index + arange(3)[:, None], offset]
-    assert access.index_tiles == (index, offset)
-    assert all(isinstance(tile, Tensor) for tile in access.index_tiles)
+    assert access._index_tiles == (index, offset)
+    assert all(isinstance(tile, Tensor) for tile in access._index_tiles)
     assert repr(access) == "t [10, 6] float32 in shared_hbm indexed by a tile, shape [3, 1]"
     assert access.size == 3
 
 
 def test_indices_are_integers():
     access = stored(TABLE)[tile_of([[3.0]], np.float32), arange(6)[None, :]]
-    with pytest.raises(DtypeError, match="indices held in a tile are integers"):
-        access.resolve(skip=False)
+    with pytest.raises(DtypeError, match="a tile of indices holds integers"):
+        access._resolve(skip=False)
 
 
 def test_rows_that_were_never_written():
@@ -91,8 +91,8 @@ def test_rows_that_were_never_written():
     table[0:5].mark()
     for rows, missing in (([[4]], 0), ([[4], [5]], 6)):
         access = table[tile_of(rows), arange(6)[None, :]]
-        access.resolve(skip=False)
-        unwritten = access.unwritten()
+        access._resolve(skip=False)
+        unwritten = access._unwritten()
         assert (0 if unwritten is None else unwritten.sum()) == missing
 
 
@@ -103,7 +103,7 @@ def test_a_scatter_marks_what_it_writes():
     access.mark()
     expected = np.zeros((10, 6), bool)
     expected[[2, 4], ::2] = True
-    assert_array_equal(~table.unwritten(), expected)
+    assert_array_equal(~table._unwritten(), expected)
 
 
 @every("direction", ["gather", "scatter"])

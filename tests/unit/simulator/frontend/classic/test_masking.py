@@ -78,16 +78,16 @@ def test_the_part_of_an_operand_in_a_box(data, space):
     pairs = zip(shape, full, box, strict=True)
     kept = tuple(cut if n == size else slice(0, 1) for n, size, cut in pairs)
     part = restrict(stored(array, space), tuple(box), full)
-    assert_array_equal(part.read(), array[kept])
+    assert_array_equal(part._read(), array[kept])
 
 
 def test_an_operand_of_fewer_dimensions_is_cut_along_its_partitions():
     column = np.arange(4, dtype=np.float32)[:, None]
     box = (slice(1, 3), slice(0, 2), slice(2, 5))
     part = restrict(stored(column, Space.SBUF), box, (4, 3, 6))
-    assert_array_equal(part.read(), column[1:3])
+    assert_array_equal(part._read(), column[1:3])
     vector = restrict(stored(column[:, 0]), (slice(1, 3), slice(0, 1)), (4, 1))
-    assert_array_equal(vector.read(), column[1:3, 0])
+    assert_array_equal(vector._read(), column[1:3, 0])
 
 
 @masks

@@ -293,7 +293,7 @@ def test_private_hbm_that_nothing_wrote_is_a_doubt(plain):
 
 
 def test_an_unknown_strictness():
-    with pytest.raises(KernelError, match="an unknown strictness") as caught:
+    with pytest.raises(KernelError, match="strictness is one of a few") as caught:
         launch(lambda: None, strictness="lax")
     assert caught.value.limit == "documented, seen, relaxed"
 

@@ -310,8 +310,8 @@ def test_the_memories():
 
     def kernel():
         for buffer, space in spaces.items():
-            assert nl.ndarray((2, 2), nl.float32, buffer=buffer).space is space
-        assert nl.ndarray((2, 2), nl.float32).space is Space.SBUF
+            assert nl.ndarray((2, 2), nl.float32, buffer=buffer)._space is space
+        assert nl.ndarray((2, 2), nl.float32)._space is Space.SBUF
 
     launch(kernel)
 

@@ -80,7 +80,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         (
             lambda: nisa.nc_transpose(tile((8, 4)), tile((4, 8)), engine=nisa.engine.tensor),
             NkiError,
-            "writes PSUM",
+            "takes dst in psum",
         ),
         (
             lambda: nisa.tensor_reduce(tile((4, 3)), nl.add, tile((4, 2, 3)), axis=1),

@@ -54,11 +54,11 @@ def test_what_nothing_wrote_is_carried_on(name):
             cut = (slice(row, row + 1), slice(column, column + 1))
             nisa.dma_copy(held[cut], a[cut])
         call(held, got)
-        missing = got.unwritten()
+        missing = got._unwritten()
         came[rank] = np.zeros(shape, bool) if missing is None else missing
         if came[rank].any():
             with pytest.raises(UnwrittenError, match="sent by rank 0"):
-                got.read()
+                got._read()
         return a
 
     launch_ranks(kernel, [(DATA[0],), (DATA[1],)])

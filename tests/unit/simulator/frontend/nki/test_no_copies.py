@@ -38,7 +38,7 @@ def costs(make, space):
         view = make(tensor)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        seen.append((np.shares_memory(view.elements(), tensor.storage.data), peak))
+        seen.append((np.shares_memory(view._elements(), tensor._storage.data), peak))
 
     launch(kernel)
     return seen[0]
@@ -56,8 +56,8 @@ def test_a_view_that_copies_is_seen():
     """Planted: a view with elements of its own."""
 
     def copied(tensor):
-        other = NkiTensor.whole(nl.ndarray(SHAPE, nl.float32).storage)
-        other.storage.data[...] = tensor.elements()
+        other = NkiTensor._whole(nl.ndarray(SHAPE, nl.float32)._storage)
+        other._storage.data[...] = tensor._elements()
         return other
 
     shares, peak = costs(copied, nl.sbuf)

@@ -176,7 +176,7 @@ def _place(tensor: Any, operand: Operand) -> Any:
     """The operand in its buffer, with its values if it holds them."""
     if operand.is_newer:
         core = current()
-        tile = core.tile.whole(core.allocate(tensor.shape, operand.dtype, operand.space))
+        tile = core.tile._whole(core.allocate(tensor.shape, operand.dtype, operand.space))
         return gate.issue(memset, (0,), (tuple(tensor.shape),), dst=tile)
     dtype = _spelled(operand.dtype)
     if operand.written and operand.space is Space.SBUF:
@@ -192,7 +192,7 @@ def _place(tensor: Any, operand: Operand) -> Any:
 def _returned(tile: Any) -> Any:
     """The tile's elements in an output of the kernel."""
     out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=nisa.tensor_copy(tile) if tile.space is Space.PSUM else tile)
+    nisa.dma_copy(dst=out, src=nisa.tensor_copy(tile) if tile._space is Space.PSUM else tile)
     return out
 
 

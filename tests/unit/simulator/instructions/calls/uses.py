@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
     def made(self) -> Any:
         """The tile, in the launch that is running; nothing of it is written."""
         core = current()
-        tile = core.tile.whole(core.allocate(self.shape, NKI_NAMES[self.dtype], self.space))
+        tile = core.tile._whole(core.allocate(self.shape, NKI_NAMES[self.dtype], self.space))
         if self.indexed:
             places = Tensor(self.indexed, "int32").made()
             return IndexedTile(tile, (places, *(0 for _ in self.shape[1:])))
