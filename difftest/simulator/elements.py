@@ -119,13 +119,13 @@ class Elements:
         self._give(chosen, True, where)
         return chosen
 
-    def mark(self, code: int = DEFINED, where: Array | None = None) -> None:
+    def _mark(self, code: int = DEFINED, where: Array | None = None) -> None:
         """Note what is known of its elements, or of those that ``where`` chooses."""
         if code == DEFINED and self._storage.gaps is None:
             return
         pattern, dtype = self._named()
         chosen = where if self._strided else self._chosen(where)
-        self.storage.mark(pattern, code, chosen, dtype=dtype)
+        self._storage.mark(pattern, code, chosen, dtype=dtype)
 
     def _origin(self, event: str) -> Origin:
         """Whence its elements came that nothing wrote; ``event`` is what happens to them now."""

@@ -41,30 +41,30 @@ class Patterned:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        axes: Any
+        _axes: Any
         """None, how a pattern that leaves its tensor was walked, or the error of any use."""
         dtype: DType
-        partition_axis: int | None
-        pattern: Pattern
+        _partition_axis: int | None
+        _pattern: Pattern
         shape: Shape
-        storage: Storage
+        _storage: Storage
 
     @property
     def offset(self) -> int:
         """The pattern's first element, in its storage."""
-        return self.pattern[0]
+        return self._pattern[0]
 
     @property
     def strides(self) -> Shape:
         """The pattern's steps, in elements."""
-        return self.pattern[2]
+        return self._pattern[2]
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     @property
-    def itemsize(self) -> int:
+    def _itemsize(self) -> int:
         """Bytes of one element."""
         return self.dtype.itemsize
 
@@ -78,11 +78,11 @@ dimensions if one of them leaves its dimension."""
 
 def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     """What integers, slices and None name, in bounds or not; None if there is something else."""
-    offset, sizes, strides = tile.pattern
+    offset, sizes, strides = tile._pattern
     counts: list[int] = []
     steps: list[int] = []
     walks: list[tuple[int, int, int]] = []
-    partition, axis, inside = None, 0, tile.axes is None
+    partition, axis, inside = None, 0, tile._axes is None
     for item in items:
         if item is None:
             counts.append(1)
@@ -96,7 +96,7 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
         elif type(item) is slice:
             start, count, step = _slice(item, sizes[axis], axis, tile)
             last = start + (count - 1) * step
-            if axis == tile.partition_axis:
+            if axis == tile._partition_axis:
                 partition = at
             counts.append(count)
             steps.append(strides[axis] * step)
@@ -106,8 +106,8 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
         walks.append((start, at, step))
         offset += start * strides[axis]
         axis += 1
-    if tile.partition_axis is not None and tile.partition_axis >= axis:
-        partition = len(counts) + tile.partition_axis - axis
+    if tile._partition_axis is not None and tile._partition_axis >= axis:
+        partition = len(counts) + tile._partition_axis - axis
     walks += [(0, len(counts) + k, 1) for k in range(len(sizes) - axis)]
     shape = (*counts, *sizes[axis:])
     if inside:

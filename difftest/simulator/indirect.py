@@ -42,7 +42,7 @@ class IndirectTile(Elements):
         return f"{self._base!r} indexed by a tile, shape {list(self.shape)}"
 
     def _named(self) -> tuple[Pattern, DType]:
-        return self.base._named()
+        return self._base._named()
 
     def _signature(self) -> tuple[object, ...]:
         """As :meth:`Tile._signature`."""

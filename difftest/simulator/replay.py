@@ -332,8 +332,8 @@ _FORMS: dict[type, Callable[[_Program, Any], Any]] = {
 
 def _found(core: Core, tile: Tile, values: Array) -> None:
     """Let a tensor hold what no instruction wrote."""
-    tile.elements()[...] = values
-    tile.mark()
+    tile._elements()[...] = values
+    tile._mark()
     core.wrote(tile)
 
 

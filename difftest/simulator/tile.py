@@ -18,15 +18,19 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.elements import Elements, unwritten_error
 from difftest.simulator.errors import (
-    KernelError,
     NkiError,
-    ShapeError,
 )
 from difftest.simulator.index import as_integer, as_integers, expand_ellipsis, is_integer, no_index
 from difftest.simulator.indexing import Axis, Named, Patterned, named, names_two, out_of_bounds
 from difftest.simulator.memory import (
     NEVER,
     Storage,
+)
+from difftest.simulator.misuses import (
+    BLOCKS_AS_TILE,
+    LENGTH_OF_SCALAR,
+    TENSOR_AS_CONDITION,
+    TILE_AS_ARRAY,
 )
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
@@ -126,7 +130,7 @@ class Tile(Elements, Patterned):
     # -- data --------------------------------------------------------------------------------
 
     def _named(self) -> tuple[Pattern, DType]:
-        return self.pattern, self.dtype
+        return self._pattern, self.dtype
 
     def _check_bounds(self) -> None:
         """Raise :class:`OutOfBoundsError` if the pattern leaves its tensor."""
@@ -152,7 +156,7 @@ class Tile(Elements, Patterned):
                 doubt(unwritten_error(self, missing))
                 storage.poison()
         dtype = self.dtype
-        array = storage.elements(self.pattern, dtype)
+        array = storage.elements(self._pattern, dtype)
         if not self._strided:
             array = self._take(array)
         if dtype is BOOL and storage.holds_bits:
@@ -164,10 +168,10 @@ class Tile(Elements, Patterned):
         array = self._read(where, unwritten=unwritten)
         return from_bits(array, self.dtype) if self._storage.holds_bits else array
 
-    def engine_values(self, *, unwritten: bool = False) -> Array:
+    def _engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self.values(unwritten=unwritten)
-        if self.storage.in_hbm or (self.partition_axis == 0 and len(self.shape) > 1):
+        array = self._values(unwritten=unwritten)
+        if self._storage.in_hbm or (self._partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self._tile_shape())
 
@@ -237,16 +241,16 @@ class Tile(Elements, Patterned):
         shape = self.shape if self._in_hbm else self._tile_shape()
         if shape == self.shape:
             return self
-        if isinstance(self.axes, NkiError):
-            raise self.axes
+        if isinstance(self._axes, NkiError):
+            raise self._axes
         missing = (0,) * (len(shape) - len(self.shape))
 
         def padded(steps: Shape) -> Shape:
-            return missing + steps if self.partition_axis is None else steps + missing
+            return missing + steps if self._partition_axis is None else steps + missing
 
-        axes = self.axes and tuple(axis._replace(steps=padded(axis.steps)) for axis in self.axes)
+        axes = self._axes and tuple(axis._replace(steps=padded(axis.steps)) for axis in self._axes)
         pattern = Pattern(self.offset, shape, padded(self.strides))
-        return type(self)(self.storage, pattern, 0, self.dtype, axes)
+        return type(self)(self._storage, pattern, 0, self.dtype, axes)
 
     # -- parts and views ---------------------------------------------------------------------
 
@@ -254,17 +258,17 @@ class Tile(Elements, Patterned):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        found = None if isinstance(self.axes, NkiError) else named(self, items)
+        found = None if isinstance(self._axes, NkiError) else named(self, items)
         if found is not None:
             return self._part(found)
-        if len(self.shape) == 1 and not self.in_hbm and names_two(items):
+        if len(self.shape) == 1 and not self._in_hbm and names_two(items):
             self = self._as_tile()  # a column or a row of a tile has two dimensions
         return self._indexed(items)
 
     def _indexed(self: T, items: tuple[Any, ...]) -> T:
         """The part that less common indices name: '...', other integers, or what a dialect has."""
-        if isinstance(self.axes, NkiError):
-            raise self.axes
+        if isinstance(self._axes, NkiError):
+            raise self._axes
         items = expand_ellipsis(items, len(self.shape), self, adds=True)
         found = named(self, tuple(as_integer(k, "index") if is_integer(k) else k for k in items))
         if found is None:
@@ -276,7 +280,7 @@ class Tile(Elements, Patterned):
     def _part(self: T, found: Named) -> T:
         """The tile that an index names."""
         pattern, partition, axes = found
-        return type(self)(self.storage, pattern, partition, self.dtype, axes)
+        return type(self)(self._storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:
         """The same elements in another shape: a view."""

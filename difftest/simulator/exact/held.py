@@ -74,7 +74,7 @@ class Owners:
             self._maps[storage.memory] = np.zeros((machine.partitions, size), _OWNER)
         owners = self._maps[storage.memory]
         area = Area(0, machine.partitions, 0, size)
-        pattern = tile.pattern.finer(tile.dtype.itemsize)
+        pattern = tile._pattern.finer(tile.dtype.itemsize)
         like = storage.placed(owners, area, pattern, _BYTE)
         first = like.ctypes.data - owners.ctypes.data  # counted as if an owner took one byte
         steps = [step * _OWNER.itemsize for step in like.strides]

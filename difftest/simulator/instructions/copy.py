@@ -135,8 +135,8 @@ def tensor_copy_dynamic_dst(
     values = through_engine(call, src._engine_values(unwritten=True), src.dtype)
     rounded = round_to(values[inside], dst.dtype)
     place = tuple(array[inside] for array in arrays)
-    dst.base.elements()[place] = to_bits(rounded, dst.dtype) if dst.holds_bits else rounded
-    dst.mark()
+    dst._base._elements()[place] = to_bits(rounded, dst.dtype) if dst._holds_bits else rounded
+    dst._mark()
 
 
 # -- where a predicate holds -----------------------------------------------------------------------

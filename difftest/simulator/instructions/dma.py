@@ -247,7 +247,7 @@ def _scatter(call: Call, dst: IndirectTile, src: Tile | IndirectTile, where: Arr
         moved = _cast(values, src, dst)
         view[place] = moved
         see_lost(current(), dst, view[place], moved)
-        dst.mark()
+        dst._mark()
     else:
         missing = dst._unwritten()
         if missing is not None:

@@ -130,7 +130,7 @@ def _walk(call: Call, dst: Any, operands: tuple[Any, ...]) -> Walk:
         return instruction.walk(call)
     if instruction.reduced is not None:
         first: Tile = operands[0]
-        shape, gone, ndim = first.tile_shape(), instruction.reduced(call), len(call.result.shape)
+        shape, gone, ndim = first._tile_shape(), instruction.reduced(call), len(call.result.shape)
         axes = [None if k in gone else k for k in range(len(shape))]
         if ndim != len(shape):
             kept = [k for k in axes if k is not None]
@@ -164,7 +164,7 @@ def _is_scattered(tile: Tile, role: str, walk: Walk) -> bool:
     """Whether a tile has as many elements as are walked, in another shape that no pattern has."""
     axes = walk.axes.get(role)
     full = walk.walked if axes is None else tuple(walk.walked[k] for k in axes if k is not None)
-    shape = tile.shape if tile.in_hbm else tile.tile_shape()
+    shape = tile.shape if tile._in_hbm else tile._tile_shape()
     if shape == full or math.prod(shape) != math.prod(full):
         return False
     return tile._pattern.reshape(full) is None
@@ -213,7 +213,7 @@ def _cut(operand: Any, role: str, part: Part, *, whole_rows: bool = False) -> An
         return _cut_index(operand, box, covered)
     if not isinstance(operand, Tile):
         return operand
-    shape = part.result if role == "dst" else operand.tile_shape()
+    shape = part.result if role == "dst" else operand._tile_shape()
     axes = part.walk.axes.get(role, (0, *[None] * (len(shape) - 1)) if whole_rows else None)
     if axes is not None:
         box = tuple([slice(0, shape[at]) if k is None else box[k] for at, k in enumerate(axes)])

@@ -55,7 +55,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
     ShapeError : they do not; or ``dst`` names an element more than once, with different values, and
         is no tile that may.
     """
-    storage, pattern = dst.storage, dst.pattern
+    storage, pattern = dst._storage, dst._pattern
     view = storage.elements(pattern, dst.dtype)
     if values.shape != dst.shape:
         values = fit(values, dst)

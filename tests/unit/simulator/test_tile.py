@@ -267,8 +267,8 @@ def test_assert_shape_gives_the_tile_back():
 
 def test_reading_what_was_never_written():
     tile = stored(numbered((4, 5)), Space.SBUF, written=False)
-    tile[:, 0:3].mark()
-    assert tile[:, 0:3].read().shape == (4, 3)
+    tile[:, 0:3]._mark()
+    assert tile[:, 0:3]._read().shape == (4, 3)
     with pytest.raises(UnwrittenError) as caught:
         tile[1:3]._read()
     assert caught.value.received == (

@@ -164,8 +164,8 @@ def test_float4_operands_multiply():
 
     def compute(bits):
         data, scale = tile((32, 2), FLOAT4_E2M1FN_X4), tile((4, 2), UINT8)
-        data.elements()[...] = codes.view(FLOAT4_E2M1FN_X4)
-        data.mark()
+        data._elements()[...] = codes.view(FLOAT4_E2M1FN_X4)
+        data._mark()
         gate.issue(memset, (128,), ((4, 2),), dst=scale)  # 2**1
         product = tile((2, 2), np.float32, Space.PSUM)
         gate.issue(nc_matmul_mx, (data, data, scale, scale), (False, (), ()), dst=product)

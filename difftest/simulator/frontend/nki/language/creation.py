@@ -84,7 +84,7 @@ def _filled(tensor: NkiTensor, value: Any) -> NkiTensor:
     storage = tensor._storage
     constant = round_to(np.asarray(value, dtype=np.float32), storage.dtype)
     storage.data[...] = to_bits(constant, storage.dtype)
-    tensor.mark()
+    tensor._mark()
     current().wrote(tensor)
     return tensor
 

@@ -88,7 +88,7 @@ def test_indices_are_integers():
 
 def test_rows_that_were_never_written():
     table = stored(TABLE, written=False)
-    table[0:5].mark()
+    table[0:5]._mark()
     for rows, missing in (([[4]], 0), ([[4], [5]], 6)):
         access = table[tile_of(rows), arange(6)[None, :]]
         access._resolve(skip=False)
@@ -99,8 +99,8 @@ def test_rows_that_were_never_written():
 def test_a_scatter_marks_what_it_writes():
     table = stored(TABLE, written=False)
     access = table[tile_of([[4], [11], [2]]), 2 * arange(3)[None, :]]
-    access.resolve(skip=True)
-    access.mark()
+    access._resolve(skip=True)
+    access._mark()
     expected = np.zeros((10, 6), bool)
     expected[[2, 4], ::2] = True
     assert_array_equal(~table._unwritten(), expected)
