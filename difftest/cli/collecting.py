@@ -7,32 +7,35 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import click
 import pytest
 
-from difftest.harness.decorator import KernelTest, kernel_test_of
+from difftest.harness.decorator import kernel_test_of
 from difftest.harness.spec import KernelSpec
 from difftest.host.naming import others
 from difftest.plugin.options import Request, in_one_process
 
 Result = TypeVar("Result")
+Specs: TypeAlias = dict[str, KernelSpec]
+"""By the ids that pytest has for their tests."""
 _QUIET = "ignore::pytest.PytestAssertRewriteWarning"
 """What was imported for this command cannot be rewritten any more, and is not to be."""
 
 
 class _Collector(Generic[Result]):
-    """A pytest plugin that collects, and instead of running tests uses the spec of the one."""
+    """A pytest plugin that collects, and instead of running tests uses specs that are named."""
 
     difftest_request = Request("embedded", False, None, ())
     """What the session was asked for, whatever its command line and its ini file say."""
 
-    def __init__(self, name: str, use: Callable[[KernelSpec], Result]) -> None:
-        self.name = name
+    def __init__(self, names: Sequence[str], use: Callable[[Specs], Result]) -> None:
+        self.wanted = {name: name.partition("::") for name in names}
         self.use = use
+        self.specs: dict[str, Specs] = {name: {} for name in names}
         self.results: list[Result] = []
         self.errors: list[BaseException] = []
         self.names: set[str] = set()
@@ -48,27 +51,40 @@ class _Collector(Generic[Result]):
             text = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
             self.errors.append(click.ClickException(text))
 
+    def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: Any) -> None:
+        """Keep a spec that stands in a module under the name that was asked for."""
+        if isinstance(obj, KernelSpec):
+            self._keep(collector.path, f"{collector.nodeid}::{name}", obj)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Use the spec; run nothing."""
+        """Use the specs; run nothing."""
         if self.errors:
             return True
-        tests: dict[int, KernelTest] = {}
         for item in session.items:
             test = kernel_test_of(getattr(item, "obj", None))
             if test is not None:
-                tests[id(test)] = test
                 self.names.add(getattr(item, "originalname", item.name))
+                self._keep(item.path, item.nodeid.partition("[")[0], test.spec, every=True)
         try:
-            if len(tests) != 1:
-                raise click.UsageError(
-                    f"{self.name} names {len(tests)} kernel tests; accepted: one, as PATH::TEST"
-                )
-            (test,) = tests.values()
-            self.results.append(self.use(test.spec))
+            for name, specs in self.specs.items():
+                if not specs:
+                    place, _, own = self.wanted[name]
+                    told = f" {own!r}{others(own, self.names)}" if own else ""
+                    raise click.UsageError(f"{place} has no kernel test{told}")
+            self.results.append(
+                self.use({k: v for one in self.specs.values() for k, v in one.items()})
+            )
         except BaseException as error:  # raised anew where the command can show it
             self.errors.append(error)
         return True
+
+    def _keep(self, file: Path, node: str, spec: KernelSpec, *, every: bool = False) -> None:
+        """Keep a spec that was asked for: by its name, or ``every`` one of the file or folder."""
+        for name, (place, _, own) in self.wanted.items():
+            asked = own == node.rpartition("::")[2] if own else every
+            if asked and file.is_relative_to(Path(place).resolve()):
+                self.specs[name][node] = spec
 
 
 def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
@@ -76,27 +92,23 @@ def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
 
     The embedded modules are in place, and ``sys.path`` is as pytest has it.
     """
-    path, _, test = name.partition("::")
-    if not Path(path).is_file():
-        raise click.UsageError(f"no file at {path}")
-    if not test:
+    if "::" not in name and Path(name).is_file():
         raise click.UsageError(f"a kernel test is named PATH::TEST; got {name}")
-    collector = _Collector(name, use)
-    code, said = _collect(collector)
+    return with_specs((name,), lambda specs: use(*specs.values()))
+
+
+def with_specs(names: Sequence[str], use: Callable[[Specs], Result]) -> Result:
+    """The same of all specs that are named: files and folders of tests, PATH::TEST, PATH::SPEC."""
+    places = dict.fromkeys(name.partition("::")[0] for name in names)
+    for place in places:
+        if not Path(place).exists():
+            raise click.UsageError(f"no file at {place}")
+    collector, said = _Collector(names, use), io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        pytest.main([*places, "-s", "-W", _QUIET], plugins=[collector])
     for error in collector.errors:
         raise error
-    if collector.results:
-        return collector.results[0]
-    if code != pytest.ExitCode.USAGE_ERROR:
-        raise click.ClickException(f"{path} cannot be collected:\n{said}")
-    everything = _Collector(path, lambda spec: None)
-    _collect(everything)
-    raise click.UsageError(f"{path} has no kernel test {test!r}{others(test, everything.names)}")
-
-
-def _collect(collector: _Collector[Any]) -> tuple[int, str]:
-    """Let pytest collect what is named; its exit code, and what it said of errors."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        code = pytest.main([collector.name, "-s", "-W", _QUIET], plugins=[collector])
-    return code, said.getvalue().strip()
+    if not collector.results:
+        text = said.getvalue().strip() or "it has no test"
+        raise click.ClickException(f"{', '.join(places)} cannot be collected:\n{text}")
+    return collector.results[0]

@@ -23,8 +23,10 @@ COMMANDS = (
     "timing",
     "trace",
 )
-
-OTHERS = {"verdict": "difftest.verdict.command"}
+OTHERS = {
+    "mutate": "difftest.report.mutants.command",
+    "verdict": "difftest.verdict.command",
+}
 """Those that stand beside what they run."""
 
 

@@ -109,11 +109,11 @@ LINT = Rule(
 BELOW = "verdict harness backends analysis inspection lint timing simulator host cli plugin"
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
 VERDICT = Rule("difftest/verdict/**/*.py", JUDGES)
+REPORT = Rule("difftest/report/**/*.py", (*JUDGES, "difftest.report"))
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
 PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=True)
-
 # A script for the Python of another environment, which has nrtpy and not this package.
 NRTPY_HOST = Rule("difftest/backends/device/nrtpy_host.py", ("numpy", "nrtpy"))
 # Kernels whose result is known, each in the words of one generation of NKI.
@@ -128,7 +128,7 @@ CONFORMANCE = Rule(
 )
 
 RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT]
+RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT, REPORT]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (

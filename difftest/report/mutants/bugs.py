@@ -1,0 +1,250 @@
+"""The table of planted bugs, and those of Python's own: bounds, indices, terms, conditions."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from difftest.report.mutants.mutant import KernelText
+
+Replacement: TypeAlias = tuple[ast.AST, str]
+"""A node, and the text in its place."""
+RANGES = ("range", "affine_range", "sequential_range", "static_range", "dynamic_range")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in a function.
+
+    Attributes
+    ----------
+    node : what stands there.
+    parents : the nodes around it, the nearest first, up to the function.
+    source : of the file.
+    language : what the file calls ``nki.language``; empty if it does not import it.
+    """
+
+    node: Any
+    parents: tuple[ast.AST, ...]
+    source: KernelText
+    language: str
+
+    def text(self, node: ast.AST) -> str:
+        """The source of a node, in brackets where it has several parts."""
+        simple = isinstance(node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
+        return self.source.of(node) if simple else f"({self.source.of(node)})"
+
+    @property
+    def in_check(self) -> bool:
+        """Whether it is part of an ``assert``."""
+        return any(isinstance(one, ast.Assert) for one in self.parents)
+
+
+Bug: TypeAlias = Callable[[Site], Iterator[Replacement]]
+BUGS: list[tuple[str, tuple[type[ast.AST], ...], Bug]] = []
+"""The name of each, the kinds of nodes that can have it, and its ways at one of them."""
+
+
+def bug(name: str, *kinds: type[ast.AST]) -> Callable[[Bug], Bug]:
+    """Put a function into the table."""
+
+    def add(function: Bug) -> Bug:
+        BUGS.append((name, kinds, function))
+        return function
+
+    return add
+
+
+def called(node: ast.AST) -> str:
+    """The last part of the name that a call has; empty if it has none."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
+    """The arguments that a call names."""
+    return {one.arg: one.value for one in node.keywords if one.arg is not None}
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+@bug("last tile missing", ast.Call)
+def last_tile(site: Site) -> Iterator[Replacement]:
+    """A loop that ends one turn early."""
+    node, args = site.node, site.node.args
+    if called(node) in RANGES and args and not any(isinstance(a, ast.Starred) for a in args):
+        stop = args[1 if len(args) > 1 else 0]
+        step = site.text(args[2]) if len(args) > 2 else "1"
+        yield stop, f"{site.text(stop)} - {step}"
+
+
+@bug("loop one turn too long", ast.Call)
+def turn_too_many(site: Site) -> Iterator[Replacement]:
+    """A loop that ends one turn late."""
+    node, args = site.node, site.node.args
+    if called(node) in RANGES and args and not any(isinstance(a, ast.Starred) for a in args):
+        stop = args[1 if len(args) > 1 else 0]
+        step = site.text(args[2]) if len(args) > 2 else "1"
+        yield stop, f"{site.text(stop)} + {step}"
+
+
+@bug("bound off by one", ast.Slice, ast.Call)
+def slice_short(site: Site) -> Iterator[Replacement]:
+    """A slice that ends one element early."""
+    if isinstance(site.node, ast.Slice):
+        upper = site.node.upper
+    else:
+        upper = site.node.args[1] if called(site.node) == "slice" else None
+    if upper is not None:
+        yield upper, f"{site.text(upper)} - 1"
+
+
+@bug("slice shifted", ast.Slice, ast.Call)
+def slice_shifted(site: Site) -> Iterator[Replacement]:
+    """A slice that begins and ends one element late."""
+    node = site.node
+    if isinstance(node, ast.Slice):
+        if node.lower is not None and node.upper is not None and node.step is None:
+            yield node, f"{site.text(node.lower)} + 1:{site.text(node.upper)} + 1"
+    elif called(node) == "slice" and len(node.args) == 2:
+        start, stop = map(site.text, node.args)
+        yield node, f"slice({start} + 1, {stop} + 1)"
+
+
+@bug("bound of the last tile dropped", ast.Call)
+def bound_dropped(site: Site) -> Iterator[Replacement]:
+    """The smaller or the larger of two numbers is always one of them."""
+    chosen = isinstance(site.node.func, ast.Name) and called(site.node) in ("min", "max")
+    if chosen and len(site.node.args) == 2:
+        for one in site.node.args:
+            yield site.node, site.text(one)
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _is_shape(node: ast.Subscript) -> bool:
+    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+
+
+@bug("indices swapped", ast.Subscript)
+def indices_swapped(site: Site) -> Iterator[Replacement]:
+    """Two indices next to each other in each other's place."""
+    indices = _indices(site.node)
+    for first, second in itertools.pairwise(indices):
+        one, other = site.source.of(first), site.source.of(second)
+        if one != other and ":" not in (one, other):
+            start = site.source.span(first)[1]
+            between = site.source.text[start : site.source.span(second)[0]]
+            pair = ast.Tuple([first, second], ast.Load())
+            pair.lineno, pair.col_offset = first.lineno, first.col_offset
+            pair.end_lineno, pair.end_col_offset = second.end_lineno, second.end_col_offset
+            if "\n" not in between:
+                yield pair, other + between + one
+
+
+@bug("index fixed", ast.Subscript)
+def index_fixed(site: Site) -> Iterator[Replacement]:
+    """Each turn of a loop takes the first."""
+    if _is_shape(site.node):
+        return
+    for index in _indices(site.node):
+        if not isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp, ast.Starred)):
+            yield index, "0"
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+
+@bug("term dropped", ast.BinOp)
+def term_dropped(site: Site) -> Iterator[Replacement]:
+    """An offset, a halo, a step that is missing."""
+    if isinstance(site.node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)):
+        yield site.node, site.text(site.node.left)
+
+
+@bug("one short", ast.BinOp)
+def one_short(site: Site) -> Iterator[Replacement]:
+    """A sum of sizes, such as a tile and its halo, that is one row short."""
+    if isinstance(site.node.op, ast.Add) and not isinstance(site.node.right, ast.Constant):
+        yield site.node, f"({site.source.of(site.node)} - 1)"
+
+
+@bug("another sign", ast.BinOp)
+def another_sign(site: Site) -> Iterator[Replacement]:
+    """A difference where a sum belongs, and the other way round."""
+    signs = {ast.Add: "-", ast.Sub: "+"}
+    sign = signs.get(type(site.node.op))
+    if sign is not None:
+        yield site.node, f"({site.text(site.node.left)} {sign} {site.text(site.node.right)})"
+
+
+@bug("constant off by one", ast.Constant)
+def constant(site: Site) -> Iterator[Replacement]:
+    """A whole number one too large; another number twice as large."""
+    value = site.node.value
+    if type(value) is int:
+        yield site.node, str(value + 1)
+    elif type(value) is float:
+        yield site.node, repr(value * 2)
+
+
+@bug("total overwritten", ast.AugAssign)
+def overwritten(site: Site) -> Iterator[Replacement]:
+    """``=`` in place of ``+=``."""
+    node = site.node
+    if isinstance(node.op, ast.Add):
+        yield node, f"{site.source.of(node.target)} = {site.source.of(node.value)}"
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+_BOUNDARY = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+
+
+@bug("comparison at its boundary", ast.Compare)
+def boundary(site: Site) -> Iterator[Replacement]:
+    """``<=`` in place of ``<`` and the like; ``!=`` in place of ``==`` outside of checks."""
+    node = site.node
+    equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+    operator = _BOUNDARY.get(type(node.ops[0]))
+    if operator is not None and len(node.ops) == 1 and not (equal and site.in_check):
+        yield node, f"{site.text(node.left)} {operator} {site.text(node.comparators[0])}"
+
+
+@bug("condition turned round", ast.If, ast.IfExp)
+def negated(site: Site) -> Iterator[Replacement]:
+    """The other branch is taken."""
+    yield site.node.test, f"not {site.text(site.node.test)}"
+
+
+@bug("check removed", ast.Assert)
+def check_removed(site: Site) -> Iterator[Replacement]:
+    """An ``assert`` that is missing."""
+    yield site.node, "pass"
+
+
+@bug("check of one thing less", ast.Compare, ast.BoolOp)
+def check_weaker(site: Site) -> Iterator[Replacement]:
+    """An ``assert`` that compares or demands one thing less."""
+    if not site.in_check:
+        return
+    if isinstance(site.node, ast.BoolOp):
+        for one in site.node.values:
+            yield site.node, site.text(one)
+    elif len(site.node.ops) > 1:
+        first, last = site.node.comparators[0], site.node.comparators[-2]
+        start, (_, end) = site.source.span(site.node)[0], site.source.span(last)
+        yield site.node, f"({site.source.text[start:end]})"
+        start, end = site.source.span(first)[0], site.source.span(site.node)[1]
+        yield site.node, f"({site.source.text[start:end]})"

@@ -1,0 +1,164 @@
+"""All mutants of the kernels of some tests: which tests may find each, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+
+from difftest.report.mutants.judge import Fate, Judge, Test
+from difftest.report.mutants.ledger import Ledger, digest_of
+from difftest.report.mutants.mutant import Mutant
+from difftest.report.mutants.plant import mutants_of
+from difftest.report.mutants.suite import EDGES, Death, Lines, Suite, drawn_cases, suites_of
+from difftest.report.mutants.workers import Collect, Orders, Specs, Task, Workers
+
+_LEAST, _TIMES = 10.0, 20.0
+"""A test of a mutant may take so many seconds and so many times what it took without one."""
+
+
+class BaselineError(Exception):
+    """The kernel itself fails one of its tests: nothing can be said of its mutants."""
+
+    def __init__(self, suite: Suite, death: Death) -> None:
+        super().__init__(
+            f"{suite.name} fails without a planted bug: {death.test}: {death.message}\n"
+            "Mutants tell how good tests are that pass: mend the kernel or its spec first."
+        )
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is done.
+
+    Attributes
+    ----------
+    cases : that are drawn for each kernel test.
+    workers : processes; 0 for this one, in which nothing is stopped that loops.
+    budget : seconds for all mutants; None for as many as they take.
+    memory : bytes that a process may take; None for no limit.
+    """
+
+    cases: int = 100
+    workers: int = 1
+    budget: float | None = None
+    memory: int | None = None
+
+
+@dataclass
+class Campaign:
+    """The mutants of the kernels of some tests.
+
+    Attributes
+    ----------
+    results : of the mutants that have been judged.
+    kept : how many of them were known from earlier runs.
+    """
+
+    specs: Specs
+    settings: Amount
+    ledger: Ledger
+    results: dict[Mutant, Fate] = field(default_factory=dict)
+    kept: int = 0
+    _covers: dict[Test, set[tuple[str, int]]] = field(default_factory=dict)
+    _seconds: dict[Test, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = self.settings.cases
+        self.cases = {name: drawn_cases(spec, count) for name, spec in self.specs.items()}
+        made = [
+            suite
+            for name, spec in self.specs.items()
+            for suite in suites_of(name, spec, self.cases[name])
+        ]
+        self.suites: Mapping[str, Suite] = {suite.name: suite for suite in made}
+        functions: dict[int, FunctionType] = {}
+        self._owners: dict[tuple[str, int], list[Suite]] = {}
+        for suite in made:
+            for one in suite.functions:
+                functions[id(one)] = one
+                code = one.__code__
+                place = code.co_filename, code.co_firstlineno
+                self._owners.setdefault(place, []).append(suite)
+        self.mutants: Sequence[Mutant] = mutants_of(functions.values())
+        self._digests = {place: digest_of(owners) for place, owners in self._owners.items()}
+
+    def owners(self, mutant: Mutant) -> list[Suite]:
+        """The suites whose kernels have the mutant's function."""
+        return self._owners[mutant.file, int(mutant.function.rpartition(":")[2])]
+
+    def run(self, collect: Collect, seen: Callable[[Mutant, Fate], None]) -> None:
+        """Judge what is not known; ``seen`` is told of each mutant as soon as that is done.
+
+        Raises
+        ------
+        BaselineError : a kernel fails without a planted bug.
+        """
+        left: list[Mutant] = []
+        for mutant in self.mutants:
+            known = self.ledger.result(mutant.key, self._digest(mutant))
+            if known is None:
+                left.append(mutant)
+            else:
+                self.results[mutant] = known
+                self.kept += 1
+                seen(mutant, known)
+        if left:
+            self._baseline({suite.name for mutant in left for suite in self.owners(mutant)})
+            for mutant, result in self._judged(self._tasks(left), collect):
+                self.results[mutant] = result
+                self.ledger.add(mutant.key, self._digest(mutant), result)
+                seen(mutant, result)
+
+    def _digest(self, mutant: Mutant) -> str:
+        return self._digests[mutant.file, int(mutant.function.rpartition(":")[2])]
+
+    def _baseline(self, names: set[str]) -> None:
+        """Run each test without a mutant: it must pass, and its lines and its time are noted."""
+        for name in sorted(names):
+            suite = self.suites[name]
+            for test in suite.tests:
+                lines, began = Lines(suite.functions), time.monotonic()
+                with lines.watched():
+                    death = suite.run(test)
+                if death is not None:
+                    raise BaselineError(suite, death)
+                self._covers[name, test] = lines.seen
+                self._seconds[name, test] = time.monotonic() - began
+
+    def _tasks(self, mutants: Sequence[Mutant]) -> Iterator[Task]:
+        """Each mutant with the tests that run its lines, the one that found it last time first."""
+        end = None if self.settings.budget is None else time.monotonic() + self.settings.budget
+        for mutant in mutants:
+            if end is not None and time.monotonic() > end:
+                return
+            lines = {(mutant.file, line) for line in mutant.lines}
+            tests = [
+                (suite.name, test)
+                for suite in self.owners(mutant)
+                for test in suite.tests
+                if self._covers[suite.name, test] & lines
+            ]
+            # Edges run a kernel many times, and what they find most cases find too.
+            tests.sort(key=lambda one: one[1] == EDGES)
+            killer = self.ledger.killer(mutant.key)
+            if killer in tests:
+                tests.remove(killer)
+                tests.insert(0, killer)
+            yield mutant, tests
+
+    def _judged(self, tasks: Iterator[Task], collect: Collect) -> Iterator[tuple[Mutant, Fate]]:
+        settings = self.settings
+        if not settings.workers:
+            judge = Judge(self.suites)
+            for mutant, tests in tasks:
+                yield mutant, judge.judge(mutant, tests)
+            return
+        texts = {name: [one.to_json() for one in cases] for name, cases in self.cases.items()}
+        orders = Orders(collect, texts, settings.memory)
+        workers = Workers(settings.workers, orders, self._limit)
+        yield from workers.results(tasks)
+
+    def _limit(self, test: Test) -> float:
+        return _LEAST + _TIMES * self._seconds[test]

@@ -1,0 +1,85 @@
+"""`difftest mutate`: plant bugs in a kernel, and see whether its spec finds them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.cli.collecting import with_specs
+from difftest.cli.kernel_run import OutputFile, write_file
+from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
+from difftest.report.mutants.judge import Fate
+from difftest.report.mutants.ledger import FOLDER, Ledger
+from difftest.report.mutants.mutant import Mutant
+from difftest.report.mutants.score import DEAD, SUSPECTED, lines_of, total
+from difftest.report.mutants.tables import markdown, stryker
+from difftest.report.mutants.workers import Specs
+
+
+@click.command()
+@click.argument("tests", nargs=-1, required=True, metavar="TESTS...")
+@click.option("--cases", type=click.IntRange(1), default=100, help="Drawn for each kernel test.")
+@click.option(
+    "-n",
+    "workers",
+    type=click.IntRange(0),
+    default=os.cpu_count() or 1,
+    help="Processes; 0 for this one, where nothing stops a mutant that loops.",
+)
+@click.option("--budget", type=click.FloatRange(0), help="Seconds for all mutants.")
+@click.option(
+    "--memory", type=click.FloatRange(0.1), default=8.0, help="GiB that a process may take."
+)
+@click.option("--fresh", is_flag=True, help="Forget what earlier runs found.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the mutants that were found, too.")
+@click.option("--json", "json_file", type=OutputFile(), help="The report in Stryker's schema.")
+@click.option("--table", "table_file", type=OutputFile(), help="The scores, as Markdown.")
+def mutate(
+    tests: tuple[str, ...],
+    json_file: Path | None,
+    table_file: Path | None,
+    **options: Any,
+) -> None:
+    """Plant bugs in the kernels of tests, and tell which of them the tests find.
+
+    TESTS are kernel tests as PATH::TEST, files and folders of them, or specs as PATH::NAME. Each
+    mutant is one small change of a kernel's source. The exit code is 1 if one survives that is no
+    suspected equivalent. What is known is kept in .difftest, so that a run goes on where the last
+    one ended.
+    """
+    ledger = Ledger(FOLDER, fresh=options["fresh"])
+    memory = int(options["memory"] * 2**30)
+    settings = Amount(options["cases"], options["workers"], options["budget"], memory)
+
+    def say(mutant: Mutant, result: Fate) -> None:
+        if options["verbose"] or result.status not in (*DEAD, *SUSPECTED):
+            click.echo("\n".join(lines_of(mutant, result)) + "\n")
+
+    def run(specs: Specs) -> Campaign:
+        campaign = Campaign(specs, settings, ledger)
+        with contextlib.redirect_stdout(shown):
+            campaign.run(functools.partial(with_specs, tests), say)
+        return campaign
+
+    shown = sys.stdout  # pytest, which collects, has its own for a while
+    try:
+        campaign = with_specs(tests, run)
+    except BaselineError as error:
+        raise click.ClickException(str(error)) from None
+    if json_file is not None:
+        write_file(json_file, stryker(campaign))
+    if table_file is not None:
+        write_file(table_file, markdown(campaign, f"difftest mutate {' '.join(tests)}"))
+    score, left = total(campaign.results.values()), len(campaign.mutants) - len(campaign.results)
+    known = f", {campaign.kept} known from before" if campaign.kept else ""
+    click.echo(f"mutants: {len(campaign.mutants)}{known}\n{score}")
+    if left:
+        click.echo(f"left by the budget: {left}; the same command goes on with them")
+    if score.alive:
+        click.get_current_context().exit(1)

@@ -1,0 +1,177 @@
+"""Planted bugs of NKI, in both dialects: instructions, their operands and options, buffers."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+
+from difftest.report.mutants.bugs import Replacement, Site, bug, called, keywords_of
+
+_OTHERS = {
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "max": "min",
+    "min": "max",
+    "add": "subtract",
+    "subtract": "add",
+    "multiply": "add",
+    "divide": "multiply",
+    "exp": "square",
+    "square": "copy",
+    "rsqrt": "sqrt",
+    "silu": "gelu",
+    "greater_equal": "greater",
+    "less_equal": "less",
+    "greater": "greater_equal",
+    "less": "less_equal",
+}
+"""An operation that is taken for another."""
+_OPTIONAL = ("bias", "scale", "mask", "op1", "operand1", "pattern", "channel_multiplier", "offset")
+"""Arguments without which an instruction means something else, and is still one."""
+_PAIRS = (("data1", "data2"), ("stationary", "moving"), ("operand0", "operand1"), ("op0", "op1"))
+_COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "max", "min")
+_ORDERED = ("subtract", "divide", "nc_matmul", "matmul")
+"""Calls of the classic dialect whose first two arguments are not alike."""
+_PASSED_ON = ("tensor_scalar", "multiply", "add", "subtract", "divide", "maximum", "minimum")
+_TRANSPOSES = ("nc_transpose", "transpose", "dma_transpose")
+_BUFFERS = ("ndarray", "zeros", "full", "ones", "empty")
+
+
+@bug("transpose left out", ast.Call)
+def transpose_left_out(site: Site) -> Iterator[Replacement]:
+    """The tile as it was; in today's dialect it is copied."""
+    node = site.node
+    if called(node) not in _TRANSPOSES:
+        return
+    given = keywords_of(node)
+    if "dst" in given and isinstance(node.func, ast.Attribute):
+        data = given.get("data", given.get("src"))
+        if data is not None:
+            package = site.source.of(node.func.value)
+            arguments = f"dst={site.source.of(given['dst'])}, src={site.source.of(data)}"
+            yield node, f"{package}.tensor_copy({arguments})"
+    elif node.args:
+        yield node, site.text(node.args[0])
+
+
+@bug("instruction passed over", ast.Call)
+def passed_over(site: Site) -> Iterator[Replacement]:
+    """An operand in the place of the result."""
+    node = site.node
+    if isinstance(node.func, ast.Attribute) and called(node) in _PASSED_ON and node.args:
+        yield node, site.text(node.args[0])
+
+
+@bug("instruction left out", ast.Expr, ast.Assign)
+def left_out(site: Site) -> Iterator[Replacement]:
+    """A copy, a barrier, any call for its effect; what is put into a part of a tensor."""
+    node = site.node
+    stored = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
+    if stored or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        yield node, "pass"
+
+
+@bug("operands swapped", ast.Call)
+def operands_swapped(site: Site) -> Iterator[Replacement]:
+    """The operands of an engine in each other's place."""
+    node, given = site.node, keywords_of(site.node)
+    commutes = (
+        site.source.of(given["op"]).split(".")[-1] in _COMMUTATIVE if "op" in given else False
+    )
+    for first, second in _PAIRS:
+        if first in given and second in given and not commutes:
+            swapped = _copy(node)
+            for one in swapped.keywords:
+                one.value = given[{first: second, second: first}.get(str(one.arg), str(one.arg))]
+            yield node, ast.unparse(swapped)
+    if isinstance(node.func, ast.Attribute) and called(node) in _ORDERED and len(node.args) > 1:
+        swapped = _copy(node)
+        swapped.args[:2] = swapped.args[1::-1]
+        yield node, ast.unparse(swapped)
+
+
+@bug("one operand twice", ast.Call)
+def operand_twice(site: Site) -> Iterator[Replacement]:
+    """The first operand in the place of the second, too."""
+    given = keywords_of(site.node)
+    for first, second in _PAIRS[:2]:
+        if first in given and second in given:
+            yield given[second], site.text(given[first])
+
+
+@bug("argument dropped", ast.Call)
+def argument_dropped(site: Site) -> Iterator[Replacement]:
+    """A bias, a scale, a mask, a second operator that is missing."""
+    node = site.node
+    for name in keywords_of(node):
+        if name in _OPTIONAL and isinstance(node.func, ast.Attribute):
+            without = _copy(node)
+            gone = ("op1", "operand1") if name in ("op1", "operand1") else (name,)
+            without.keywords = [one for one in without.keywords if one.arg not in gone]
+            yield node, ast.unparse(without)
+
+
+@bug("accumulation flag", ast.keyword)
+def accumulation(site: Site) -> Iterator[Replacement]:
+    """A product that is always added to its bank, or never."""
+    if site.node.arg == "accumulate" and not isinstance(site.node.value, ast.Constant):
+        yield site.node.value, "True"
+        yield site.node.value, "False"
+
+
+@bug("flag flipped", ast.keyword)
+def flag(site: Site) -> Iterator[Replacement]:
+    """``False`` in place of ``True``, and the other way round."""
+    value = site.node.value
+    if isinstance(value, ast.Constant) and isinstance(value.value, bool):
+        yield value, str(not value.value)
+
+
+@bug("another operation", ast.Attribute)
+def another_operation(site: Site) -> Iterator[Replacement]:
+    """The smallest in place of the largest, a difference in place of a sum."""
+    node = site.node
+    if isinstance(node.value, ast.Name) and node.attr in _OTHERS:
+        yield node, f"{node.value.id}.{_OTHERS[node.attr]}"
+
+
+@bug("dtype hard-coded", ast.keyword)
+def dtype_fixed(site: Site) -> Iterator[Replacement]:
+    """float32 whatever the inputs have."""
+    node = site.node
+    if site.language and node.arg == "dtype" and not site.source.of(node.value).endswith("float32"):
+        yield node.value, f"{site.language}.float32"
+
+
+@bug("narrower accumulation", ast.Attribute)
+def narrower(site: Site) -> Iterator[Replacement]:
+    """bfloat16 in place of float32."""
+    compared = any(isinstance(one, (ast.Assert, ast.Compare)) for one in site.parents)
+    if site.node.attr == "float32" and not compared:
+        yield site.node, f"{site.source.of(site.node.value)}.bfloat16"
+
+
+@bug("buffer hoisted", ast.For)
+def hoisted(site: Site) -> Iterator[Replacement]:
+    """A tensor that all turns of a loop share."""
+    loop, source = site.node, site.source
+    assigned = {
+        one.id
+        for one in ast.walk(loop)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }
+    for line in loop.body:
+        if not isinstance(line, ast.Assign) or called(line.value) not in _BUFFERS:
+            continue
+        read = {one.id for one in ast.walk(line.value) if isinstance(one, ast.Name)}
+        if read & assigned or "\n" in source.of(line):
+            continue
+        start, end = source.span(loop)
+        first, last = source.span(line)
+        text = f"{source.text[start:first]}pass{source.text[last:end]}"
+        yield loop, f"{source.of(line)}\n{' ' * loop.col_offset}{text}"
+
+
+def _copy(node: ast.Call) -> ast.Call:
+    return copy.deepcopy(node)

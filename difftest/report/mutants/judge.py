@@ -1,0 +1,159 @@
+"""What becomes of one mutant: its tests run until one finds it; what none finds is looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import CodeType, FunctionType
+from typing import TypeAlias
+
+from difftest.report.mutants.mutant import Mutant, planted
+from difftest.report.mutants.reached import name_of
+from difftest.report.mutants.suite import EDGES, Death, Suite
+
+Test: TypeAlias = tuple[str, str]
+"""The name of a suite, and that of its test."""
+Announce: TypeAlias = Callable[[Test], None]
+"""Told of each test before it runs."""
+
+KILLED, TIMEOUT = "killed", "timeout"
+SURVIVED = "survived"
+EQUIVALENT = "equivalent by trace"
+SAME_BITS = "same bits"
+NOT_COVERED = "not covered"
+INVALID = "invalid"
+_IN_FULL = 10
+"""Tests of a mutant before a case is only looked at."""
+STATUSES = (KILLED, TIMEOUT, SURVIVED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID)
+"""What can become of a mutant. ``invalid`` is no Python."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant.
+
+    Attributes
+    ----------
+    status : one of :data:`STATUSES`.
+    suite : whose test found it; empty if none did.
+    death : how; None if nothing did.
+    ran : tests that ran, the one that found it included.
+    why : of a mutant that nothing found, what the outputs and traces say.
+    seconds : it took.
+    """
+
+    status: str
+    suite: str = ""
+    death: Death | None = None
+    ran: int = 0
+    why: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Judge:
+    """Runs mutants in this process."""
+
+    suites: Mapping[str, Suite]
+    announce: Announce = lambda test: None
+    _outcomes: dict[Test, tuple[str, str]] = field(default_factory=dict)
+
+    def judge(self, mutant: Mutant, tests: Sequence[Test]) -> Fate:
+        """What becomes of a mutant in these tests, in their order."""
+        began = time.monotonic()
+        if not tests:
+            return Fate(NOT_COVERED, why="no test runs these lines")
+        trial = _Trial(self, self._function(mutant, tests[0][0]))
+        try:
+            with planted(trial.function, mutant):
+                fate = trial.fate(tests)
+        except SyntaxError as error:
+            return Fate(INVALID, why=str(error))
+        return replace(fate, seconds=time.monotonic() - began)
+
+    def outcome(self, test: Test, function: FunctionType, code: CodeType) -> tuple[str, str]:
+        """The trace and the bits of a test without the mutant, digested; worked out once."""
+        if test not in self._outcomes:
+            changed, function.__code__ = function.__code__, code
+            try:
+                self._outcomes[test] = self.look(test)
+            finally:
+                function.__code__ = changed
+        return self._outcomes[test]
+
+    def look(self, test: Test) -> tuple[str, str]:
+        """The same with whatever is planted."""
+        self.announce(test)
+        return self.suites[test[0]].outcome(test[1])
+
+    def _function(self, mutant: Mutant, suite: str) -> FunctionType:
+        return next(
+            one
+            for one in self.suites[suite].functions
+            if (one.__code__.co_filename, name_of(one)) == (mutant.file, mutant.function)
+        )
+
+
+class _Trial:
+    """The tests of one mutant, which is planted."""
+
+    def __init__(self, judge: Judge, function: FunctionType) -> None:
+        self.judge, self.function = judge, function
+        self._code = function.__code__
+        self._ran = 0
+        self._looks: dict[Test, tuple[bool, bool]] = {}
+
+    def fate(self, tests: Sequence[Test]) -> Fate:
+        """The tests run until one finds the mutant.
+
+        After the first few, a case is judged in full only if its bits are others, for most
+        mutants that live so long have the same in all cases. What costs much is left out for one
+        that has them by other instructions: the calls at the edge.
+        """
+        for at, test in enumerate(tests):
+            suite, name = self.judge.suites[test[0]], test[1]
+            self._ran += 1
+            if name == EDGES and self._ending(tests)[0] == SAME_BITS:
+                continue
+            if at >= _IN_FULL and suite.tests[name] is not None and self._look(test)[1]:
+                continue
+            self.judge.announce(test)
+            death = suite.run(name)
+            if death is not None:
+                return Fate(KILLED, suite.name, death, self._ran)
+        status, why = self._ending(tests)
+        return Fate(status, ran=self._ran, why=why)
+
+    def _look(self, test: Test) -> tuple[bool, bool]:
+        """Whether a case has the trace and the bits that it has without the mutant."""
+        if test not in self._looks:
+            with_it = self.judge.look(test)
+            without = self.judge.outcome(test, self.function, self._code)
+            trace, bits = (one == other for one, other in zip(with_it, without, strict=True))
+            self._looks[test] = trace, bits
+        return self._looks[test]
+
+    def _other_bits(self, test: Test) -> str:
+        """Why a case with other bits finds nothing."""
+        suite = self.judge.suites[test[0]]
+        suite.run(test[1])
+        why = f"inconclusive ({suite.doubt})" if suite.doubt else "within the tolerance"
+        return f"other bits, {why}, in {test[1]} of {test[0]}"
+
+    def _ending(self, tests: Sequence[Test]) -> tuple[str, str]:
+        """Whether what nothing found does the same instructions, or makes the same bits."""
+        cases = [test for test in tests if self.judge.suites[test[0]].tests[test[1]] is not None]
+        if not cases:
+            return SURVIVED, "no case runs these lines"
+        for test in reversed(cases):
+            if not self._look(test)[1]:
+                return SURVIVED, self._other_bits(test)
+        same = sum(self._look(test)[0] for test in cases)
+        total = len(cases)
+        if same == total:
+            return EQUIVALENT, f"the same instructions and the same bits in all {total} cases"
+        return (
+            SAME_BITS,
+            f"the same bits in all {total} cases, by other instructions in {total - same}",
+        )

@@ -1,0 +1,186 @@
+"""A mutant: one small change of a kernel's source text, and the code that comes of it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import hashlib
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import CodeType, FunctionType
+
+
+@dataclass(frozen=True)
+class Change:
+    """A text in the place of a piece of source.
+
+    Attributes
+    ----------
+    start, end : offsets in the text of the file, in characters.
+    text : what stands there instead, on as many lines.
+    """
+
+    start: int
+    end: int
+    text: str
+
+
+class KernelText:
+    """The text of a file, and where the nodes of its syntax tree are in it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._begins = [0]
+        for line in text.splitlines(keepends=True):
+            self._begins.append(self._begins[-1] + len(line))
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Its syntax tree."""
+        return ast.parse(self.text)
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a place as :mod:`ast` has it: lines from 1, columns in bytes of UTF-8."""
+        begin = self._begins[line - 1]
+        text = self.text[begin : self._begins[line]]
+        return begin + len(text.encode()[:column].decode())
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """The line of an offset, and the column in characters, both from 1."""
+        line = self.text.count("\n", 0, offset) + 1
+        return line, offset - self._begins[line - 1] + 1
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node begins and ends."""
+        assert isinstance(node, ast.expr | ast.stmt | ast.keyword | ast.arg)
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        begin = self.offset(node.lineno, node.col_offset)
+        return begin, self.offset(node.end_lineno, node.end_col_offset)
+
+    def of(self, node: ast.AST) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def change(self, node: ast.AST, text: str) -> Change:
+        """The change that puts a text in a node's place; the lines below stay where they are."""
+        start, end = self.span(node)
+        missing = self.text.count("\n", start, end) - text.count("\n")
+        if missing > 0 and isinstance(node, ast.expr):
+            text = f"({text}" + "\n" * missing + ")"
+        else:
+            text += "\n" * max(missing, 0)
+        return Change(start, end, text)
+
+
+@lru_cache(maxsize=64)
+def source_of(file: str) -> KernelText:
+    """The source in a file."""
+    return KernelText(Path(file).read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One small change of a function.
+
+    Attributes
+    ----------
+    file : the function is in.
+    function : its qualified name there, with the line of its code: ``"load:9"``.
+    operator : the kind of bug, a few words.
+    change : of the file's text.
+    """
+
+    file: str
+    function: str
+    operator: str
+    change: Change
+
+    @property
+    def source(self) -> KernelText:
+        """The file without the change."""
+        return source_of(self.file)
+
+    @property
+    def text(self) -> str:
+        """The file's text with the change."""
+        text = self.source.text
+        return text[: self.change.start] + self.change.text + text[self.change.end :]
+
+    @property
+    def lines(self) -> range:
+        """The lines that it changes."""
+        first, _ = self.source.place(self.change.start)
+        last, _ = self.source.place(self.change.end)
+        return range(first, last + 1)
+
+    @property
+    def key(self) -> str:
+        """The same as long as the function and the change are: other lines of the file may move."""
+        name, _, line = self.function.rpartition(":")
+        node = next(one for at, one in functions_in(self.source.tree) if at == int(line))
+        begin, _ = self.source.span(node)
+        start, end = self.change.start - begin, self.change.end - begin
+        parts = (name, self.source.of(node), str(start), str(end), self.change.text, self.operator)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+    def diff(self) -> list[str]:
+        """The lines without the change and with it, as ``diff`` shows them."""
+        old, new = self.source.text.splitlines(), self.text.splitlines()
+        lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))
+        return [line for line in lines[2:] if not line.startswith("@@") and line[1:].strip()]
+
+    def code(self, function: FunctionType) -> CodeType:
+        """The code of the function with the change.
+
+        Raises
+        ------
+        SyntaxError : the text is no Python, or its function asks for other names of a closure.
+        """
+        module = compile(self.text, self.file, "exec", dont_inherit=True)
+        line = int(self.function.rpartition(":")[2])
+        for code in _codes(module):
+            if (code.co_name, code.co_firstlineno) == (function.__name__, line):
+                if code.co_freevars != function.__code__.co_freevars:
+                    raise SyntaxError("the change takes a name of the closure away")
+                return code
+        raise SyntaxError(f"no function {self.function} is left")
+
+
+def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
+    """The functions of a tree, with the first line of each one's code: a decorator's, if any."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield min([node.lineno, *(one.lineno for one in node.decorator_list)]), node
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+@contextlib.contextmanager
+def planted(function: FunctionType, mutant: Mutant) -> Iterator[None]:
+    """A scope in which a function has the mutant's code, and whoever asks for its source sees it.
+
+    Nothing is imported anew: all that holds the function runs the change.
+    """
+    original, known = function.__code__, linecache.cache.get(mutant.file)
+    function.__code__ = mutant.code(function)
+    text = mutant.text
+    linecache.cache[mutant.file] = (len(text), None, text.splitlines(keepends=True), mutant.file)
+    try:
+        yield
+    finally:
+        function.__code__ = original
+        if known is None:
+            linecache.cache.pop(mutant.file, None)
+        else:
+            linecache.cache[mutant.file] = known

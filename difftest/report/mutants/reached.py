@@ -1,0 +1,72 @@
+"""The functions that a kernel is made of: its own, and those of its author's that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from difftest.harness.frames import is_installed, is_library
+from difftest.report.mutants.mutant import KernelText, functions_in, source_of
+from difftest.simulator.frontend.launchable import function_in
+
+
+def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
+    """The functions whose source may be changed, the kernel's own first.
+
+    Those are what the code names, directly and on the way, and what is no library's.
+    """
+    reached: dict[int, FunctionType] = {}
+    left: list[Any] = [kernel]
+    while left:
+        value = left.pop(0)
+        function = function_in(value) if callable(value) else None
+        if function is None or id(function) in reached or not _is_authors(function):
+            continue
+        reached[id(function)] = function
+        left += _named(function)
+    return tuple(reached.values())
+
+
+def _is_authors(function: FunctionType) -> bool:
+    file = function.__code__.co_filename
+    if file.startswith("<") or is_library(file) or is_installed(file):
+        return False
+    try:
+        lines = {line for line, _ in functions_in(source_of(file).tree)}
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return False
+    return function.__code__.co_firstlineno in lines
+
+
+def _named(function: FunctionType) -> Iterator[Any]:
+    """What stands under the names in a function's code; of a module what the code may take."""
+    names = list(_names(function.__code__))
+    yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from (vars(value).get(one) for one in names)
+        elif isinstance(value, (tuple, list)):
+            yield from value
+        elif isinstance(value, dict):
+            yield from value.values()
+        else:
+            yield value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def name_of(function: FunctionType) -> str:
+    """What a mutant calls a function: its qualified name, and its first line."""
+    return f"{function.__qualname__}:{function.__code__.co_firstlineno}"
+
+
+def source_in(function: FunctionType) -> KernelText:
+    """The source of the file that a function is in."""
+    return source_of(function.__code__.co_filename)

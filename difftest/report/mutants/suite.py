@@ -1,0 +1,250 @@
+"""What a spec asks of one kernel, as tests that run one by one: refusals, cases, edges."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.edge_checks import check_edges, has_edges, run_recorded
+from difftest.harness.explicit import explicit_cases
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    HazardFailure,
+    NotRejectedError,
+)
+from difftest.harness.questions import Reference
+from difftest.harness.runner import Runner
+from difftest.harness.siblings import alone
+from difftest.harness.spec import KernelSpec, elements_of
+from difftest.harness.strategies import cases, examples
+from difftest.harness.verdict import Inconclusive, Mismatch, OneSided, is_failure
+from difftest.report.mutants.reached import functions_of
+from difftest.simulator.errors import LimitError, NkiError
+from difftest.simulator.trace_json import trace_to_json
+
+EDGES = "edges"
+"""The test of calls at the edge of a contract and of a memory."""
+_KEPT_ELEMENTS = 2**20
+"""Of a case whose reference is remembered; that of a larger one is worked out anew."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a test found a mutant.
+
+    Attributes
+    ----------
+    test : "refusal 2", "case 7", "example 1" or "edges".
+    by : who found it: "comparison: value", "detector: psum-foreign", "capacity", ...
+    message : what it said, in a line.
+    case : its JSON, ready for ``pytest --case``; empty if the test is none of a case.
+    """
+
+    test: str
+    by: str
+    message: str
+    case: str = ""
+
+
+@dataclass
+class Suite:
+    """The tests of one kernel of a spec.
+
+    Attributes
+    ----------
+    name : of the kernel test, and the kernel where it has several.
+    spec : of this kernel alone.
+    drawn : its cases, the smallest first.
+    doubt : why the comparison of the last case could tell nothing; empty if it could.
+    """
+
+    name: str
+    spec: KernelSpec
+    drawn: Sequence[Case]
+    doubt: str = ""
+    _references: dict[str, Reference | Exception] = field(default_factory=dict)
+
+    @cached_property
+    def functions(self) -> tuple[FunctionType, ...]:
+        """What the kernel is made of."""
+        return functions_of(self.spec.kernel)
+
+    @cached_property
+    def tests(self) -> dict[str, Case | None]:
+        """Each test by its name, with its case if it has one, in the order in which they run."""
+        made: dict[str, Case | None] = {}
+        made |= {f"refusal {at}": None for at, _ in enumerate(self.spec.rejects)}
+        made |= {f"case {at}": case for at, case in enumerate(self.drawn)}
+        given = sorted(
+            explicit_cases(self.spec), key=lambda one: elements_of(self.spec, one.values)
+        )
+        made |= {f"example {at}": case for at, case in enumerate(given)}
+        if has_edges(self.spec, (EmbeddedSimulator(),)):
+            made[EDGES] = None
+        return made
+
+    def run(self, test: str) -> Death | None:
+        """Run a test; None if all is right."""
+        runner = Runner((EmbeddedSimulator(),))
+        case = self.tests[test]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._run(runner, test, case)
+        except (
+            DifferentialFailure,
+            HazardFailure,
+            NotRejectedError,
+            BrokenReferenceError,
+        ) as error:
+            found = case or getattr(error, "case", None)
+            return Death(test, who(error), said(error), found.to_json() if found else "")
+        except MemoryError:
+            return Death(test, "memory", "more memory than a case may take")
+        return None
+
+    def _run(self, runner: Runner, test: str, case: Case | None) -> None:
+        self.doubt = ""
+        if case is not None:
+            verdicts = runner.check(self.spec, case, self._reference(runner, case))
+            runner.check_hazards()
+            self.doubt = next(
+                (one.reason for one in verdicts.values() if isinstance(one, Inconclusive)), ""
+            )
+        elif test == EDGES:
+            check_edges(runner, self.spec)
+        else:
+            runner.check_rejection(self.spec, self.spec.rejects[int(test.split()[1])])
+
+    def _reference(self, runner: Runner, case: Case) -> Reference | Exception:
+        known = self._references.get(case.to_json())
+        if known is None:
+            known = runner.reference(self.spec, case, self.spec.inputs_of(case))
+            if elements_of(self.spec, case.values) <= _KEPT_ELEMENTS:
+                self._references[case.to_json()] = known
+        return known
+
+    def outcome(self, test: str) -> tuple[str, str]:
+        """Digests of the trace of a test's case and of its outputs; empty for other tests."""
+        case = self.tests[test]
+        if case is None:
+            return "", ""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ran = run_recorded(Runner(()), EmbeddedSimulator(), self.spec, case)
+        if not isinstance(ran, Ran) or ran.trace is None:
+            return type(ran).__name__, ""
+        outputs = hashlib.sha256()
+        for array in ran.outputs:
+            outputs.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
+        return hashlib.sha256(trace_to_json(ran.trace).encode()).hexdigest(), outputs.hexdigest()
+
+
+def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
+    """So many drawn cases, the smallest first, the same each time; none twice, as in tests."""
+    seen: set[str] = set()
+
+    def is_new(case: Case) -> bool:
+        text = case.to_json()
+        known = text in seen
+        seen.add(text)
+        return not known
+
+    drawn = examples(cases(spec).filter(is_new), count)
+    return sorted(drawn, key=lambda case: elements_of(spec, case.values))
+
+
+def suites_of(name: str, spec: KernelSpec, drawn: Sequence[Case]) -> list[Suite]:
+    """The suites of a kernel test: one for each kernel of its spec."""
+    single = alone(spec)
+    return [
+        Suite(f"{name} of {one.name}" if len(single) > 1 else name, one, drawn) for one in single
+    ]
+
+
+def _verdict(error: DifferentialFailure) -> Mismatch | OneSided:
+    """The verdict that makes a test fail."""
+    verdict = next(one for one in error.verdicts.values() if is_failure(one))
+    assert isinstance(verdict, (Mismatch, OneSided))
+    return verdict
+
+
+def said(error: Exception) -> str:
+    """What a test that fails says, in a line."""
+    told: object = error
+    if isinstance(error, DifferentialFailure):
+        verdict = _verdict(error)
+        told = verdict.message if isinstance(verdict, Mismatch) else verdict.error
+    return next(iter(str(told).splitlines()), type(told).__name__)
+
+
+def who(error: Exception) -> str:
+    """Who found a mutant, by what its test raised."""
+    if isinstance(error, HazardFailure):
+        return f"detector: {', '.join(dict.fromkeys(one.id for one in error.findings))}"
+    if isinstance(error, NotRejectedError):
+        return "edge or refusal"
+    if not isinstance(error, DifferentialFailure):
+        return "reference"
+    verdict = _verdict(error)
+    if isinstance(verdict, Mismatch):
+        return f"comparison: {verdict.kind}"
+    kind = type(verdict.error).__name__
+    if verdict.failed == "reference":
+        return "comparison: not refused"
+    if isinstance(verdict.error, MemoryError):
+        return "memory"
+    if verdict.how == "crashed":
+        return f"{'simulator error' if verdict.failed == 'backend' else 'Python error'}: {kind}"
+    if verdict.how == "unsupported":
+        return "not modelled"
+    if isinstance(verdict.error, LimitError):
+        return f"capacity: {kind}"
+    return f"{'rejection' if isinstance(verdict.error, NkiError) else 'check'}: {kind}"
+
+
+class Lines:
+    """Which lines of some functions run, in any thread: a scope."""
+
+    def __init__(self, functions: Sequence[FunctionType]) -> None:
+        self.seen: set[tuple[str, int]] = set()
+        self._codes = {code for function in functions for code in _with_inner(function.__code__)}
+        self._before: Any = None
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        return self._line if frame.f_code in self._codes else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        self.seen.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._line
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch what runs within."""
+        before = sys.gettrace()
+        sys.settrace(self._call)
+        threading.settrace(self._call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            threading.settrace(before)
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_inner(constant)

@@ -1,0 +1,137 @@
+from collections import Counter
+
+import pytest
+
+from difftest.report.mutants import judge as judging
+from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
+from difftest.report.mutants.judge import Judge
+from difftest.report.mutants.ledger import FILE, Ledger
+from difftest.report.mutants.plant import mutants_of
+from difftest.report.mutants.suite import drawn_cases, suites_of
+from difftest.report.mutants.workers import Orders, Workers
+from tests.unit.report.mutants import sample
+
+CASES = 3
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """Each mutant of the sample by its operator and changed line, and what became of it."""
+    (suite,) = suites_of("scaled", sample.SPEC, drawn_cases(sample.SPEC, CASES))
+    judge = Judge({suite.name: suite})
+    tests = [(suite.name, test) for test in suite.tests]
+    return {
+        (one.operator, one.diff()[-1][1:].strip()): judge.judge(one, tests)
+        for one in mutants_of(suite.functions)
+    }
+
+
+def test_who_found_a_mutant_is_said(judged):
+    scale = "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.{}, operand0={})"
+    for operator, line, by in (
+        ("another operation", scale.format("add", "2.0"), "comparison: value"),
+        ("instruction left out", "pass", "rejection: UnwrittenError"),
+        ("check removed", "pass", "edge or refusal"),
+        ("comparison at its boundary", "assert rows < 128, " + CHECK, "check: AssertionError"),
+        ("dtype hard-coded", OUT.format("x", "nl.float32"), "comparison: dtype"),
+    ):
+        death = judged[operator, line].death
+        assert death is not None, (operator, line)
+        assert death.by == by, (operator, line)
+        assert bool(death.case) == death.test.startswith(("case", "example")), death
+
+
+def test_calls_beside_the_domain_are_a_test():
+    (suite,) = suites_of("scaled", sample.EDGES, [])
+    assert list(suite.tests)[-1] == "edges"
+    assert suite.run("edges") is None
+    other = next(one for one in mutants_of(suite.functions) if one.operator == "another operation")
+    result = Judge({suite.name: suite}).judge(other, [("scaled", "edges")])
+    assert result.death.by == "edge or refusal"
+
+
+CHECK = 'f"at most 128 rows: got {rows}"'
+OUT = "out = nl.ndarray((rows, columns), dtype={1}, buffer=nl.shared_hbm)"
+
+
+def test_what_is_not_found_says_why(judged):
+    (never,) = (one for (name, _), one in judged.items() if name == "condition turned round")
+    assert never.status == judging.SAME_BITS
+    assert "the same bits in all" in never.why
+    boundary = judged["comparison at its boundary", "if columns >= 1000:"]
+    assert boundary.status == judging.EQUIVALENT
+    assert boundary.why.startswith("the same instructions and the same bits in all ")
+
+
+def test_a_mutant_that_no_test_runs_is_not_covered():
+    (suite,) = suites_of("scaled", sample.SPEC, [])
+    mutant = next(iter(mutants_of(suite.functions)))
+    assert Judge({suite.name: suite}).judge(mutant, []).status == judging.NOT_COVERED
+
+
+def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
+    made = Campaign(specs or sample.SPECS, Amount(cases, 0, **settings), Ledger(tmp_path))
+    judged = []
+    made.run(sample.collect, lambda mutant, result: judged.append(mutant))
+    return made, len(judged)
+
+
+def test_a_campaign_goes_on_where_it_was_killed(tmp_path):
+    first, count = campaign_of(tmp_path)
+    assert count == len(first.mutants) == len(first.results)
+    file = tmp_path / FILE
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:-2]) + lines[-2][:30])
+    again, _ = campaign_of(tmp_path)
+    assert again.kept == count - 2
+    assert {m: r.status for m, r in again.results.items()} == {
+        m: r.status for m, r in first.results.items()
+    }
+
+
+def test_another_spec_is_judged_anew_and_the_killer_is_asked_first(tmp_path):
+    first, _ = campaign_of(tmp_path)
+    other, _ = campaign_of(tmp_path, cases=CASES + 2)
+    assert other.kept == 0
+    ran = Counter(one.ran for one in other.results.values() if one.death)
+    assert ran[1] > Counter(one.ran for one in first.results.values() if one.death)[1]
+
+
+def test_a_budget_leaves_the_rest(tmp_path):
+    made, count = campaign_of(tmp_path, budget=0.0)
+    assert count < len(made.mutants)
+
+
+def test_a_weak_spec_lets_mutants_live(tmp_path):
+    made, _ = campaign_of(tmp_path, {"weak": sample.WEAK})
+    alive = {mutant.operator for mutant, one in made.results.items() if one.death is None}
+    assert "check removed" in alive
+
+
+def test_a_classic_kernel(tmp_path):
+    made, _ = campaign_of(tmp_path, {"twice": sample.CLASSIC}, cases=20)
+    found = {mutant.operator for mutant, one in made.results.items() if one.death}
+    assert {"last tile missing", "another operation", "instruction left out"} <= found
+
+
+def test_a_kernel_that_fails_has_no_mutants(tmp_path):
+    wrong = {"wrong": sample.WRONG}
+    with pytest.raises(BaselineError, match="wrong fails without a planted bug: case 0: "):
+        campaign_of(tmp_path, wrong)
+
+
+def test_a_mutant_that_loops_is_stopped_and_the_others_go_on():
+    """In a process of its own; ``while`` never ends where its step is taken away."""
+    (suite,) = suites_of("endless", sample.ENDLESS, drawn_cases(sample.ENDLESS, 2))
+    cases = {"endless": [case.to_json() for case in suite.drawn]}
+    mutants = [
+        one
+        for one in mutants_of(suite.functions)
+        if one.diff()[-1].split() in (["+", "turn", "=", "1"], ["+", "turn", "+=", "2"])
+    ]
+    workers = Workers(1, Orders(sample.collect_endless, cases, None), lambda test: 2.0)
+    tasks = [(one, [("endless", "case 0")]) for one in mutants]
+    results = {one.operator: result for one, result in workers.results(tasks)}
+    assert results["total overwritten"].status == judging.TIMEOUT
+    assert results["total overwritten"].death.message == "ran for more than 2 s"
+    assert results["constant off by one"].death.by == "comparison: value"
