@@ -75,7 +75,8 @@ def mutate(
     if json_file is not None:
         write_file(json_file, stryker(campaign))
     if table_file is not None:
-        write_file(table_file, markdown(campaign, f"difftest mutate {' '.join(tests)}"))
+        command = f"difftest mutate {' '.join(tests)} --cases {settings.cases} --table {table_file}"
+        write_file(table_file, markdown(campaign, command))
     score, left = total(campaign.results.values()), len(campaign.mutants) - len(campaign.results)
     known = f", {campaign.kept} known from before" if campaign.kept else ""
     click.echo(f"mutants: {len(campaign.mutants)}{known}\n{score}")
