@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 
-from difftest.report.mutants.judge import Fate, Judge, Test
+from difftest.report.mutants.judge import Examiner, Fate, Test
 from difftest.report.mutants.ledger import Ledger, digest_of
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.plant import mutants_of
@@ -89,7 +89,7 @@ class Campaign:
         return self._owners[mutant.file, int(mutant.function.rpartition(":")[2])]
 
     def run(self, collect: Collect, seen: Callable[[Mutant, Fate], None]) -> None:
-        """Judge what is not known; ``seen`` is told of each mutant as soon as that is done.
+        """Examiner what is not known; ``seen`` is told of each mutant as soon as that is done.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class Campaign:
     def _judged(self, tasks: Iterator[Task], collect: Collect) -> Iterator[tuple[Mutant, Fate]]:
         settings = self.settings
         if not settings.workers:
-            judge = Judge(self.suites)
+            judge = Examiner(self.suites)
             for mutant, tests in tasks:
                 yield mutant, judge.judge(mutant, tests)
             return

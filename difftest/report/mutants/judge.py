@@ -52,7 +52,7 @@ class Fate:
 
 
 @dataclass
-class Judge:
+class Examiner:
     """Runs mutants in this process."""
 
     suites: Mapping[str, Suite]
@@ -98,7 +98,7 @@ class Judge:
 class _Trial:
     """The tests of one mutant, which is planted."""
 
-    def __init__(self, judge: Judge, function: FunctionType) -> None:
+    def __init__(self, judge: Examiner, function: FunctionType) -> None:
         self.judge, self.function = judge, function
         self._code = function.__code__
         self._ran = 0

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from difftest.harness.explicit import case_from_json
 from difftest.harness.spec import KernelSpec
-from difftest.report.mutants.judge import INVALID, TIMEOUT, Fate, Judge, Test
+from difftest.report.mutants.judge import INVALID, TIMEOUT, Examiner, Fate, Test
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.suite import Death, Suite, suites_of
 
@@ -36,11 +36,11 @@ class Orders:
 
 
 def serve(connection: Connection, orders: Orders) -> None:
-    """Judge mutants that come through a connection until there are no more."""
+    """Examiner mutants that come through a connection until there are no more."""
     _limit(orders.memory)
 
     def work(specs: Specs) -> None:
-        judge = Judge(_suites(specs, orders.cases), connection.send)
+        judge = Examiner(_suites(specs, orders.cases), connection.send)
         connection.send(None)
         with contextlib.suppress(EOFError):
             while True:

@@ -4,7 +4,7 @@ import pytest
 
 from difftest.report.mutants import judge as judging
 from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
-from difftest.report.mutants.judge import Judge
+from difftest.report.mutants.judge import Examiner
 from difftest.report.mutants.ledger import FILE, Ledger
 from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.suite import drawn_cases, suites_of
@@ -18,7 +18,7 @@ CASES = 3
 def judged():
     """Each mutant of the sample by its operator and changed line, and what became of it."""
     (suite,) = suites_of("scaled", sample.SPEC, drawn_cases(sample.SPEC, CASES))
-    judge = Judge({suite.name: suite})
+    judge = Examiner({suite.name: suite})
     tests = [(suite.name, test) for test in suite.tests]
     return {
         (one.operator, one.diff()[-1][1:].strip()): judge.judge(one, tests)
@@ -46,7 +46,7 @@ def test_calls_beside_the_domain_are_a_test():
     assert list(suite.tests)[-1] == "edges"
     assert suite.run("edges") is None
     other = next(one for one in mutants_of(suite.functions) if one.operator == "another operation")
-    result = Judge({suite.name: suite}).judge(other, [("scaled", "edges")])
+    result = Examiner({suite.name: suite}).judge(other, [("scaled", "edges")])
     assert result.death.by == "edge or refusal"
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_found_says_why(judged):
 def test_a_mutant_that_no_test_runs_is_not_covered():
     (suite,) = suites_of("scaled", sample.SPEC, [])
     mutant = next(iter(mutants_of(suite.functions)))
-    assert Judge({suite.name: suite}).judge(mutant, []).status == judging.NOT_COVERED
+    assert Examiner({suite.name: suite}).judge(mutant, []).status == judging.NOT_COVERED
 
 
 def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
