@@ -74,40 +74,37 @@ def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-@bug("last tile missing", ast.Call)
-def last_tile(site: Site) -> Iterator[Replacement]:
-    """A loop that ends one turn early."""
-    node, args = site.node, site.node.args
-    if called(node) in RANGES and args and not any(isinstance(a, ast.Starred) for a in args):
+def _turns(site: Site, sign: str) -> Iterator[Replacement]:
+    """A loop that ends a turn early, or late."""
+    args = site.node.args
+    if called(site.node) in RANGES and args and not isinstance(args[0], ast.Starred):
         stop = args[1 if len(args) > 1 else 0]
-        step = site.text(args[2]) if len(args) > 2 else "1"
-        yield stop, f"{site.text(stop)} - {step}"
+        yield stop, f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}"
+
+
+@bug("last tile missing", ast.Call)
+def _last_tile(site: Site) -> Iterator[Replacement]:
+    return _turns(site, "-")
 
 
 @bug("loop one turn too long", ast.Call)
-def turn_too_many(site: Site) -> Iterator[Replacement]:
-    """A loop that ends one turn late."""
-    node, args = site.node, site.node.args
-    if called(node) in RANGES and args and not any(isinstance(a, ast.Starred) for a in args):
-        stop = args[1 if len(args) > 1 else 0]
-        step = site.text(args[2]) if len(args) > 2 else "1"
-        yield stop, f"{site.text(stop)} + {step}"
+def _turn_too_many(site: Site) -> Iterator[Replacement]:
+    return _turns(site, "+")
 
 
 @bug("bound off by one", ast.Slice, ast.Call)
-def slice_short(site: Site) -> Iterator[Replacement]:
-    """A slice that ends one element early."""
-    if isinstance(site.node, ast.Slice):
-        upper = site.node.upper
+def _slice_short(site: Site) -> Iterator[Replacement]:
+    node = site.node
+    if isinstance(node, ast.Slice):
+        ends = [] if node.upper is None else [node.upper]
     else:
-        upper = site.node.args[1] if called(site.node) == "slice" else None
-    if upper is not None:
+        ends = node.args[1:2] if called(node) == "slice" else []
+    for upper in ends:
         yield upper, f"{site.text(upper)} - 1"
 
 
 @bug("slice shifted", ast.Slice, ast.Call)
-def slice_shifted(site: Site) -> Iterator[Replacement]:
-    """A slice that begins and ends one element late."""
+def _slice_shifted(site: Site) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node, ast.Slice):
         if node.lower is not None and node.upper is not None and node.step is None:
@@ -118,8 +115,7 @@ def slice_shifted(site: Site) -> Iterator[Replacement]:
 
 
 @bug("bound of the last tile dropped", ast.Call)
-def bound_dropped(site: Site) -> Iterator[Replacement]:
-    """The smaller or the larger of two numbers is always one of them."""
+def _bound_dropped(site: Site) -> Iterator[Replacement]:
     chosen = isinstance(site.node.func, ast.Name) and called(site.node) in ("min", "max")
     if chosen and len(site.node.args) == 2:
         for one in site.node.args:
@@ -138,8 +134,7 @@ def _is_shape(node: ast.Subscript) -> bool:
 
 
 @bug("indices swapped", ast.Subscript)
-def indices_swapped(site: Site) -> Iterator[Replacement]:
-    """Two indices next to each other in each other's place."""
+def _indices_swapped(site: Site) -> Iterator[Replacement]:
     indices = _indices(site.node)
     for first, second in itertools.pairwise(indices):
         one, other = site.source.of(first), site.source.of(second)
@@ -154,8 +149,7 @@ def indices_swapped(site: Site) -> Iterator[Replacement]:
 
 
 @bug("index fixed", ast.Subscript)
-def index_fixed(site: Site) -> Iterator[Replacement]:
-    """Each turn of a loop takes the first."""
+def _index_fixed(site: Site) -> Iterator[Replacement]:
     if _is_shape(site.node):
         return
     for index in _indices(site.node):
@@ -167,22 +161,19 @@ def index_fixed(site: Site) -> Iterator[Replacement]:
 
 
 @bug("term dropped", ast.BinOp)
-def term_dropped(site: Site) -> Iterator[Replacement]:
-    """An offset, a halo, a step that is missing."""
+def _term_dropped(site: Site) -> Iterator[Replacement]:
     if isinstance(site.node.op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Pow)):
         yield site.node, site.text(site.node.left)
 
 
 @bug("one short", ast.BinOp)
-def one_short(site: Site) -> Iterator[Replacement]:
-    """A sum of sizes, such as a tile and its halo, that is one row short."""
+def _one_short(site: Site) -> Iterator[Replacement]:
     if isinstance(site.node.op, ast.Add) and not isinstance(site.node.right, ast.Constant):
         yield site.node, f"({site.source.of(site.node)} - 1)"
 
 
 @bug("another sign", ast.BinOp)
-def another_sign(site: Site) -> Iterator[Replacement]:
-    """A difference where a sum belongs, and the other way round."""
+def _another_sign(site: Site) -> Iterator[Replacement]:
     signs = {ast.Add: "-", ast.Sub: "+"}
     sign = signs.get(type(site.node.op))
     if sign is not None:
@@ -190,8 +181,7 @@ def another_sign(site: Site) -> Iterator[Replacement]:
 
 
 @bug("constant off by one", ast.Constant)
-def constant(site: Site) -> Iterator[Replacement]:
-    """A whole number one too large; another number twice as large."""
+def _constant(site: Site) -> Iterator[Replacement]:
     value = site.node.value
     if type(value) is int:
         yield site.node, str(value + 1)
@@ -200,8 +190,7 @@ def constant(site: Site) -> Iterator[Replacement]:
 
 
 @bug("total overwritten", ast.AugAssign)
-def overwritten(site: Site) -> Iterator[Replacement]:
-    """``=`` in place of ``+=``."""
+def _overwritten(site: Site) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node.op, ast.Add):
         yield node, f"{site.source.of(node.target)} = {site.source.of(node.value)}"
@@ -213,8 +202,7 @@ _BOUNDARY = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=
 
 
 @bug("comparison at its boundary", ast.Compare)
-def boundary(site: Site) -> Iterator[Replacement]:
-    """``<=`` in place of ``<`` and the like; ``!=`` in place of ``==`` outside of checks."""
+def _boundary(site: Site) -> Iterator[Replacement]:
     node = site.node
     equal = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
     operator = _BOUNDARY.get(type(node.ops[0]))
@@ -223,20 +211,17 @@ def boundary(site: Site) -> Iterator[Replacement]:
 
 
 @bug("condition turned round", ast.If, ast.IfExp)
-def negated(site: Site) -> Iterator[Replacement]:
-    """The other branch is taken."""
+def _negated(site: Site) -> Iterator[Replacement]:
     yield site.node.test, f"not {site.text(site.node.test)}"
 
 
 @bug("check removed", ast.Assert)
-def check_removed(site: Site) -> Iterator[Replacement]:
-    """An ``assert`` that is missing."""
+def _check_removed(site: Site) -> Iterator[Replacement]:
     yield site.node, "pass"
 
 
 @bug("check of one thing less", ast.Compare, ast.BoolOp)
-def check_weaker(site: Site) -> Iterator[Replacement]:
-    """An ``assert`` that compares or demands one thing less."""
+def _check_weaker(site: Site) -> Iterator[Replacement]:
     if not site.in_check:
         return
     if isinstance(site.node, ast.BoolOp):

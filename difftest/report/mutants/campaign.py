@@ -134,19 +134,26 @@ class Campaign:
             if end is not None and time.monotonic() > end:
                 return
             lines = {(mutant.file, line) for line in mutant.lines}
-            tests = [
-                (suite.name, test)
-                for suite in self.owners(mutant)
-                for test in suite.tests
-                if self._covers[suite.name, test] & lines
-            ]
-            # Edges run a kernel many times, and what they find most cases find too.
-            tests.sort(key=lambda one: one[1] == EDGES)
+            tests = [test for test in self._shared(mutant) if self._covers[test] & lines]
             killer = self.ledger.killer(mutant.key)
             if killer in tests:
                 tests.remove(killer)
                 tests.insert(0, killer)
             yield mutant, tests
+
+    def _shared(self, mutant: Mutant) -> list[Test]:
+        """The tests of the kernels that have a function, which share the cases among them.
+
+        Edges come last: they run a kernel many times, and what they find most cases find too.
+        """
+        owners = self.owners(mutant)
+        tests = [
+            (suite.name, test)
+            for turn, suite in enumerate(owners)
+            for at, (test, case) in enumerate(suite.tests.items())
+            if case is None or at % len(owners) == turn
+        ]
+        return sorted(tests, key=lambda one: one[1] == EDGES)
 
     def _judged(self, tasks: Iterator[Task], collect: Collect) -> Iterator[tuple[Mutant, Fate]]:
         settings = self.settings

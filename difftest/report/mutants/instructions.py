@@ -39,8 +39,7 @@ _BUFFERS = ("ndarray", "zeros", "full", "ones", "empty")
 
 
 @bug("transpose left out", ast.Call)
-def transpose_left_out(site: Site) -> Iterator[Replacement]:
-    """The tile as it was; in today's dialect it is copied."""
+def _transpose_left_out(site: Site) -> Iterator[Replacement]:
     node = site.node
     if called(node) not in _TRANSPOSES:
         return
@@ -51,21 +50,19 @@ def transpose_left_out(site: Site) -> Iterator[Replacement]:
             package = site.source.of(node.func.value)
             arguments = f"dst={site.source.of(given['dst'])}, src={site.source.of(data)}"
             yield node, f"{package}.tensor_copy({arguments})"
-    elif node.args:
+    elif len(node.args) == 1:
         yield node, site.text(node.args[0])
 
 
 @bug("instruction passed over", ast.Call)
-def passed_over(site: Site) -> Iterator[Replacement]:
-    """An operand in the place of the result."""
+def _passed_over(site: Site) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node.func, ast.Attribute) and called(node) in _PASSED_ON and node.args:
         yield node, site.text(node.args[0])
 
 
 @bug("instruction left out", ast.Expr, ast.Assign)
-def left_out(site: Site) -> Iterator[Replacement]:
-    """A copy, a barrier, any call for its effect; what is put into a part of a tensor."""
+def _left_out(site: Site) -> Iterator[Replacement]:
     node = site.node
     stored = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
     if stored or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
@@ -73,8 +70,7 @@ def left_out(site: Site) -> Iterator[Replacement]:
 
 
 @bug("operands swapped", ast.Call)
-def operands_swapped(site: Site) -> Iterator[Replacement]:
-    """The operands of an engine in each other's place."""
+def _operands_swapped(site: Site) -> Iterator[Replacement]:
     node, given = site.node, keywords_of(site.node)
     commutes = (
         site.source.of(given["op"]).split(".")[-1] in _COMMUTATIVE if "op" in given else False
@@ -83,7 +79,8 @@ def operands_swapped(site: Site) -> Iterator[Replacement]:
         if first in given and second in given and not commutes:
             swapped = _copy(node)
             for one in swapped.keywords:
-                one.value = given[{first: second, second: first}.get(str(one.arg), str(one.arg))]
+                if one.arg in (first, second):
+                    one.value = given[second if one.arg == first else first]
             yield node, ast.unparse(swapped)
     if isinstance(node.func, ast.Attribute) and called(node) in _ORDERED and len(node.args) > 1:
         swapped = _copy(node)
@@ -92,8 +89,7 @@ def operands_swapped(site: Site) -> Iterator[Replacement]:
 
 
 @bug("one operand twice", ast.Call)
-def operand_twice(site: Site) -> Iterator[Replacement]:
-    """The first operand in the place of the second, too."""
+def _operand_twice(site: Site) -> Iterator[Replacement]:
     given = keywords_of(site.node)
     for first, second in _PAIRS[:2]:
         if first in given and second in given:
@@ -101,8 +97,7 @@ def operand_twice(site: Site) -> Iterator[Replacement]:
 
 
 @bug("argument dropped", ast.Call)
-def argument_dropped(site: Site) -> Iterator[Replacement]:
-    """A bias, a scale, a mask, a second operator that is missing."""
+def _argument_dropped(site: Site) -> Iterator[Replacement]:
     node = site.node
     for name in keywords_of(node):
         if name in _OPTIONAL and isinstance(node.func, ast.Attribute):
@@ -113,48 +108,42 @@ def argument_dropped(site: Site) -> Iterator[Replacement]:
 
 
 @bug("accumulation flag", ast.keyword)
-def accumulation(site: Site) -> Iterator[Replacement]:
-    """A product that is always added to its bank, or never."""
+def _accumulation(site: Site) -> Iterator[Replacement]:
     if site.node.arg == "accumulate" and not isinstance(site.node.value, ast.Constant):
         yield site.node.value, "True"
         yield site.node.value, "False"
 
 
 @bug("flag flipped", ast.keyword)
-def flag(site: Site) -> Iterator[Replacement]:
-    """``False`` in place of ``True``, and the other way round."""
+def _flag(site: Site) -> Iterator[Replacement]:
     value = site.node.value
     if isinstance(value, ast.Constant) and isinstance(value.value, bool):
         yield value, str(not value.value)
 
 
 @bug("another operation", ast.Attribute)
-def another_operation(site: Site) -> Iterator[Replacement]:
-    """The smallest in place of the largest, a difference in place of a sum."""
+def _another_operation(site: Site) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node.value, ast.Name) and node.attr in _OTHERS:
         yield node, f"{node.value.id}.{_OTHERS[node.attr]}"
 
 
 @bug("dtype hard-coded", ast.keyword)
-def dtype_fixed(site: Site) -> Iterator[Replacement]:
-    """float32 whatever the inputs have."""
+def _dtype_fixed(site: Site) -> Iterator[Replacement]:
     node = site.node
     if site.language and node.arg == "dtype" and not site.source.of(node.value).endswith("float32"):
         yield node.value, f"{site.language}.float32"
 
 
 @bug("narrower accumulation", ast.Attribute)
-def narrower(site: Site) -> Iterator[Replacement]:
-    """bfloat16 in place of float32."""
+def _narrower(site: Site) -> Iterator[Replacement]:
     compared = any(isinstance(one, (ast.Assert, ast.Compare)) for one in site.parents)
     if site.node.attr == "float32" and not compared:
         yield site.node, f"{site.source.of(site.node.value)}.bfloat16"
 
 
 @bug("buffer hoisted", ast.For)
-def hoisted(site: Site) -> Iterator[Replacement]:
-    """A tensor that all turns of a loop share."""
+def _hoisted(site: Site) -> Iterator[Replacement]:
     loop, source = site.node, site.source
     assigned = {
         one.id

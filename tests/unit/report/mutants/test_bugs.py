@@ -18,6 +18,7 @@ LINES = [
     ),
     ("bound off by one", "y = x[a:b]", ["y = x[a:b - 1]"]),
     ("bound off by one", "y = slice(a, b + c)", ["y = slice(a, (b + c) - 1)"]),
+    ("bound off by one", "y = slice(b)", []),
     ("slice shifted", "y = x[a:b, :]", ["y = x[a + 1:b + 1, :]"]),
     ("slice shifted", "y = slice(a, b)", ["y = slice(a + 1, b + 1)"]),
     ("bound of the last tile dropped", "y = min(a, b)", ["y = a", "y = b"]),
@@ -46,8 +47,8 @@ LINES = [
     ("instruction left out", "tile[...] = nisa.tensor_copy(bank)", ["pass"]),
     (
         "operands swapped",
-        "nisa.nc_matmul(dst=d, stationary=a, moving=b)",
-        ["nisa.nc_matmul(dst=d, stationary=b, moving=a)"],
+        "nisa.nc_matmul(dst=d, stationary=a, moving=b, **options)",
+        ["nisa.nc_matmul(dst=d, stationary=b, moving=a, **options)"],
     ),
     ("operands swapped", "nisa.tensor_tensor(dst=d, data1=a, data2=b, op=nl.add)", []),
     ("operands swapped", "y = nl.subtract(a, b)", ["y = nl.subtract(b, a)"]),
