@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 
-from difftest.report.mutants.judge import Examiner, Fate, Test
+from difftest.report.mutants.judge import EQUIVALENT, NOT_COVERED, Examiner, Fate, Test
 from difftest.report.mutants.ledger import Ledger, digest_of
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.plant import mutants_of
-from difftest.report.mutants.suite import EDGES, Death, Lines, Suite, drawn_cases, suites_of
+from difftest.report.mutants.suite import (
+    EDGES,
+    Death,
+    Lines,
+    Suite,
+    drawn_cases,
+    is_quick,
+    suites_of,
+)
 from difftest.report.mutants.workers import Collect, Orders, Specs, Task, Workers
 
-_LEAST, _TIMES = 10.0, 20.0
-"""A test of a mutant may take so many seconds and so many times what it took without one."""
+_LEAST, _TIMES, _EDGES = 10.0, 20.0, 600.0
+"""A test of a mutant may take so many seconds and so many times what it took without one. What that
+is, is not known of examples and edges: they may take the last."""
 
 
 class BaselineError(Exception):
@@ -106,7 +115,8 @@ class Campaign:
                 seen(mutant, known)
         if left:
             self._baseline({suite.name for mutant in left for suite in self.owners(mutant)})
-            for mutant, result in self._judged(self._tasks(left), collect):
+            for mutant, fate in self._judged(self._tasks(left), collect):
+                result = self._with_coverage(mutant, fate)
                 self.results[mutant] = result
                 self.ledger.add(mutant.key, self._digest(mutant), result)
                 seen(mutant, result)
@@ -115,10 +125,10 @@ class Campaign:
         return self._digests[mutant.file, int(mutant.function.rpartition(":")[2])]
 
     def _baseline(self, names: set[str]) -> None:
-        """Run each test without a mutant: it must pass, and its lines and its time are noted."""
+        """Run refusals and cases without a mutant: they must pass. Note their lines and times."""
         for name in sorted(names):
             suite = self.suites[name]
-            for test in suite.tests:
+            for test in filter(is_quick, suite.tests):
                 lines, began = Lines(suite.functions), time.monotonic()
                 with lines.watched():
                     death = suite.run(test)
@@ -134,7 +144,8 @@ class Campaign:
             if end is not None and time.monotonic() > end:
                 return
             lines = {(mutant.file, line) for line in mutant.lines}
-            tests = [test for test in self._shared(mutant) if self._covers[test] & lines]
+            shared = self._shared(mutant)
+            tests = [one for one in shared if not is_quick(one[1]) or self._covers[one] & lines]
             killer = self.ledger.killer(mutant.key)
             if killer in tests:
                 tests.remove(killer)
@@ -155,6 +166,13 @@ class Campaign:
         ]
         return sorted(tests, key=lambda one: one[1] == EDGES)
 
+    def _with_coverage(self, mutant: Mutant, fate: Fate) -> Fate:
+        """A fate that says so where no drawn case came to the mutant's lines."""
+        lines = {(mutant.file, line) for line in mutant.lines}
+        if fate.status != EQUIVALENT or any(self._covers[one] & lines for one in self._covers):
+            return fate
+        return replace(fate, status=NOT_COVERED, why="no drawn case runs these lines")
+
     def _judged(self, tasks: Iterator[Task], collect: Collect) -> Iterator[tuple[Mutant, Fate]]:
         settings = self.settings
         if not settings.workers:
@@ -168,4 +186,4 @@ class Campaign:
         yield from workers.results(tasks)
 
     def _limit(self, test: Test) -> float:
-        return _LEAST + _TIMES * self._seconds[test]
+        return _LEAST + _TIMES * self._seconds[test] if test in self._seconds else _EDGES

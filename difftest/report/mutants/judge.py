@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from difftest.report.mutants.mutant import Mutant, planted
 from difftest.report.mutants.reached import name_of
-from difftest.report.mutants.suite import EDGES, Death, Suite
+from difftest.report.mutants.suite import EDGES, Death, Suite, is_quick
 
 Test: TypeAlias = tuple[str, str]
 """The name of a suite, and that of its test."""
@@ -120,10 +120,22 @@ class _Trial:
                 continue
             self.judge.announce(test)
             death = suite.run(name)
+            own = None if death is None or is_quick(name) else self._without(suite, name)
+            if own is not None:
+                why = f"{suite.name}, {name}, fails without a planted bug: {own.message}"
+                return Fate(SURVIVED, ran=self._ran, why=why)
             if death is not None:
                 return Fate(KILLED, suite.name, death, self._ran)
         status, why = self._ending(tests)
         return Fate(status, ran=self._ran, why=why)
+
+    def _without(self, suite: Suite, name: str) -> Death | None:
+        """What an example, or the edges, come to without the mutant."""
+        changed, self.function.__code__ = self.function.__code__, self._code
+        try:
+            return suite.run(name)
+        finally:
+            self.function.__code__ = changed
 
     def _look(self, test: Test) -> tuple[bool, bool]:
         """Whether a case has the trace and the bits that it has without the mutant."""

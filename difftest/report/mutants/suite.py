@@ -152,6 +152,11 @@ class Suite:
         return hashlib.sha256(trace_to_json(ran.trace).encode()).hexdigest(), outputs.hexdigest()
 
 
+def is_quick(test: str) -> bool:
+    """Whether a test runs in any case; examples and edges run if nothing else finds a mutant."""
+    return test.startswith(("refusal", "case"))
+
+
 def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
     """So many drawn cases, the smallest first, the same each time; none twice, as in tests."""
     seen: set[str] = set()

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,15 @@ def test_another_spec_is_judged_anew_and_the_killer_is_asked_first(tmp_path):
 def test_a_budget_leaves_the_rest(tmp_path):
     made, count = campaign_of(tmp_path, budget=0.0)
     assert count < len(made.mutants)
+
+
+def test_an_example_that_fails_anyway_finds_nothing():
+    wrong = replace(sample.SPEC, reference=lambda x: x + 1.0)
+    (suite,) = suites_of("wrong", wrong, [])
+    other = next(one for one in mutants_of(suite.functions) if one.operator == "another operation")
+    fate = Examiner({"wrong": suite}).judge(other, [("wrong", "example 0")])
+    assert fate.status == judging.SURVIVED
+    assert fate.why.startswith("wrong, example 0, fails without a planted bug: ")
 
 
 def test_a_weak_spec_lets_mutants_live(tmp_path):
