@@ -76,7 +76,6 @@ class _Worker:
     connection: Connection
     task: Task | None = None
     test: Test | None = None
-    ready: bool = False
     deadline: float = 0.0
     ran: int = 0
 
@@ -142,7 +141,7 @@ class Workers:
         if isinstance(told, Fate):
             assert worker.task is not None
             yield worker.task[0], told
-        worker.ready, worker.task, worker.test, worker.ran = True, next(left, None), None, 0
+        worker.task, worker.test, worker.ran = next(left, None), None, 0
         if worker.task is None:
             _end(worker)
             self._workers.remove(worker)
