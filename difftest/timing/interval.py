@@ -156,14 +156,14 @@ def foundation(schedule: Schedule) -> Foundation:
     after = max(0.0, own - path[-1].span.end / 1e3)
     add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
     whole = (-own * math.log(MODEL.low), own * math.log(MODEL.high))
-    spills = spilled(schedule.spilled / schedule.program.machine.sbuf_usable_bytes)
+    spills = spilled(schedule.timeline.spilled / schedule.program.machine.sbuf_usable_bytes)
     spilling = (-own * math.log(spills.low), own * math.log(spills.high))
     return Foundation(
         times,
         ranges,
         _busiest(schedule),
         _streaming(schedule),
-        spilling if schedule.spilled else (0.0, 0.0),
+        spilling if schedule.timeline.spilled else (0.0, 0.0),
         whole,
     )
 

@@ -207,10 +207,10 @@ def predict(
         lowered = lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
-        if middle.cold_time and len(lowered.instructions) <= SMALL:
+        if middle.timeline.cold_time and len(lowered.instructions) <= SMALL:
             order = middle.order
             ends += [schedule(lowered, dge=dge, phase=one, order=order).end for one in EXTREMES]
-        elif middle.cold_time:
+        elif middle.timeline.cold_time:
             quarter = lowered.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
 

@@ -454,11 +454,8 @@ class _Builder:
         return tuple(tensors), tuple(opened)
 
     def _close(self) -> None:
-        closes: dict[int, list[Allocation]] = {}
         for allocation, index in self.last.items():
-            closes.setdefault(index, []).append(self.allocations[allocation])
-        for index, allocations in closes.items():
-            self.instructions[index].closes = tuple(allocations)
+            self.instructions[index].closes += (self.allocations[allocation],)
 
 
 def _turn(event: Event) -> Turn:
@@ -468,10 +465,8 @@ def _turn(event: Event) -> Turn:
 
 def _clears(event: Event, accumulated: set[int]) -> bool:
     """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    if not clears(event):
-        return False
-    target = event.writes[0].allocation
-    return target.space is Space.PSUM and target.id in accumulated
+    target = event.writes[0].allocation if clears(event) else None
+    return target is not None and target.space is Space.PSUM and target.id in accumulated
 
 
 def _identity(

@@ -1,9 +1,10 @@
-"""Copies and loads that only do again what was done: the compiler leaves some of them out.
+"""Copies, loads and transposes that only do again what was done: some of them are left out.
 
 A copy repeats an earlier one if both are of the same elements of a tensor that nothing has written
 since, and each is all that is ever written into its destination, two tiles of one form. Whoever
 reads the second tile then reads the first, which has to stay that long: so as many are left out as
-SBUF has room for beside what is live at one time. Which ones the compiler takes for repeated is
+SBUF has room for beside what is live at one time. A transpose goes with the copy of its result, if
+that repeats the copy of an earlier one's. Which ones the compiler takes for repeated is
 inferred (:mod:`difftest.timing.compiler`).
 """
 
@@ -29,8 +30,14 @@ class Repeated:
     def __init__(self, trace: Trace, machine: Machine, compiler: Compiler) -> None:
         self.events: set[int] = set()
         self.twins: dict[int, Allocation] = {}
-        self._compiler = compiler
-        if {compiler.repeated_copies, compiler.repeated_loads} != {RepeatRule.KEPT}:
+        self._turned: dict[int, tuple[Allocation, int]] = {}
+        """The result of a transpose -> that of an earlier equal one, and the transpose's number."""
+        turns = compiler.repeated_transposes
+        if turns is RepeatRule.OLDER:
+            turns = RepeatRule.INVARIANT if machine.nc_version < 3 else RepeatRule.KEPT
+        self._rules = {Engine.DMA: compiler.repeated_loads, Engine.TENSOR: turns}
+        self._copies = compiler.repeated_copies
+        if {self._copies, *self._rules.values()} != {RepeatRule.KEPT}:
             self._room = machine.sbuf_usable_bytes
             self._peak: int | None = None
             self._written: dict[int, Event] = {}
@@ -51,21 +58,30 @@ class Repeated:
                 self._written[region.allocation.id] = event
             if key is None:
                 continue
-            self._lasting.add(event.writes[0].allocation.id)
+            made = event.writes[0].allocation
+            self._lasting.add(made.id)
             twin = first.setdefault(key, event)
             if twin is event:
                 continue
             tile = twin.writes[0].allocation
+            if event.engine is Engine.TENSOR:
+                if made.reads == 1:
+                    self._turned[made.id] = tile, event.number
+                continue
             if tile.id not in kept:
                 if not self._fits(trace, tile):
                     continue
                 kept.add(tile.id)
             self.events.add(event.number)
-            self.twins[event.writes[0].allocation.id] = tile
+            self.twins[made.id] = tile
+            source = event.reads[0].allocation.id
+            if source in self._turned:
+                self.events.add(self._turned[source][1])
 
-    def _outermost(self, event: Event) -> int | None:
-        """The outermost loop around an event that has more than one turn."""
-        return next((one.loop.id for one in event.loops if one.loop.id in self._turning), None)
+    def _innermost(self, event: Event) -> int | None:
+        """The innermost loop around an event that has more than one turn."""
+        around = (one.loop.id for one in reversed(event.loops))
+        return next((loop for loop in around if loop in self._turning), None)
 
     def _fits(self, trace: Trace, tile: Allocation) -> bool:
         """Take the room of a tile that stays; False if there is none."""
@@ -78,27 +94,29 @@ class Repeated:
 
     def _key(self, event: Event) -> Key | None:
         """What two equal copies have in common; None if it is no copy that could be left out."""
-        if purpose(event) is not Purpose.COPY:
+        loads, turns = event.engine is Engine.DMA, event.engine is Engine.TENSOR
+        if purpose(event) is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
             return None
-        loads = event.engine is Engine.DMA
-        rule = self._compiler.repeated_loads if loads else self._compiler.repeated_copies
+        rule = self._rules.get(event.engine, self._copies)
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
-        around = self._outermost(event)
+        around = self._innermost(event)
         if rule is RepeatRule.INVARIANT and around is None:
             return None
         source, target = event.reads[0], event.writes[0]
         made = target.allocation
-        sole = made.writes == 1 and made.space is Space.SBUF and not made.areas and not made.viewed
+        space = Space.PSUM if turns else Space.SBUF
+        sole = made.writes == 1 and made.space is space and not made.areas and not made.viewed
         if not (sole and source.whole and target.whole and _fills(event)):
             return None
-        held = self.twins.get(source.allocation.id, source.allocation)
+        number = source.allocation.id
+        held = self._turned.get(number, (self.twins.get(number, source.allocation),))[0]
         if loads and (not held.space.is_hbm or held.writes):
             return None
         before = self._written.get(held.id)
         if rule is RepeatRule.INVARIANT:
-            changes = before is not None and self._outermost(before) == around
-            if changes and held.id not in self._lasting:
+            inside = () if before is None else before.loops
+            if any(one.loop.id == around for one in inside) and held.id not in self._lasting:
                 return None
         return (
             event.engine,

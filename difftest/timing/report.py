@@ -118,8 +118,8 @@ class Report:
             "psum_write_bytes": writes[Space.PSUM],
             "mbu_estimated_percent": (hbm_read + hbm_write) / (rate * own),
             "mbu_min_read_util_percent": self._distinct_read() / (rate * own),
-            "spill_save_bytes": UNAVAILABLE if self.prediction.schedule.spilled else 0.0,
-            "spill_reload_bytes": UNAVAILABLE if self.prediction.schedule.spilled else 0.0,
+            "spill_save_bytes": UNAVAILABLE if self.prediction.schedule.timeline.spilled else 0.0,
+            "spill_reload_bytes": UNAVAILABLE if self.prediction.schedule.timeline.spilled else 0.0,
         }
 
     def _distinct_read(self) -> int:

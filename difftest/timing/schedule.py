@@ -63,21 +63,6 @@ class Schedule:
         """The last store's semaphore has been waited for."""
         return self.timeline.finish
 
-    @property
-    def cold_time(self) -> float:
-        """Time that the Tensor Engine streamed at half speed."""
-        return self.timeline.cold_time
-
-    @property
-    def table_loads(self) -> int:
-        """Tables of activation functions that were loaded."""
-        return self.timeline.table_loads
-
-    @property
-    def spilled(self) -> int:
-        """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
-        return self.timeline.spilled
-
     def stands_for(self, other: Program, order: Order | None) -> bool:
         """Whether it is the timeline of a recompiled program too, so that none has to be made.
 
@@ -167,20 +152,12 @@ def critical_path(schedule: Schedule) -> list[Stretch]:
     chain: list[Stretch] = []
     following: Span | None = None
     while span is not None:
-        before = began_after(span)
+        before = span.released_by if waited_for_engine(span) else span.waited_for
         previous = None if before < 0 else schedule.span(before)
         since = min(span.start, until) if previous is not None else 0.0
         chain.append(Stretch(span, (until - since) / 1e3, following))
         until, following, span = since, span, previous
     return chain[::-1]
-
-
-def began_after(span: Span) -> int:
-    """The instruction that ``span`` began after: its engine's previous one, or its operands'.
-
-    -1 if it began at once.
-    """
-    return span.released_by if waited_for_engine(span) else span.waited_for
 
 
 def waited_for_engine(span: Span) -> bool:

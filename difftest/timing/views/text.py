@@ -44,13 +44,13 @@ def totals(report: Report) -> Iterator[str]:
         f"bounds: {bounds.tensor_bound:,.1f} us arithmetic, {bounds.memory_bound:,.1f} us memory; "
         f"{bounds.share:.0%} of the higher one reached"
     )
-    if prediction.schedule.cold_time:
-        cold = prediction.schedule.cold_time / 1e3
+    if prediction.schedule.timeline.cold_time:
+        cold = prediction.schedule.timeline.cold_time / 1e3
         yield f"the tensor engine streams {cold:,.1f} us at half speed (throttled)"
-    if prediction.schedule.spilled:
+    if prediction.schedule.timeline.spilled:
         yield (
-            f"{prediction.schedule.spilled:,} bytes a partition do not fit SBUF: the compiler "
-            "would spill them, and what that costs is not in these times"
+            f"{prediction.schedule.timeline.spilled:,} bytes a partition do not fit SBUF: the "
+            "compiler would spill them, and what that costs is not in these times"
         )
     shares = ", ".join(
         f"{share:.0%} {name}"

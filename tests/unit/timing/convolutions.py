@@ -96,3 +96,24 @@ def copied_operands(X, W, weights_too=True):
 def copied_image(X, W):
     """Only the image's operands are copied."""
     return copied_operands(X, W, weights_too=False)
+
+
+def copied_in_groups(X, W):
+    """Weights [groups, taps, channels, c_out] that each group loads, and copies in each row."""
+    out = [copied_operands(X, W[group]) for group in nl.affine_range(W.shape[0])]
+    return out[0], out[1]
+
+
+def turned_weights(X, W):
+    """Weights [taps, c_out, channels] that are transposed before each product."""
+    out, weights = new_output(X, W), load_weights(W)
+    _, rows, columns = out.shape
+    for y in nl.affine_range(rows):
+        block = sbuf(128, 3, X.shape[2], dtype=X.dtype)
+        nisa.dma_copy(dst=block, src=X[:, y : y + 3])
+        total = nl.zeros((128, columns), nl.float32, buffer=nl.psum)
+        for tap, (i, j) in enumerate(TAPS):
+            turned = nisa.tensor_copy(nisa.nc_transpose(weights[:, tap]), dtype=X.dtype)
+            total += nisa.nc_matmul(turned, block[:, i, j : j + columns])
+        nisa.dma_copy(dst=out[:, y], src=nisa.tensor_copy(total, dtype=X.dtype))
+    return out

@@ -24,7 +24,7 @@ def test_each_tile_has_its_own_place_until_none_is_left():
     stores = [span for span in timeline.spans if span.instruction.is_store]
     assert [span.buffer for span in loads] == [False, False, False, True]
     assert loads[3].start > stores[0].end
-    assert timeline.spilled == 0
+    assert timeline.timeline.spilled == 0
 
 
 def test_places_are_given_in_program_order():
@@ -65,4 +65,4 @@ def test_more_than_fits_is_named():
     for tile in tiles:
         build.store(tile)
     timeline = schedule(build.program(), dge=False)
-    assert timeline.spilled == (256 - 208) * 1024
+    assert timeline.timeline.spilled == (256 - 208) * 1024

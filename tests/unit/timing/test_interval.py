@@ -145,8 +145,8 @@ def test_what_spills_is_unsure():
             build.store(tile)
         return predict(build.trace, TRN2, dge=True)
 
-    assert loaded(4).schedule.spilled
-    assert not loaded(3).schedule.spilled
+    assert loaded(4).schedule.timeline.spilled
+    assert not loaded(3).schedule.timeline.spilled
     assert width(loaded(4)) > 1.5 * width(loaded(3))
     # What spilling adds is an end and no belief: the scale of the beliefs does not move it.
     spilled = loaded(4)

@@ -1,7 +1,9 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN2, launch
+from difftest.simulator import TRN1, TRN2, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
@@ -44,9 +46,40 @@ def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
     assert predict(operands, TRN2, dge=False, compiler=SLOWEST).middle > 1.4 * without
 
 
+def test_copies_of_what_an_outer_loop_made_are_made_once_in_each_of_its_turns():
+    """Two groups of weights, 8 rows, 9 taps; all but those of each group's first row go."""
+    trace = traced(convolutions.copied_in_groups, (128, 10, 130), (2, 9, 128, 128), dtype="float16")
+    assert left_out(trace) == ["tensor_copy"] * 2 * 7 * 9
+    slow = LIKELY._replace(repeated_copies=RepeatRule.KEPT)
+    assert left_out(trace, slow) == []
+
+
+def test_transposes_of_what_the_loops_do_not_change_are_made_once_on_trn1():
+    """18 rows, 9 taps: the transposes and their copies, those of the first row excepted."""
+    trace = convolution(convolutions.turned_weights, "float32")
+    assert left_out(trace) == []
+    for machine, compiler in ((TRN1, LIKELY), (TRN1, FASTEST), (TRN2, FASTEST)):
+        gone = Repeated(trace, machine, compiler).events
+        found = Counter(event.opcode for event in trace.events if event.number in gone)
+        assert found == {"nc_transpose": 17 * 9, "tensor_copy": 17 * 9}
+    each = predict(trace, TRN1, dge=False, compiler=SLOWEST).middle
+    assert each > 1.5 * predict(trace, TRN1, dge=False).middle
+
+
+def test_a_transpose_that_someone_else_reads_is_made():
+    """Its result is copied twice, so that the copies alone are left out."""
+
+    def twice(turn, tile):
+        result = nisa.nc_transpose(tile)
+        return nisa.tensor_copy(result) + nisa.tensor_copy(result, dtype=nl.float16)
+
+    trace = traced(lambda x: looped(x, twice), (64, 64))
+    assert Repeated(trace, TRN1, LIKELY).events == set()
+
+
 def looped(x, body):
     """Two turns of a loop with ``body(turn, tile)``, whose results are stored."""
-    out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
     tile = nl.load(x)
     for turn in nl.affine_range(2):
         nl.store(out[turn], body(turn, tile))
@@ -99,7 +132,7 @@ def test_other_elements_are_another_copy():
 
 def refilled(x):
     """Each turn loads the tile and copies it twice."""
-    out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
     for turn in nl.affine_range(2):
         tile = nl.load(x)
         nl.store(out[turn], nisa.tensor_copy(tile) + nisa.tensor_copy(tile))
@@ -120,7 +153,7 @@ def test_loads_of_the_same_bytes():
 
 def test_a_copy_of_what_was_written_since_is_no_repetition():
     def kernel(x):
-        out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
         tile = nl.load(x)
         for turn in nl.sequential_range(2):
             nl.store(out[turn], nisa.tensor_copy(tile))
@@ -147,7 +180,7 @@ def test_tiles_stay_as_far_as_there_is_room():
 
 def test_python_loops_leave_no_mark_and_nothing_is_known_to_be_outside():
     def kernel(x):
-        out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
         tile = nl.load(x)
         for turn in range(2):
             nl.store(out[turn], nisa.tensor_copy(tile))
@@ -162,7 +195,7 @@ def test_a_loop_of_one_turn_is_none():
     """A batch of one image: what its only turn loads is there before the loop over rows."""
 
     def kernel(x):
-        out = nl.ndarray((2, 128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
         for _ in nl.affine_range(1):
             tile = nl.load(x)
             for turn in nl.affine_range(2):

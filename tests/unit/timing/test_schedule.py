@@ -136,7 +136,7 @@ def test_a_function_table_is_loaded_once():
                    op=function)  # fmt: skip
     timeline = schedule(build.program(), dge=False)
     _, first, second, third = timeline.spans
-    assert timeline.table_loads == 2
+    assert timeline.timeline.table_loads == 2
     assert first.start > 1283.3  # the first table came before the operands
     assert third.start - second.start == pytest.approx(10 / 1.2 + 200 + 1283.3)
 
