@@ -1,31 +1,8 @@
 """What the compiler is taken to do to a kernel: inferred from measured kernels, documented nowhere.
 
 Three of them: the one that a prediction is made with, and two that bound it. A kernel whose three
-predictions agree does not depend on what is unknown here.
-
-=====================  ===========================================================================
-behaviour              from what it is inferred
-=====================  ===========================================================================
-renames                published convolutions with a tile that each turn fills again take as long
-                       as with a tile of each turn (:mod:`difftest.timing.renaming`)
-by_tensor              published probes on trn1: slices of one tensor, used in turn, serialise, and
-                       separate tensors do not (today's dialect)
-expected               TRACE: of 15,797 pairs of neighbours on one engine none started in another
-                       order than the code's, and that is not the kernel's. Where each block
-                       begins with transposes, their copies and the products that read those,
-                       published kernels take twice what they would if the Tensor Engine took
-                       whatever is ready; where transposes go through HBM, they do not
-repeated_copies        TRACE: of 8,510 copies of one kernel both copy engines ran 5,629 at most; in
-                       two others all 7,992 copies of operands ran. Copies of what the loops do not
-                       change account for the one. A published kernel repeats 3,996 copies of
-                       weights that an outer loop loads: without them it is nearer to its time
-repeated_transposes    a published kernel on trn1 has 3,996 transposes of weights that its loops do
-                       not change: they alone would take two thirds of its time
-repeated_loads         version 2 of AWS's matmul and the course's first kernel take what all their
-                       loads do; published kernels that load a few bytes for each product take a
-                       half to a sixth
-merged_loads           the same
-=====================  ===========================================================================
+predictions agree does not depend on what is unknown here. From what each is inferred is in
+docs/explanation/compiler.md.
 """
 
 from __future__ import annotations
@@ -43,6 +20,27 @@ class RepeatRule(Enum):
     OLDER = "older"
     """The same on trn1 alone, whose published kernels went through the whole compiler."""
     REMOVED = "removed"
+
+
+QUESTIONS = {
+    "renames": "does a tile that is filled again get another place",
+    "by_tensor": "do users of one tensor wait for each other",
+    "expected": "how much of each latency does it expect when it orders",
+    "repeated_copies": "which repeated copies does it leave out",
+    "repeated_transposes": "which repeated transposes does it leave out",
+    "repeated_loads": "which repeated loads does it leave out",
+    "merged_loads": "does it trigger loads into one tile as one",
+}
+
+
+def answer(value: bool | float | RepeatRule | None) -> str:
+    """What a compiler's field says to its question."""
+    if isinstance(value, RepeatRule):
+        parts = {RepeatRule.KEPT: "none", RepeatRule.REMOVED: "all"}
+        return parts.get(value, "what no loop changes")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "all" if value is None else f"{value:.0%}"
 
 
 class Compiler(NamedTuple):

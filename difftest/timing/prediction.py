@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ from functools import cached_property
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
-from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Compiler
+from difftest.timing.compiler import FASTEST, LIKELY, QUESTIONS, SLOWEST, Compiler, answer
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
+    ASKS,
     LAUNCH,
     LONG_PROFILE,
     PROFILE,
@@ -111,10 +113,34 @@ class Prediction:
         ends = [self.middle, *(self.recompiled(one) for one in (FASTEST, SLOWEST))]
         return Interval(min(ends), max(ends))
 
+    @cached_property
+    def question(self) -> str:
+        """What of the compiler an interval of several hundred per cent comes from, and the answers.
+
+        In words; empty if none is as wide. Each guess is changed alone, to both of its ends.
+        """
+        if self.compiled.high < ASKS * self.compiled.low:
+            return ""
+        likely = self.program.compiler
+        ends = {
+            self.recompiled(likely._replace(**{name: other})): (name, other)
+            for extreme in (FASTEST, SLOWEST)
+            for name, other in extreme._asdict().items()
+            if other != getattr(likely, name)
+        }
+        far = max(ends, key=lambda time: abs(math.log(time / self.middle)))
+        name, other = ends[far]
+        return (
+            f"one question to the compiler makes the most of it, {QUESTIONS[name]}: {far:,.1f} us "
+            f"if the answer is {answer(other)}, {self.middle:,.1f} us if it is "
+            f"{answer(getattr(likely, name))}, as taken here"
+        )
+
     @property
     def caution(self) -> str:
         """What to know before the time is believed, in words; empty if most of it was measured."""
         warnings = [caution(self.foundation), compiler_caution(self.middle, self.compiled)]
+        warnings.append(self.question)
         if len(self.program.instructions) > MANY:
             warnings.append(
                 f"of more than {MANY:,} instructions nobody asks what another compiler would make, "

@@ -1,15 +1,7 @@
 """A trace as the device's engines get it: instructions with engine, cost and dependences.
 
-What the compiler does to a trace on the way, as the device traces show it:
-
-- the memset of a PSUM tile before an accumulation goes: the first matmul overwrites
-- a tile that is filled again has a place of its own each time (:mod:`difftest.timing.renaming`)
-- some copies and loads that only repeat others go (:mod:`difftest.timing.repeats`)
-- a loop that runs on the device is not unrolled: a barrier stands between its turns
-- the Tensor Engine's transposes multiply with an identity, which a DMA of its own loads
-- ``tensor_copy`` without an engine goes to the scalar or the vector engine
-- loads are triggered by the sync engine, stores by gpsimd; descriptors that are generated on the
-  device go through one generator, whose own time is the limit
+What the compiler does to a trace on the way, as the device traces show it, is in
+docs/explanation/timing-model.md.
 """
 
 from __future__ import annotations

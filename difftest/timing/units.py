@@ -12,14 +12,7 @@ from difftest.timing.tensor_engine import TensorEngine
 GENERATOR = Engine.DMA
 """Issues the DMAs whose descriptors are generated on the device."""
 
-ENGINES = (
-    Engine.SYNC,
-    Engine.TENSOR,
-    Engine.VECTOR,
-    Engine.SCALAR,
-    Engine.GPSIMD,
-    GENERATOR,
-)
+ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, GENERATOR)
 
 
 class Unit:

@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.simulator import TRN2, launch
+from difftest.simulator import TRN1, TRN2, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Region
 from difftest.timing import predict, prediction
-from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, Compiler
+from difftest.timing.compiler import (
+    FASTEST,
+    LIKELY,
+    QUESTIONS,
+    SLOWEST,
+    Compiler,
+    RepeatRule,
+    answer,
+)
 from difftest.timing.dma import DmaEngines
 from difftest.timing.planner import planned_order
 from difftest.timing.schedule import Schedule
@@ -231,3 +239,32 @@ def test_of_very_many_instructions_no_other_compiler_is_asked(monkeypatch):
     found = predicted(convolutions.tile_in_each_turn, [(128, 10, 130), (9, 128, 128)], dge=True)
     assert found.compiled == (found.middle, found.middle)
     assert "more than 10 instructions nobody asks what another compiler would make" in found.caution
+
+
+def test_of_a_wide_interval_one_question_is_asked():
+    """Whether transposes of weights are made once or in each row."""
+    trace = launch(
+        convolutions.turned_weights,
+        [np.ones(s, np.float32) for s in ((128, 10, 130), (9, 128, 128))],
+    ).trace
+    found = predict(trace, TRN1, dge=True)
+    assert found.compiled.high > 1.5 * found.compiled.low
+    kept = found.recompiled(LIKELY._replace(repeated_transposes=RepeatRule.KEPT))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction, "ASKS", 1.5)
+        assert found.question == (
+            "one question to the compiler makes the most of it, which repeated transposes does it "
+            f"leave out: {kept:,.1f} us if the answer is none, {found.middle:,.1f} us if it is "
+            "what no loop changes, as taken here"
+        )
+    assert found.question in found.caution
+
+
+def test_of_a_narrow_interval_nothing_is_asked():
+    assert predicted(blocks.turned_first, BLOCKS).question == ""
+
+
+def test_each_guess_has_a_question_and_answers():
+    assert tuple(QUESTIONS) == Compiler._fields
+    ends = [(one, other) for one, other in zip(FASTEST, SLOWEST, strict=True) if one != other]
+    assert all(answer(one) != answer(other) for one, other in ends)
