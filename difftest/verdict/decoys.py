@@ -7,17 +7,11 @@ others: what a kernel computes on the host, keeps or guesses is then of the wron
 
 from __future__ import annotations
 
-import dataclasses
 from enum import Enum
-from typing import Any
 
 import numpy as np
 
-from difftest.harness.case import Case
 from difftest.simulator.dtypes import BOOL, INTEGERS, Array, is_float
-
-_SEEDS = 2**16
-"""How many there are."""
 
 
 class Shown(Enum):
@@ -70,17 +64,3 @@ def _near(array: Array, random: np.random.Generator) -> Array:
     elif array.dtype in (*INTEGERS, BOOL):
         changed[chosen] = random.permutation(array[chosen])
     return changed
-
-
-def reseeded(case: Case, seed: int) -> Case:
-    """The case with random data of the same kinds from other seeds: those of a test can be known.
-
-    Hidden weights of a fixed recipe are others then, and so are the data of a spec's examples.
-    """
-    data: dict[str, Any] = dict(case.data)
-    for name, recipe in data.items():
-        own = getattr(recipe, "seed", None)
-        if own is not None:
-            mixed = np.random.default_rng((seed, own)).integers(_SEEDS)
-            data[name] = dataclasses.replace(recipe, seed=int(mixed))
-    return dataclasses.replace(case, data=data)

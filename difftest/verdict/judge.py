@@ -28,16 +28,16 @@ from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 from difftest.inspection import fails, finding_text
-from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
-from difftest.verdict.backend import CandidateBackend, CheatError
+from difftest.verdict.backend import CandidateBackend, CheatError, KernelFailure
 from difftest.verdict.candidate import Candidate
-from difftest.verdict.decoys import Shown, near, reseeded
+from difftest.verdict.decoys import Shown, near
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time
 from difftest.verdict.sandbox import Sandbox
+from difftest.verdict.seeds import reseeded
 from difftest.verdict.wire import WorkerEnd
 
 _NEAR = 6
@@ -303,7 +303,7 @@ def outcome_of(verdict: OneSided) -> Outcome:
     if verdict.failed == "reference":
         return Outcome.WRONG_ALGORITHM
     if verdict.how == "refused":
-        is_rule = isinstance(error, NkiError) or getattr(error, "is_rule", False)
+        is_rule = isinstance(error, KernelFailure) and error.is_rule
         return Outcome.REFUSED if is_rule else Outcome.REFUSES_PROMISED
     return Outcome.INCONCLUSIVE if verdict.failed == "backend" else Outcome.CRASHED
 

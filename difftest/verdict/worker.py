@@ -33,12 +33,12 @@ from difftest.harness.coverage import Coverage
 from difftest.harness.signature import signature_of
 from difftest.harness.watching import Watch
 from difftest.host.naming import is_function
+from difftest.simulator import tape_json
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.tape import taping
-from difftest.simulator.tape_json import tape_to_json
 from difftest.verdict.confinement import Hook, limit, without_network
 from difftest.verdict.wire import Frame, array_of, read_frame, write_frame
 
@@ -135,7 +135,9 @@ class Service:
             one.tobytes() != blob and not any(one is other for other in outcome.written)
             for one, blob in zip(inputs, blobs, strict=True)
         ]
-        return Frame({"how": "ran", "changed": changed}, [tape_to_json(tapes[-1]).encode()])
+        return Frame(
+            {"how": "ran", "changed": changed}, [tape_json.tape_to_json(tapes[-1]).encode()]
+        )
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:

@@ -37,7 +37,6 @@ def in_kernel(line: str, before: str = "") -> str:
         (in_kernel("import ctypes\nctypes.CDLL(None)"), Outcome.CHEATS, "through ctypes"),
         (source("return store(total(a, b)), store(total(a, b))"), Outcome.WRONG_ALGORITHM, "2"),
         (source("return store(total(a, b)).reshape((1, a.size))"), Outcome.WRONG_ALGORITHM, ""),
-        (source("return a"), Outcome.WRONG_ALGORITHM, ""),
         (source("nisa.dma_copy(dst=a, src=b)\nreturn store(total(a, b))"), None, "a"),
         (source("return 3"), Outcome.REFUSED, "tensors"),
     ],
