@@ -40,6 +40,7 @@ from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.tape import taping
 from difftest.verdict.confinement import Hook, limit, without_network
+from difftest.verdict.landlock import writes_only_in
 from difftest.verdict.wire import Frame, array_of, read_frame, write_frame
 
 SHOWN = 2_000
@@ -197,6 +198,7 @@ def confined(settings: Mapping[str, Any]) -> tuple[Hook, list[str]]:
     os.chdir(folder)
     os.environ.update(HOME=folder, TMPDIR=folder)
     missing = [] if without_network() else ["network"]
+    missing += [] if writes_only_in(folder) else ["writing"]
     missing += limit(settings["memory"], settings["file_size"])
     sys.path[:] = [*sys.path, *settings["path"]]
     return Hook(folder, tuple(settings["secret"])), missing

@@ -99,3 +99,25 @@ def test_a_worker_alone_answers_as_one_of_a_nursery(tmp_path):
         worker.close()
         with pytest.raises(WorkerEnd):
             worker.ask({"request": "coverage"})
+
+
+def test_the_system_keeps_a_worker_from_files_where_the_hook_is_gone(worker, tmp_path):
+    file = tmp_path / "left_behind"
+    before = (
+        "from difftest.verdict.confinement import Hook\n"
+        f"Hook.__call__ = lambda self, *a: None\nFILE = {str(file)!r}\n"
+    )
+    judgement = judged(worker, tmp_path, in_kernel("open(FILE, 'w')", before), 2)
+    assert file.exists() == ("writing" in worker.missing)
+    assert (judgement.outcome is Outcome.CRASHED) != file.exists(), judgement.as_mapping()
+
+
+def test_the_system_keeps_a_worker_from_the_network_where_the_hook_is_gone(worker, tmp_path):
+    before = (
+        "import socket\nfrom difftest.verdict.confinement import Hook\n"
+        "Hook.__call__ = lambda self, *a: None\nNAMES = socket.if_nameindex()\n"
+    )
+    body = in_kernel("assert [name for _, name in NAMES] == ['lo']", before)
+    judgement = judged(worker, tmp_path, body, 2)
+    alone = judgement.outcome is Outcome.AGREES
+    assert alone or "network" in worker.missing, judgement.as_mapping()
