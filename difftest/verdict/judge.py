@@ -28,9 +28,10 @@ from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 from difftest.inspection import fails, finding_text
+from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
-from difftest.verdict.backend import CandidateBackend, CheatError, KernelFailure
+from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate
 from difftest.verdict.decoys import Shown, near
 from difftest.verdict.judgement import Judgement
@@ -303,7 +304,7 @@ def outcome_of(verdict: OneSided) -> Outcome:
     if verdict.failed == "reference":
         return Outcome.WRONG_ALGORITHM
     if verdict.how == "refused":
-        is_rule = isinstance(error, KernelFailure) and error.is_rule
+        is_rule = isinstance(error, NkiError) or getattr(error, "is_rule", False)
         return Outcome.REFUSED if is_rule else Outcome.REFUSES_PROMISED
     return Outcome.INCONCLUSIVE if verdict.failed == "backend" else Outcome.CRASHED
 

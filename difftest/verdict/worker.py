@@ -33,12 +33,12 @@ from difftest.harness.coverage import Coverage
 from difftest.harness.signature import signature_of
 from difftest.harness.watching import Watch
 from difftest.host.naming import is_function
-from difftest.simulator import tape_json
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.tape import taping
+from difftest.simulator.tape_json import tape_to_json
 from difftest.verdict.confinement import Hook, limit, without_network
 from difftest.verdict.landlock import writes_only_in
 from difftest.verdict.wire import Frame, array_of, read_frame, write_frame
