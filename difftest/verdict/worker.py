@@ -136,9 +136,7 @@ class Service:
             one.tobytes() != blob and not any(one is other for other in outcome.written)
             for one, blob in zip(inputs, blobs, strict=True)
         ]
-        return Frame(
-            {"how": "ran", "changed": changed}, [tape_json.tape_to_json(tapes[-1]).encode()]
-        )
+        return Frame({"how": "ran", "changed": changed}, [tape_to_json(tapes[-1]).encode()])
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
