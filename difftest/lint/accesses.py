@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from difftest.lint.instructions import KILN, RECORDED, TODAYS, TRN1, free_elements
-from difftest.lint.rule import Breach, Confidence, Group, trace_rule
+from difftest.lint.instructions import RECORDED, TODAYS, TRN1, free_elements
+from difftest.lint.rule import Breach, Group, trace_rule
 from difftest.lint.sdk import Frontend
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space, Trace
 
-_KDA = "Jerry2423/kda-for-trainium @90770f2aaa14, trn2, classic"
 _STEP_MAX = 2**15 - 1
 _DESCRIPTORS_MAX = 16_777_200
 MANY_INSTRUCTIONS = 250_000
@@ -32,14 +31,7 @@ def first_partition(region: Region) -> int:
     return start + (region.offset // width if width else 0)
 
 
-@trace_rule(
-    "NKI521",
-    title="more partitions than the first one allows",
-    rule="from partition 32 or 96 an operand has at most 32 partitions, from 64 at most 64",
-    remedy="split it: 32 partitions from 32 and 96, 64 from 64; or begin at 0",
-    compiler="Pattern accesses 64 (> 32) partitions starting at partition 32",
-    **{**RECORDED, "group": Group.CORRECTNESS},
-)
+@trace_rule("NKI521", **{**RECORDED, "group": Group.CORRECTNESS})
 def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
     limits = {32: 32, 64: 64, 96: 32}
     for event in trace:
@@ -49,14 +41,7 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} has {one.partitions} partitions from {first} on"
 
 
-@trace_rule(
-    "NKI522",
-    title="a step beyond 16 bits",
-    rule="a step between elements on chip is at most 32767 elements",
-    remedy="reshape, or copy in pieces",
-    compiler="NCC_IXCG967 ... step 37152 into 16-bit isa_static_pattern.step_elem",
-    **{**RECORDED, "group": Group.CORRECTNESS},
-)
+@trace_rule("NKI522", **{**RECORDED, "group": Group.CORRECTNESS})
 def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for one in on_chip(event):
@@ -65,14 +50,7 @@ def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} has a step of {max(steps):,} elements in {one.role}"
 
 
-@trace_rule(
-    "NKI523",
-    title="a dynamic offset in a compute instruction on trn1",
-    rule="on trn1 only the addresses of DMAs come from registers",
-    remedy="move what is wanted to a fixed place with nisa.dma_copy",
-    compiler="[NCC_IBIR829] Requested Argument index 1 out of bounds",
-    **TRN1,
-)
+@trace_rule("NKI523", **TRN1)
 def _dynamic(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for one in on_chip(event):
@@ -80,14 +58,7 @@ def _dynamic(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} has {one.role} at the offset of a register"
 
 
-@trace_rule(
-    "NKI524",
-    title="addresses for some tensors",
-    rule="a kernel places all of its tensors in a memory, or none",
-    remedy="give all of them address=, or none",
-    compiler="NCC_EGCA111 (formerly NCC_IGCA044)",
-    **RECORDED,
-)
+@trace_rule("NKI524", **RECORDED)
 def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for space in (Space.SBUF, Space.PSUM):
         own = [one for one in trace.allocations if one.space is space and not one.is_temporary]
@@ -97,14 +68,7 @@ def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield one, f"{one} has no address, and {placed[0]} has one"
 
 
-@trace_rule(
-    "NKI525",
-    title="several indices a partition",
-    rule="an indirect DMA takes one index a partition on trn1",
-    remedy="issue a DMA for each column of indices",
-    compiler="'src_index' free dimensions total elements must be 1",
-    **TRN1,
-)
+@trace_rule("NKI525", **TRN1)
 def _indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         index = event.operand("index")
@@ -112,14 +76,7 @@ def _indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
             yield event, f"{event.opcode} got {free_elements(index)} indices a partition"
 
 
-@trace_rule(
-    "NKI526",
-    title="dma_transpose on chip on trn1",
-    rule="on trn1 dma_transpose goes from HBM to SBUF, and takes no indices",
-    remedy="nisa.nc_transpose on chip",
-    compiler="transpose only supported for HBM->SB",
-    **TRN1,
-)
+@trace_rule("NKI526", **TRN1)
 def _dma_transpose(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in _transposes(trace):
         src, dst = event.operand("src"), event.operand("dst")
@@ -129,17 +86,7 @@ def _dma_transpose(trace: Trace, machine: Machine) -> Iterator[Breach]:
             yield event, f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
 
 
-@trace_rule(
-    "NKI527",
-    title="a DMA transpose to rows that are not aligned",
-    rule="the rows that a DMA transpose writes are a multiple of 32 bytes apart",
-    remedy="make the rows of dst longer, and use a part of them",
-    **{
-        **RECORDED,
-        "confidence": Confidence.INFERRED,
-        "sources": ("nki-difftest issue 24: a rule of the backend",),
-    },
-)
+@trace_rule("NKI527", **RECORDED)
 def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in _transposes(trace):
         for one in event.writes:
@@ -154,15 +101,9 @@ def _transposes(trace: Trace) -> Iterator[Event]:
 
 @trace_rule(
     "NKI528",
-    title="a DMA from one row to many partitions",
     group=Group.PORTABILITY,
-    rule="a classic DMA has no step of 0 between partitions",
-    remedy="load the row once, and broadcast it on chip",
     frontends=frozenset({Frontend.CLASSIC}),
     targets=frozenset({"trn2"}),
-    confidence=Confidence.RECORDED,
-    compiler="[NCC_IBCG901] BIRCodegen does not support broadcast patterns ... {0,+,0}[128]",
-    sources=(_KDA,),
 )
 def _broadcast(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
@@ -171,18 +112,7 @@ def _broadcast(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} reads one row for {one.shape[0]} partitions"
 
 
-@trace_rule(
-    "NKI529",
-    title="a DMA out of SBUF at the offset of a tile",
-    rule="an offset that stands in a tile moves what is in HBM",
-    remedy="read the offset with nisa.register_load, or move by a loop over static offsets",
-    compiler="neuronx-cc ends with a segmentation fault",
-    **{
-        **RECORDED,
-        "targets": frozenset({"trn2"}),
-        "sources": ("aws-neuron-sdk issue 1373",),
-    },
-)
+@trace_rule("NKI529", **{**RECORDED, "targets": frozenset({"trn2"})})
 def _moved_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         src, index = event.operand("src"), event.operand("index")
@@ -190,14 +120,7 @@ def _moved_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
             yield event, "dma_copy reads SBUF at an offset that stands in a tile"
 
 
-@trace_rule(
-    "NKI530",
-    title="too many descriptors",
-    rule="the static DMAs of a kernel have at most 16,777,200 descriptors, one for each run",
-    remedy="make the runs longer: move rows, and transpose on chip",
-    compiler="Descriptor limit reached ... 16777200",
-    **TRN1,
-)
+@trace_rule("NKI530", **TRN1)
 def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
     total = 0
     for event in trace:
@@ -218,17 +141,7 @@ def _runs(region: Region) -> int:
     return region.elements // max(length, 1)
 
 
-@trace_rule(
-    "NKI531",
-    title="a kernel of very many instructions",
-    group=Group.PERFORMANCE,
-    rule="a kernel of more than 250,000 instructions takes the compiler half an hour and more",
-    remedy="a device loop (nl.fori_loop), larger tiles, or several kernels",
-    frontends=TODAYS,
-    confidence=Confidence.RECORDED,
-    compiler="NCC_EBVF030 Instructions generated ... exceeds the typical limit of 5000000",
-    sources=("aws-neuron-sdk issue 1374", KILN),
-)
+@trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
 def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
     if len(trace) > MANY_INSTRUCTIONS:
         generated = [event for event in trace if _is_generated(event)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.lint.instructions import KILN, RECORDED, TRN1
+from difftest.lint.instructions import RECORDED, TRN1
 from difftest.lint.rule import Breach, Group, trace_rule
 from difftest.lint.sdk import Frontend
 from difftest.simulator.machine import Machine
@@ -18,14 +18,7 @@ def device_loops(event: Event) -> list[Loop]:
     return [one.loop for one in event.loops if one.loop.kind is LoopKind.DYNAMIC]
 
 
-@trace_rule(
-    "NKI541",
-    title="PSUM across a device loop's border on trn1",
-    rule="on trn1 a tensor in PSUM that a device loop uses is made in its body",
-    remedy="make it in the body, and keep what is carried in SBUF",
-    compiler="[NCC_IBIR092] Live-in/Live-out MemoryLocation ... not allocated to ... DRAM",
-    **TRN1,
-)
+@trace_rule("NKI541", **TRN1)
 def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         loops = device_loops(event)
@@ -35,14 +28,7 @@ def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} uses {one.allocation}, made outside of the loop"
 
 
-@trace_rule(
-    "NKI542",
-    title="a static DMA of an input inside a device loop on trn1",
-    rule="on trn1 a DMA of an input inside a device loop has descriptors that are made there",
-    remedy="leave dge_mode out, or move it before the loop",
-    compiler="NCC_ISQI001 Expect only Spill/Reload queues are used in loop body, but found qSPIO0",
-    **TRN1,
-)
+@trace_rule("NKI542", **TRN1)
 def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
@@ -52,19 +38,7 @@ def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
                     yield event, f"{event.opcode} with dge_mode.none reads {one.allocation}"
 
 
-@trace_rule(
-    "NKI543",
-    title="device loops inside each other",
-    rule="the parser's compiler has no device loop inside of another",
-    remedy="unroll one of them: nl.static_range",
-    compiler="operand #3 does not dominate this use",
-    **{
-        **RECORDED,
-        "frontends": _PARSER,
-        "targets": frozenset({"trn1"}),
-        "sources": (KILN, "aws-neuron-sdk issues 1346 and 1354"),
-    },
-)
+@trace_rule("NKI543", **{**RECORDED, "frontends": _PARSER, "targets": frozenset({"trn1"})})
 def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         loops = device_loops(event)
@@ -75,17 +49,7 @@ def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 
 @trace_rule(
-    "NKI544",
-    title="a device loop in some programs",
-    rule="the programs of a grid have the same device loops, of as many turns",
-    remedy="let all programs loop, with the work of those that have none masked or empty",
-    compiler="[NCC_IXGM002] Expected function sg000N ... to have X basic blocks",
-    **{
-        **RECORDED,
-        "group": Group.CORRECTNESS,
-        "targets": frozenset({"trn2", "trn3"}),
-        "sources": (KILN, "aws-neuron-sdk issue 1388"),
-    },
+    "NKI544", **{**RECORDED, "group": Group.CORRECTNESS, "targets": frozenset({"trn2", "trn3"})}
 )
 def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
     turns: dict[tuple[int, ...], dict[int, tuple[Event, set[int]]]] = {}
@@ -103,19 +67,7 @@ def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{text}, program {list(other)} of {form or 'none'}"
 
 
-@trace_rule(
-    "NKI545",
-    title="a tile of a device loop, copied in a static loop",
-    rule="what a device loop inside of nl.static_range wrote is not copied behind it",
-    remedy="unroll the inner loop too, or let the device run the outer one",
-    compiler="an error without a text",
-    **{
-        **RECORDED,
-        "frontends": _PARSER,
-        "targets": frozenset({"trn1"}),
-        "sources": ("aws-neuron-sdk issue 1354",),
-    },
-)
+@trace_rule("NKI545", **{**RECORDED, "frontends": _PARSER, "targets": frozenset({"trn1"})})
 def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     written: dict[int, frozenset[int]] = {}
     for event in trace:

@@ -13,20 +13,7 @@ HAZARDS = ("NKH401",)
 """The rules of this module: who reads a trace knows better."""
 
 
-@rule(
-    "NKH401",
-    title="iterations of affine_range that write one place",
-    group=Group.CORRECTNESS,
-    rule="iterations of nl.affine_range run in any order, and each writes a place of its own",
-    remedy="index what is written with the loop's variable, or use nl.sequential_range",
-    nodes=(ast.For,),
-    frontends=frozenset({Frontend.CLASSIC}),
-    sources=(
-        "general/nki/api/nki.errors.rst at v2.26.0, err_unexpected_output_dependencies",
-        "docs/reference/detectors: written-by-several-iterations",
-    ),
-    simulator="runs it; `difftest check` tells it",
-)
+@rule("NKH401", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=frozenset({Frontend.CLASSIC}))
 def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
     is_affine = isinstance(node.iter, ast.Call) and at.name(node.iter.func) == "nl.affine_range"
     if at.function is None or not is_affine or not isinstance(node.target, ast.Name):

@@ -9,14 +9,7 @@ from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.source import Spot
 
 
-@rule(
-    "NKX001",
-    title="a comment that silences nothing",
-    group=Group.PORTABILITY,
-    rule="an ignore[ID] silences a rule that its statement breaks",
-    remedy="take the id out of the comment",
-    sources=("difftest",),
-)
+@rule("NKX001", group=Group.PORTABILITY)
 def _idle(node: ast.AST, at: Spot) -> Iterator[Refusal]:
     """Nothing: what a comment has silenced is known at the end (see ``check.py``)."""
     return iter(())

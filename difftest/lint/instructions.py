@@ -8,19 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from difftest.lint.rule import Breach, Confidence, Group, trace_rule
+from difftest.lint.rule import Breach, Group, trace_rule
 from difftest.lint.sdk import Frontend
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space, Trace
 
-KILN = "foxl-ai/kiln docs/neuron-notes.md @f5a7faf3bfb8, SDK 2.32"
-AUTOTUNE = "awslabs/nki-autotune learnings.md @d57bcc3, trn2"
 TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
 RECORDED: dict[str, Any] = {
     "group": Group.PORTABILITY,
     "frontends": TODAYS,
-    "confidence": Confidence.RECORDED,
-    "sources": (KILN,),
 }
 """What the compiler of today's dialect has answered to somebody."""
 TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
@@ -33,14 +29,7 @@ def free_elements(region: Region) -> int:
     return region.elements // max(region.partitions, 1)
 
 
-@trace_rule(
-    "NKI501",
-    title="arithmetic of GpSimd on trn1",
-    rule="on trn1 tensor_tensor, tensor_scalar and scalar_tensor_tensor are not GpSimd's",
-    remedy="name no engine, or nisa.engine.vector",
-    compiler="[NCC_IXCG965] Instruction engine check failed (Pool)",
-    **TRN1,
-)
+@trace_rule("NKI501", **TRN1)
 def _gpsimd(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         if event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC:
@@ -50,18 +39,7 @@ def _gpsimd(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} is to run on the GpSimd Engine of trn1"
 
 
-@trace_rule(
-    "NKI502",
-    title="a copy with a bias of a tile",
-    rule="nisa.activation(op=nl.copy) takes no bias that is a tile",
-    remedy="add it with nisa.tensor_scalar",
-    compiler="NCC_IBVF043 Activation function with type Copy only supports immediate bias",
-    **{
-        **RECORDED,
-        "group": Group.CORRECTNESS,
-        "sources": (KILN, "aws-neuron-sdk issue 1296: older SDKs ignore it"),
-    },
-)
+@trace_rule("NKI502", **{**RECORDED, "group": Group.CORRECTNESS})
 def _copy_bias(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         is_copy = event.attributes.op == "copy" and event.opcode.startswith("activation")
@@ -69,42 +47,21 @@ def _copy_bias(trace: Trace, machine: Machine) -> Iterator[Breach]:
             yield event, f"{event.opcode} of copy got a tile as bias"
 
 
-@trace_rule(
-    "NKI503",
-    title="the operator mod on trn1",
-    rule="trn1 has no operator mod",
-    remedy="compute it in steps: x - y * floor(x / y)",
-    compiler="NCC_IXCG863 ISA check failed",
-    **TRN1,
-)
+@trace_rule("NKI503", **TRN1)
 def _mod(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         if "mod" in (event.attributes.op or "").split("+"):
             yield event, f"{event.opcode} got the operator mod"
 
 
-@trace_rule(
-    "NKI504",
-    title="indices of nc_match_replace8 on trn1",
-    rule="nc_match_replace8 has no dst_idx on trn1",
-    remedy="find the indices with nisa.nc_find_index8 before",
-    compiler="[NCC_INLA001] Unimplemented instruction MaxIndexAndMatchReplace",
-    **TRN1,
-)
+@trace_rule("NKI504", **TRN1)
 def _match_indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         if event.opcode == "nc_match_replace8" and event.operand("dst_idx") is not None:
             yield event, "nc_match_replace8 got dst_idx"
 
 
-@trace_rule(
-    "NKI505",
-    title="a transpose that is not float32 on trn1",
-    rule="on trn1 the Tensor Engine writes a transpose as float32, since trn2 as its input's dtype",
-    remedy="make dst float32 on trn1: nisa.get_nc_version() tells",
-    compiler="nc_matmul (transpose mode) dst dtype must be float32 on gen2",
-    **TRN1,
-)
+@trace_rule("NKI505", **TRN1)
 def _transposed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         is_transpose = event.opcode == "nc_transpose" or event.arguments.get("is_transpose")
@@ -114,14 +71,7 @@ def _transposed(trace: Trace, machine: Machine) -> Iterator[Breach]:
             yield event, f"{event.opcode} writes {written} to PSUM"
 
 
-@trace_rule(
-    "NKI506",
-    title="float8_e4m3fn before trn3",
-    rule="before trn3 no tensor in HBM is float8_e4m3fn, nor does a kernel have both e4m3 dtypes",
-    remedy="use nl.float8_e4m3, whose largest number is 240",
-    compiler="[NCC_EVRF051] ...; NCC_EOCP001 Mixed use of the two mutually-exclusive types",
-    **{**RECORDED, "targets": frozenset({"trn1", "trn2"})},
-)
+@trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
 def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
     dtypes = {one.dtype.name for one in trace.allocations}
     for one in trace.allocations:
@@ -142,14 +92,7 @@ def _touches(event: Event, allocation: Any) -> bool:
     return any(one.allocation is allocation for one in event.writes + event.reads)
 
 
-@trace_rule(
-    "NKI507",
-    title="register_store to SBUF on trn1",
-    rule="on trn1 register_store writes to HBM",
-    remedy="store to HBM, and copy it to SBUF",
-    compiler="NCC_IXCG832 TensorSave destination must be DRAM on trn1, due to a HW bug",
-    **TRN1,
-)
+@trace_rule("NKI507", **TRN1)
 def _register_store(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         if event.opcode == "register_store":
@@ -158,14 +101,7 @@ def _register_store(trace: Trace, machine: Machine) -> Iterator[Breach]:
                     yield event, f"register_store writes to {one.allocation.space.value}"
 
 
-@trace_rule(
-    "NKI508",
-    title="affine_select with four dimensions",
-    rule="the dst of affine_select has at most three dimensions on trn2",
-    remedy="loop over the first free dimension",
-    compiler="[NCC_INLA001]",
-    **{**RECORDED, "targets": frozenset({"trn2"}), "sources": (AUTOTUNE,)},
-)
+@trace_rule("NKI508", **{**RECORDED, "targets": frozenset({"trn2"})})
 def _affine_select(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for one in event.writes if event.opcode == "affine_select" else ():
@@ -173,13 +109,7 @@ def _affine_select(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"affine_select writes {list(one.shape)}"
 
 
-@trace_rule(
-    "NKI509",
-    title="activation_reduce of a long row",
-    rule="activation_reduce takes at most 16384 elements a partition on trn2",
-    remedy="reduce pieces, and add the sums",
-    **{**RECORDED, "targets": frozenset({"trn2"}), "sources": (AUTOTUNE,)},
-)
+@trace_rule("NKI509", **{**RECORDED, "targets": frozenset({"trn2"})})
 def _long_row(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         data, total = event.operand("data"), event.operand("reduce_res")
@@ -189,19 +119,7 @@ def _long_row(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"{event.opcode} reduces {length:,} elements a partition"
 
 
-@trace_rule(
-    "NKI510",
-    title="a narrow slot in PSUM that is not aligned",
-    rule="what an instruction writes to PSUM begins at a multiple of 4 bytes",
-    remedy="leave a gap: slots of an even number of bfloat16",
-    **{
-        **RECORDED,
-        "confidence": Confidence.INFERRED,
-        "sources": (
-            "general/nki/api/nki/language/__init__.py at v2.26.0: tile_size.psum_min_align",
-        ),
-    },
-)
+@trace_rule("NKI510", **RECORDED)
 def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for one in event.writes:

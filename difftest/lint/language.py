@@ -5,16 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from difftest.lint.rule import Confidence, Group, Refusal, rule
+from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
 from difftest.lint.source import Function, Spot
 
-GUIDE = "nki/get-started/nki-language-guide.rst at v2.32.0"
-MIGRATION = "nki/migration/index.rst at v2.32.0"
-CONSTRAINTS = (
-    "aws-neuron/neuron-agentic-development, skills/neuron-nki-writing/references/"
-    "nki-language-constraint.md"
-)
 _PARSER = frozenset({Frontend.PARSER})
 _TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
 _LOOPS = ("nl.fori_loop", "nl.while_loop")
@@ -45,66 +39,26 @@ ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dm
 """Keywords whose values are members of an enumeration of ``nki.isa``."""
 
 
-@rule(
-    "NKL101",
-    title="a comprehension in a kernel",
-    group=Group.CORRECTNESS,
-    rule="the parser of NKI 0.2 to 0.6 knows no comprehensions",
-    remedy="write a loop that appends",
-    nodes=tuple(_COMPREHENSIONS),
-    frontends=_PARSER,
-    sources=(GUIDE,),
-    confidence=Confidence.INFERRED,
-)
+@rule("NKL101", group=Group.CORRECTNESS, nodes=tuple(_COMPREHENSIONS), frontends=_PARSER)
 def _comprehension(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     if at.function is not None:
         yield node, f"{_COMPREHENSIONS[type(node)]} in {at.function.name}"
 
 
-@rule(
-    "NKL102",
-    title="a keyword-only parameter of a kernel",
-    group=Group.CORRECTNESS,
-    rule="the parser of NKI 0.3 to 0.6 knows no * between parameters",
-    remedy="leave the * out",
-    nodes=(ast.FunctionDef,),
-    frontends=_PARSER,
-    since="2.29",
-    sources=(MIGRATION, CONSTRAINTS),
-)
+@rule("NKL102", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER, since="2.29")
 def _keyword_only(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is node and node.args.kwonlyargs:
         first = node.args.kwonlyargs[0]
         yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"
 
 
-@rule(
-    "NKL103",
-    title="several targets of a for loop",
-    group=Group.CORRECTNESS,
-    rule="a loop of the parser of NKI 0.2 to 0.6 goes over a range, a list or a tuple, by one name",
-    remedy="count with range(len(...)), and index",
-    nodes=(ast.For,),
-    frontends=_PARSER,
-    sources=(GUIDE,),
-    confidence=Confidence.INFERRED,
-)
+@rule("NKL103", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=_PARSER)
 def _targets(node: ast.For, at: Spot) -> Iterator[Refusal]:
     if at.function is not None and isinstance(node.target, (ast.Tuple, ast.List)):
         yield node.target, f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
 
 
-@rule(
-    "NKL104",
-    title="a function inside a kernel",
-    group=Group.CORRECTNESS,
-    rule="before the loops of NKI 0.6 the parser knows no functions inside of functions",
-    remedy="move it to the module, and pass it what it needs",
-    nodes=(ast.FunctionDef,),
-    frontends=_PARSER,
-    sources=(GUIDE, MIGRATION),
-    confidence=Confidence.INFERRED,
-)
+@rule("NKL104", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER)
 def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
@@ -113,17 +67,7 @@ def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     yield node, f"{node.name} is defined inside {at.function.name}"
 
 
-@rule(
-    "NKL105",
-    title="a statement that the parser does not know",
-    group=Group.CORRECTNESS,
-    rule="the parser of NKI 0.2 to 0.6 compiles assignments, if, for, while, assert, and calls",
-    remedy="do it outside of the kernel, or with these statements",
-    nodes=(*_STATEMENTS, ast.With),
-    frontends=_PARSER,
-    sources=(GUIDE,),
-    confidence=Confidence.INFERRED,
-)
+@rule("NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With), frontends=_PARSER)
 def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
     if at.function is None:
         return
@@ -134,17 +78,7 @@ def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
         yield node, f"{_STATEMENTS[type(node)]} in {at.function.name}"
 
 
-@rule(
-    "NKL106",
-    title="`is` between values",
-    group=Group.CORRECTNESS,
-    rule="the parser of NKI 0.3 to 0.6 compares values, and has no identity but None's",
-    remedy="write == or !=",
-    nodes=(ast.Compare,),
-    frontends=_PARSER,
-    since="2.29",
-    sources=(MIGRATION, CONSTRAINTS),
-)
+@rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=_PARSER, since="2.29")
 def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
     sides = [node.left, *node.comparators]
     has_identity = any(isinstance(one, (ast.Is, ast.IsNot)) for one in node.ops)
@@ -152,17 +86,7 @@ def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
         yield node, ast.unparse(node)
 
 
-@rule(
-    "NKL108",
-    title="a list as a kernel's default",
-    group=Group.CORRECTNESS,
-    rule="arguments of kernels are tuples where they are collections",
-    remedy="write a tuple",
-    nodes=(ast.FunctionDef,),
-    frontends=_PARSER,
-    since="2.29",
-    sources=(CONSTRAINTS,),
-)
+@rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER, since="2.29")
 def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if node.name in at.source.kernels:
         for default in (*node.args.defaults, *node.args.kw_defaults):
@@ -170,16 +94,7 @@ def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
                 yield default, f"{node.name} has the default {ast.unparse(default)}"
 
 
-@rule(
-    "NKL109",
-    title="NumPy's operator in an instruction",
-    group=Group.CORRECTNESS,
-    rule="instructions of today's dialect take operators and dtypes of nl",
-    remedy="write the name of nl",
-    nodes=(ast.Call,),
-    frontends=_TODAYS,
-    sources=(CONSTRAINTS,),
-)
+@rule("NKL109", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=_TODAYS)
 def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
@@ -190,56 +105,21 @@ def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
             yield one, f"{name} got {ast.unparse(one)}"
 
 
-@rule(
-    "NKL110",
-    title="a buffer by its name",
-    group=Group.UPGRADE,
-    rule="since NKI 0.3 a buffer is an object of nl",
-    remedy="write nl.sbuf, nl.psum, nl.private_hbm or nl.shared_hbm",
-    nodes=(ast.keyword,),
-    frontends=_TODAYS,
-    since="2.29",
-    sources=(MIGRATION, CONSTRAINTS),
-    simulator="runs it with a warning",
-    aws="refuses it",
-)
+@rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=_TODAYS, since="2.29")
 def _string_buffer(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if at.function is not None and node.arg == "buffer" and is_string:
         yield node, f"buffer={ast.unparse(node.value)}"
 
 
-@rule(
-    "NKL111",
-    title="a number for a member of an enumeration",
-    group=Group.UPGRADE,
-    rule="since NKI 0.3 modes and engines are members of enumerations of nisa",
-    remedy="write the member, such as nisa.dge_mode.hwdge",
-    nodes=(ast.keyword,),
-    frontends=_TODAYS,
-    since="2.29",
-    sources=(MIGRATION, CONSTRAINTS),
-    simulator="runs it with a warning",
-    aws="refuses it",
-)
+@rule("NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=_TODAYS, since="2.29")
 def _number(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     is_integer = isinstance(node.value, ast.Constant) and type(node.value.value) is int
     if at.function is not None and node.arg in ENUMERATIONS and is_integer:
         yield node, f"{node.arg}={ast.unparse(node.value)}"
 
 
-@rule(
-    "NKL112",
-    title="a kernel's output in nl.hbm",
-    group=Group.UPGRADE,
-    rule="since NKI 0.3 a kernel returns tensors of nl.shared_hbm",
-    remedy="allocate it with buffer=nl.shared_hbm",
-    nodes=(ast.Return,),
-    frontends=_TODAYS,
-    since="2.29",
-    sources=(MIGRATION, CONSTRAINTS),
-    simulator="runs it with a warning",
-)
+@rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=_TODAYS, since="2.29")
 def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
     function = at.function
     if function is None or function.name not in at.source.kernels or node.value is None:
@@ -251,19 +131,7 @@ def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
             yield one, f"{function.name} returns {one.id}, which is in nl.hbm"
 
 
-@rule(
-    "NKL113",
-    title="an argument of nki.jit that is gone",
-    group=Group.UPGRADE,
-    rule="since NKI 0.3 nki.jit takes no platform_target, and finds the framework by itself",
-    remedy="leave it out; set NEURON_PLATFORM_TARGET_OVERRIDE where the kernel runs",
-    nodes=(ast.FunctionDef,),
-    frontends=_TODAYS,
-    since="2.29",
-    sources=(MIGRATION, CONSTRAINTS),
-    simulator="runs it with a warning",
-    aws="refuses it",
-)
+@rule("NKL113", group=Group.UPGRADE, nodes=(ast.FunctionDef,), frontends=_TODAYS, since="2.29")
 def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call) and at.name(decorator.func) == "nki.jit":

@@ -51,10 +51,10 @@ def _row(one: Rule) -> tuple[str, ...]:
         f"{versions[0]} to {versions[-1]}",
         ", ".join(sorted(one.targets)) or "all",
         one.confidence.value,
-        one.simulator,
-        one.aws,
-        one.compiler or "refuses it",
-        "; ".join(one.sources),
+        one.words.get("Our simulator", "runs it"),
+        one.words.get("AWS's simulator", "runs it"),
+        one.words.get("Compiler", "refuses it"),
+        one.words["Sources"],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,6 +17,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Trace
 
 PAGES = Path(__file__).with_name("pages")
+_WORD = re.compile(r"^- ([A-Z][\w' ]*): (.*)$", re.MULTILINE)
 
 
 class Group(Enum):
@@ -69,44 +71,63 @@ def _nothing(*_: Any) -> Iterable[Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
-    """One rule, with the page of its name in :data:`PAGES`.
+    """One rule: what finds it, and where it holds. Its words are those of its page.
+
+    A page begins with the id and a title: what a kernel does, in a few words. Then it says the
+    rule in one sentence, the remedy (it was tried on the simulator), how the rule is known, and the
+    public pages, threads and records that it rests on. Where they are known, the compiler's own
+    text follows, and what our simulator and, by its documentation, AWS's do. A wrong and a right
+    kernel end it.
 
     Attributes
     ----------
     id : three capitals and three digits. It never changes its meaning.
-    title : what a kernel does that breaks it, in a few words.
-    rule : what holds, in one sentence.
-    remedy : what to write instead; it was tried on the simulator.
     nodes : of a syntax tree, the kinds that ``check`` looks at; none for a rule of traces.
     frontends : the ones that refuse it.
     since : the first SDK that refuses it; None for all of its frontends.
     targets : the machines that refuse it; none for all.
-    sources : public pages, threads and records that it rests on.
-    compiler : the compiler's own text, where it is known.
-    simulator, aws : what our simulator and, by its documentation, AWS's do with it.
     """
 
     id: str
-    title: str
     group: Group
-    rule: str
-    remedy: str
-    sources: tuple[str, ...]
     check: Check = _nothing
     reader: Reader = _nothing
     nodes: tuple[type[ast.AST], ...] = ()
     frontends: frozenset[Frontend] = frozenset(Frontend)
     since: str | None = None
     targets: frozenset[str] = field(default_factory=frozenset)
-    confidence: Confidence = Confidence.DOCUMENTED
-    compiler: str | None = None
-    simulator: str = "runs it"
-    aws: str = "runs it"
 
     @cached_property
     def page(self) -> str:
-        """Its page: an explanation, with a wrong and a right kernel."""
+        """Its page, as Markdown."""
         return (PAGES / f"{self.id}.md").read_text(encoding="utf-8")
+
+    @cached_property
+    def words(self) -> dict[str, str]:
+        """What its page says first: ``Rule``, ``Remedy``, ``Known``, ``Sources`` and others."""
+        return dict(
+            re.findall(r"^- ([\w' ]+): (.*)$", self.page.partition("\n\n")[2], re.MULTILINE)
+        )
+
+    @property
+    def title(self) -> str:
+        """What a kernel does that breaks it, in a few words."""
+        return self.page.partition("\n")[0].partition(": ")[2]
+
+    @property
+    def rule(self) -> str:
+        """What holds, in one sentence."""
+        return self.words["Rule"]
+
+    @property
+    def remedy(self) -> str:
+        """What to write instead."""
+        return self.words["Remedy"]
+
+    @property
+    def confidence(self) -> Confidence:
+        """How it is known."""
+        return Confidence(self.words["Known"])
 
     @property
     def reads_traces(self) -> bool:

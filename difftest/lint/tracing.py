@@ -13,7 +13,6 @@ from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
 from difftest.lint.source import Function, Spot
 
-_ERRORS = "general/nki/api/nki.errors.rst at v2.26.0, "
 _CLASSIC: dict[str, Any] = {"group": Group.CORRECTNESS, "frontends": frozenset({Frontend.CLASSIC})}
 _INDICES = ("nl.arange", "nl.mgrid")
 _MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full", "nl.empty", "nl.load", "nl.zeros_like")
@@ -21,16 +20,7 @@ _IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _BLOCKS = (ast.If, ast.For, ast.While)
 
 
-@rule(
-    "NKT201",
-    title="and, or, not between masks",
-    rule="masks are joined with &; Python's words ask for the truth of a whole mask",
-    remedy="write & between masks in parentheses",
-    nodes=(ast.keyword,),
-    sources=(_ERRORS + "err_ambiguous_tensor_truth_value",),
-    simulator="runs it with a warning",
-    **{**_CLASSIC, "group": Group.PORTABILITY},
-)
+@rule("NKT201", nodes=(ast.keyword,), **{**_CLASSIC, "group": Group.PORTABILITY})
 def _mask(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     if at.function is None or node.arg != "mask":
         return
@@ -40,29 +30,13 @@ def _mask(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
             yield part, f"mask={ast.unparse(part)}"
 
 
-@rule(
-    "NKT202",
-    title="a tensor used outside its block",
-    rule="a tensor that is made in an if, else, for or while is not to be used after it",
-    remedy="make it before, and assign with tile[...] = inside",
-    nodes=(ast.FunctionDef,),
-    sources=(_ERRORS + "err_local_variable_used_out_of_scope",),
-    **_CLASSIC,
-)
+@rule("NKT202", nodes=(ast.FunctionDef,), **_CLASSIC)
 def _scope(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is node:
         yield from _uses_after(node.body, at, set())
 
 
-@rule(
-    "NKT203",
-    title="shared HBM inside a block or a helper",
-    rule="tensors of nl.shared_hbm are made in the kernel itself, outside of loops and conditions",
-    remedy="make it at the kernel's beginning, and pass it on",
-    nodes=(ast.FunctionDef,),
-    sources=(_ERRORS + "err_shared_hbm_must_in_kernel_level",),
-    **_CLASSIC,
-)
+@rule("NKT203", nodes=(ast.FunctionDef,), **_CLASSIC)
 def _shared(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is not node:
         return
@@ -76,15 +50,7 @@ def _shared(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
                 yield call, f"{ast.unparse(call.func)} makes shared HBM in {where}"
 
 
-@rule(
-    "NKT204",
-    title="a mutable parameter that is not returned",
-    rule="a kernel returns its mutable parameters",
-    remedy="return it, too",
-    nodes=(ast.FunctionDef,),
-    sources=(_ERRORS + "err_mutable_parameter_not_returned",),
-    **_CLASSIC,
-)
+@rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
 def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     returned = {
         name.id
@@ -99,16 +65,7 @@ def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
             yield one, f"{node.name} does not return {one.arg}"
 
 
-@rule(
-    "NKT205",
-    title="a block dimension",
-    rule="the partitions are the first dimension of a tensor on chip",
-    remedy="keep blocks in a list, or behind the partitions",
-    nodes=(ast.Call,),
-    since="2.27",
-    sources=(_ERRORS + "err_leading_dimension_of_tensor_must_be_partition",),
-    **{**_CLASSIC, "group": Group.PORTABILITY},
-)
+@rule("NKT205", nodes=(ast.Call,), since="2.27", **{**_CLASSIC, "group": Group.PORTABILITY})
 def _block(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if at.name(node.func) not in _MAKERS or not node.args:
         return
@@ -119,15 +76,7 @@ def _block(node: ast.Call, at: Spot) -> Iterator[Refusal]:
             yield size, f"{ast.unparse(size)} is not the first of {ast.unparse(shape)}"
 
 
-@rule(
-    "NKT206",
-    title="an annotation that does not fit",
-    rule="nt.tensor[...] has the shape of what it annotates",
-    remedy="write the shape that the tensor has",
-    nodes=(ast.AnnAssign,),
-    sources=(_ERRORS + "err_annotation_shape_mismatch",),
-    **_CLASSIC,
-)
+@rule("NKT206", nodes=(ast.AnnAssign,), **_CLASSIC)
 def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
     annotated, call = node.annotation, node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
@@ -138,19 +87,7 @@ def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
             yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(made)}"
 
 
-@rule(
-    "NKT207",
-    title="a condition on a tile or an index",
-    rule="if and while ask what is known when the kernel is traced; tiles and indices are not",
-    remedy="use mask=, or nl.where",
-    nodes=(ast.If, ast.While, ast.IfExp),
-    sources=(
-        _ERRORS + "err_dynamic_control_flow_not_supported",
-        _ERRORS + "err_control_flow_condition_depending_on_arange",
-    ),
-    simulator="refuses it",
-    **_CLASSIC,
-)
+@rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
 def _condition(node: ast.If | ast.While | ast.IfExp, at: Spot) -> Iterator[Refusal]:
     if at.function is None:
         return
@@ -160,32 +97,14 @@ def _condition(node: ast.If | ast.While | ast.IfExp, at: Spot) -> Iterator[Refus
             yield name, f"{ast.unparse(node.test)} depends on {name.id}, {tiles[name.id]}"
 
 
-@rule(
-    "NKT208",
-    title="NKI called outside of a kernel",
-    rule="functions of nl and nisa run inside of kernels",
-    remedy="move the call into the function with @nki.jit",
-    nodes=(ast.Call,),
-    sources=(_ERRORS + "err_nki_api_outside_of_nki_kernel",),
-    simulator="refuses it",
-    **_CLASSIC,
-)
+@rule("NKT208", nodes=(ast.Call,), **_CLASSIC)
 def _outside(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     if at.is_module_level and name in _MAKERS:
         yield node, f"{name} is called outside of a function"
 
 
-@rule(
-    "NKT209",
-    title="a kernel with a grid, called by a kernel",
-    rule="a kernel calls other kernels without a grid",
-    remedy="leave the grid out, and loop in the kernel",
-    nodes=(ast.Call,),
-    sources=(_ERRORS + "err_nested_kernel_with_spmd_grid",),
-    simulator="refuses it",
-    **_CLASSIC,
-)
+@rule("NKT209", nodes=(ast.Call,), **_CLASSIC)
 def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     called = node.func.value if isinstance(node.func, ast.Subscript) else None
     is_kernel = isinstance(called, ast.Name) and called.id in at.source.kernels

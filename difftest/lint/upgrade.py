@@ -16,8 +16,6 @@ from difftest.lint.rule import Group, Refusal, rule
 from difftest.lint.sdk import Frontend
 from difftest.lint.source import Spot
 
-_STUBS = "nki/api/nki/*/__init__.py at v2.28.1 to v2.32.0"
-_MIGRATION = "nki/migration/index.rst at v2.32.0"
 _TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
 _LEVELS = ("0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
 
@@ -61,33 +59,17 @@ def _is_nl_or_nisa(name: str | None) -> bool:
 
 @rule(
     "NKU301",
-    title="the classic dialect",
     group=Group.UPGRADE,
-    rule="kernels import neuronxcc.nki until SDK 2.28; since 2.30 the compiler refuses it",
-    remedy="import nki, as `difftest migrate` rewrites it",
     nodes=(ast.Import, ast.ImportFrom),
     frontends=_TODAYS,
     since="2.29",
-    sources=(_MIGRATION,),
-    simulator="runs both dialects",
 )
 def _classic_import(node: ast.Import | ast.ImportFrom, at: Spot) -> Iterator[Refusal]:
     if node is at.source.names.first_classic:
         yield node, f"{ast.unparse(node)} is of the classic dialect"
 
 
-@rule(
-    "NKU302",
-    title="a name that has ended",
-    group=Group.UPGRADE,
-    rule="an SDK has the names of its own NKI",
-    remedy="write what stands for it now",
-    nodes=(ast.Attribute, ast.Name),
-    frontends=_TODAYS,
-    sources=(_STUBS, _MIGRATION),
-    simulator="runs it with a warning, and refuses it at a level that does not have it",
-    aws="refuses it",
-)
+@rule("NKU302", group=Group.UPGRADE, nodes=(ast.Attribute, ast.Name), frontends=_TODAYS)
 def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     name = at.name(node)
     if not _is_nl_or_nisa(name):
@@ -101,18 +83,7 @@ def _ended_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name}: {reason} ({remedy})"
 
 
-@rule(
-    "NKU303",
-    title="a name that the SDK does not have yet",
-    group=Group.UPGRADE,
-    rule="an SDK has the names of its own NKI",
-    remedy="write what stands for it there, or name a newer --sdk",
-    nodes=(ast.Attribute, ast.Name),
-    frontends=_TODAYS,
-    sources=(_STUBS,),
-    simulator="runs it, and refuses it at a level that does not have it",
-    aws="refuses it",
-)
+@rule("NKU303", group=Group.UPGRADE, nodes=(ast.Attribute, ast.Name), frontends=_TODAYS)
 def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     name = at.name(node)
     row = _lifetimes().get(name or "")
@@ -120,18 +91,7 @@ def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
 
 
-@rule(
-    "NKU304",
-    title="an argument that the SDK does not have",
-    group=Group.UPGRADE,
-    rule="a function takes the arguments of its SDK's NKI",
-    remedy="write what stands for it there",
-    nodes=(ast.Call,),
-    frontends=_TODAYS,
-    sources=(_STUBS, _MIGRATION),
-    simulator="warns of what has ended, and refuses it at a level that does not have it",
-    aws="refuses it",
-)
+@rule("NKU304", group=Group.UPGRADE, nodes=(ast.Call,), frontends=_TODAYS)
 def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func)
     for keyword in node.keywords if name else ():
@@ -146,17 +106,7 @@ def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
             yield keyword, text
 
 
-@rule(
-    "NKU305",
-    title="a name that NKI does not have",
-    group=Group.CORRECTNESS,
-    rule="nl, nisa and ncc have the names of AWS's documentation",
-    remedy="look for the name in docs/reference",
-    nodes=(ast.Attribute,),
-    sources=(_STUBS, "nki/api at v2.26.0"),
-    simulator="refuses it",
-    aws="refuses it",
-)
+@rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
 def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
     name = at.name(node)
     if not _is_nl_or_nisa(name):
@@ -168,17 +118,7 @@ def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name} is no name of NKI"
 
 
-@rule(
-    "NKU307",
-    title="a call that does not fit the function's signature",
-    group=Group.CORRECTNESS,
-    rule="a function takes the arguments that its page has",
-    remedy="see its signature in AWS's documentation",
-    nodes=(ast.Call,),
-    sources=(_STUBS, "nki/api/generated at v2.26.0"),
-    simulator="refuses it",
-    aws="refuses it",
-)
+@rule("NKU307", group=Group.CORRECTNESS, nodes=(ast.Call,))
 def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     signature = _signature_of(name, at.source.names.has_classic(node.func))
@@ -192,18 +132,7 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name}{signature}: {error}"
 
 
-@rule(
-    "NKU306",
-    title="mask= in today's dialect",
-    group=Group.UPGRADE,
-    rule="instructions of today's dialect have no mask",
-    remedy="slice the operands to what the mask leaves",
-    nodes=(ast.Call,),
-    frontends=_TODAYS,
-    sources=(_MIGRATION,),
-    simulator="refuses it",
-    aws="refuses it",
-)
+@rule("NKU306", group=Group.UPGRADE, nodes=(ast.Call,), frontends=_TODAYS)
 def _mask(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if not _is_nl_or_nisa(at.name(node.func)):
         return

@@ -98,8 +98,13 @@ def test_each_page_is_of_a_rule() -> None:
 @every("rule", rules().values())
 def test_ids_and_sources(rule: Rule) -> None:
     assert re.fullmatch(r"NK[A-Z]\d{3}", rule.id)
-    assert rule.sources
-    assert rule.page.startswith(f"# {rule.id}: {rule.title}\n")
+    assert rule.page.startswith(f"# {rule.id}: {rule.title}\n\n- Rule: {rule.rule}\n")
+    assert set(rule.words) >= {"Rule", "Remedy", "Known", "Sources"}
+    assert set(rule.words) - {"Rule", "Remedy", "Known", "Sources"} <= {
+        *("Compiler", "Our simulator", "AWS's simulator")
+    }
+    assert all(rule.title and word.strip() for word in rule.words.values())
+    assert rule.confidence
 
 
 def test_two_rules_with_one_id_are_refused() -> None:
@@ -108,9 +113,7 @@ def test_two_rules_with_one_id_are_refused() -> None:
 
     first = next(iter(rules()))
     with pytest.raises(ValueError, match=first):
-        enter(first, title="", group=Group.UPGRADE, rule="", remedy="", sources=())(
-            lambda node, place: ()
-        )
+        enter(first, group=Group.UPGRADE)(lambda node, place: ())
 
 
 def right_kernels(rule: Rule) -> list[str]:
@@ -144,6 +147,7 @@ def test_what_a_rule_says_of_the_simulator_is_so(rule: Rule, tmp_path: Path) -> 
             outcome = "warns" if heard else "runs"
         except Exception as error:
             outcome = f"refuses: {type(error).__name__}: {error}"
-    said = "warns" if "warn" in rule.simulator else "runs"
-    expected = "refuses" if rule.simulator.startswith("refuses") else said
+    says = rule.words.get("Our simulator", "runs it")
+    said = "warns" if "warn" in says else "runs"
+    expected = "refuses" if says.startswith("refuses") else said
     assert outcome.partition(":")[0] == expected, outcome
