@@ -27,7 +27,7 @@ from conformance.stand_ins import TARGET
 from conformance.table import commit_of, place
 from difftest.host.installation import embedded_with_predictions
 from difftest.lint.check import Diagnostic
-from difftest.lint.files import new_in_files
+from difftest.lint.files import LintRequest
 from difftest.lint.sdk import SDKS, Release
 from difftest.lint.traced import lint_trace
 from difftest.simulator.witness import Testimony, witnessing
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
     folders = [checkout / one for one in FOLDERS[known.kind] if (checkout / one).is_dir()]
-    diagnostics, unread = new_in_files(folders, reader.sdk, None, None, ())
+    diagnostics, unread = LintRequest(sdk=reader.sdk).of_files(folders)
     for one in diagnostics:
         reader.count(one)
     files = sum(1 for folder in folders for _ in folder.rglob("*.py"))

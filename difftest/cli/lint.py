@@ -9,16 +9,26 @@ from typing import Any
 import click
 
 from difftest.cli.kernel_run import KernelRun, argument_options
-from difftest.lint.check import Diagnostic, rules
-from difftest.lint.files import new_in_files, new_in_trace
-from difftest.lint.formats import FORMATS
+from difftest.lint.check import rules
+from difftest.lint.files import LintRequest, diff, request_of, write
+from difftest.lint.formats import FORMATS, summary
+from difftest.lint.levels import Level, SettingsError, project_settings
 from difftest.lint.listing import rules_page
-from difftest.lint.offer import offers
 from difftest.lint.sdk import SDKS, TARGETS
 
+_LEVELS = {
+    Level.DENY: "Findings that make the exit code 1.",
+    Level.WARN: "Findings that do not.",
+    Level.ALLOW: "Findings that are not told.",
+}
 
-def _with_arguments(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(argument_options):
+
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    levels = (
+        click.option(f"--{one.value}", multiple=True, metavar="ID|GROUP", help=text)
+        for one, text in _LEVELS.items()
+    )
+    for option in (*reversed(argument_options), *levels):
         command = option(command)
     return command
 
@@ -29,12 +39,15 @@ def _with_arguments(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--from", "before", type=click.Choice(list(SDKS)), help="Tell what is new since.")
 @click.option("--to", "sdk", type=click.Choice(list(SDKS)), help="The same as --sdk.")
 @click.option("--target", type=click.Choice(TARGETS), help="Else the rules of all of them.")
-@click.option("--select", "ids", multiple=True, metavar="ID", help="Rules to ask; else all.")
+@click.option("--select", "ids", multiple=True, metavar="ID|GROUP", help="To ask; else all.")
+@click.option("--fix", is_flag=True, help="Write what has a safe fix into the files.")
+@click.option("--unsafe-fixes", is_flag=True, help="And what may compute something else then.")
+@click.option("--diff", "shown", is_flag=True, help="Show what --fix would write, and no more.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--explain", metavar="ID", help="Show the page of a rule, and read no file.")
 @click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
 @click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
-@_with_arguments
+@_with_options
 @click.pass_context
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **given: Any
@@ -42,11 +55,15 @@ def lint(
     """Look in FILES, or in the files of folders, for what the compiler would refuse.
 
     Nothing is compiled. No kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or
-    PATH::TEST), on the simulator. The exit code is 1 if something is found, 2 if a file could not
+    PATH::TEST), on the simulator. The exit code is 1 if something denied is found (what the --sdk
+    or --target that you name refuses; --deny, --warn and --allow change it), 2 if a file could not
     be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
-    _check_ids(*given["ids"], *([explain] if explain else []))
     if explain:
+        if explain not in rules():
+            raise click.UsageError(
+                f"there is no rule {explain}; the rules are {', '.join(rules())}"
+            )
         click.echo(rules()[explain].page, nl=False)
         return
     if given.pop("listed"):
@@ -54,33 +71,42 @@ def lint(
         return
     if not files and not given["kernel"]:
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
-    asked: dict[str, Any] = {name: SDKS.get(given.pop(name)) for name in ("sdk", "before")}
-    asked |= {name: given.pop(name) for name in ("target", "ids")}
-    diagnostics, unread = new_in_files(files, **asked)
+    fix, unsafe, shown = (given.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
+    try:
+        asked = {name: given.pop(name) for name in ("sdk", "before", "target", "ids")}
+        request = request_of(
+            {**project_settings(Path.cwd()), **{k: v for k, v in asked.items() if v}},
+            {one: given.pop(one.value) for one in Level},
+        )
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    if fix or shown:
+        changed = _change(request, files, unsafe, shown)
+        if shown:
+            context.exit(int(changed))
+    diagnostics, unread = request.of_files(files)
     for text in unread:
         click.echo(text, err=True)
     if given["kernel"]:
-        diagnostics += _traced(asked, given)
-    text = FORMATS[form](diagnostics)
-    if text:
+        machine, level = request.target, request.sdk.level if request.sdk else None
+        run = KernelRun(machine=machine, level=level, **given).launch()
+        diagnostics += request.of_trace(run.trace)
+    if text := FORMATS[form](diagnostics, request.levels):
         click.echo(text)
     if form == "text":
-        for text in offers(diagnostics):
-            click.echo(text, err=True)
-        count = len(diagnostics)
-        said = "nothing found" if not count else f"{count} finding{'s' if count > 1 else ''}"
-        click.echo(said, err=True)
-    context.exit(2 if unread else int(bool(diagnostics)))
+        click.echo(summary(diagnostics, request.levels), err=True)
+    denied = any(request.levels.of(one.rule) is Level.DENY for one in diagnostics)
+    context.exit(2 if unread else int(denied))
 
 
-def _check_ids(*ids: str) -> None:
-    for id in ids:
-        if id not in rules():
-            raise click.UsageError(f"there is no rule {id}; the rules are {', '.join(rules())}")
-
-
-def _traced(asked: dict[str, Any], given: dict[str, Any]) -> list[Diagnostic]:
-    """What the run of a kernel breaks."""
-    level = asked["sdk"].level if asked["sdk"] else None
-    trace = KernelRun(machine=asked.pop("target"), level=level, **given).launch().trace
-    return new_in_trace(trace, **asked)
+def _change(request: LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:
+    """Write the fixed files, or show how they would change; whether there are any."""
+    changes = [*request.fixed_files(files, unsafe)]
+    for file, text, fixed in changes:
+        if shown:
+            click.echo(diff(file, text, fixed), nl=False)
+        else:
+            write(file, fixed)
+    done = "would be fixed" if shown else "fixed"
+    click.echo(f"{len(changes)} file{'s' * (len(changes) != 1)} {done}", err=True)
+    return bool(changes)

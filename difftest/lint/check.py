@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from importlib import import_module
-from pathlib import Path
 
 from difftest.analysis.silence import Silencing, silencing_in
+from difftest.lint.fix import Fix, TextRange
+from difftest.lint.fixes import fix_of, fix_of_comment
 from difftest.lint.rule import RULES, Rule
 from difftest.lint.sdk import Release
 from difftest.lint.source import Source, Spot
@@ -19,17 +20,29 @@ _TRACE_RULES = ("instructions", "accesses", "device_loops")
 """The modules that have rules."""
 
 
+def _nothing() -> None:
+    return None
+
+
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """One place where a rule is broken; lines and columns from 1, as editors count them."""
+    """One place where a rule is broken; ``repair`` thinks of a fix."""
 
     path: str
-    line: int
-    column: int
+    region: TextRange
     id: str
     happened: str
-    end_line: int
-    end_column: int
+    repair: Callable[[], Fix | None] = field(default=_nothing, compare=False, repr=False)
+
+    @property
+    def line(self) -> int:
+        """The first line, from 1."""
+        return self.region.line
+
+    @cached_property
+    def fix(self) -> Fix | None:
+        """What would mend it; None where only a person can."""
+        return self.repair()
 
     @property
     def rule(self) -> Rule:
@@ -49,29 +62,16 @@ def rules() -> dict[str, Rule]:
     return dict(sorted(RULES.items()))
 
 
-def lint_file(
-    path: Path, sdk: Release | None = None, target: str | None = None, ids: Collection[str] = ()
-) -> list[Diagnostic]:
-    """Read one file; in its own order.
-
-    Parameters
-    ----------
-    sdk : None for the newest that the file's dialect was written for.
-    target : a machine; None for the rules of all.
-    ids : of rules, if not all are meant.
-
-    Raises
-    ------
-    SyntaxError : the file is no Python. OSError, UnicodeDecodeError : it cannot be read.
-    """
-    source = Source(path, path.read_text(encoding="utf-8"))
-    return lint(source, sdk or source.sdk, target, ids)
-
-
 def lint(
     source: Source, sdk: Release, target: str | None = None, ids: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """Read a file that is parsed; parameters as of :func:`lint_file`."""
+    """What breaks the rules of an SDK in a file; in its own order.
+
+    Parameters
+    ----------
+    target : a machine; None for the rules of all.
+    ids : of rules, if not all are meant.
+    """
     active = [
         one for id, one in rules().items() if (not ids or id in ids) and one.holds(sdk, target)
     ]
@@ -106,20 +106,15 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
 
 def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
     for at, happened in rule.check(node, place):
-        line, column = getattr(at, "lineno", 1), getattr(at, "col_offset", 0) + 1
-        yield Diagnostic(
-            path=str(place.source.path),
-            line=line,
-            column=column,
-            id=rule.id,
-            happened=happened,
-            end_line=getattr(at, "end_lineno", None) or line,
-            end_column=(getattr(at, "end_col_offset", None) or column - 1) + 1,
-        )
+        region = place.source.region(*place.source.span(at))
+        repair = partial(fix_of, rule.id, at, place)
+        yield Diagnostic(str(place.source.path), region, rule.id, happened, repair)
 
 
 def _idle(source: Source, comment: Silencing, id: str) -> Diagnostic:
     """A comment that silenced nothing (the rule of ``housekeeping.py``)."""
     line, column = comment.line, comment.column
     happened = f"ignore[{id}] silences nothing"
-    return Diagnostic(str(source.path), line, column, "NKX001", happened, line, column + 1)
+    region = TextRange(line, column, line, column + 1)
+    repair = partial(fix_of_comment, source, comment, id)
+    return Diagnostic(str(source.path), region, "NKX001", happened, repair)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from difftest.analysis.finding import Severity
 from difftest.lint.check import Diagnostic, rules
+from difftest.lint.fix import Fix, TextRange
+from difftest.lint.levels import Level, Levels
 from difftest.lint.rule import Confidence, Rule
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
-_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+_SEVERITIES = {Level.DENY: "error", Level.WARN: "warning", Level.ALLOW: "none"}
+"""As SARIF and GitHub call them."""
 
 _PRECISION = {
     Confidence.DOCUMENTED: "very-high",
@@ -24,42 +26,54 @@ _PRECISION = {
 """What GitHub calls a rule's confidence, by which it orders alerts."""
 
 
-def as_text(found: Sequence[Diagnostic]) -> str:
-    """``FILE:line:column: ID text``, as ruff writes it."""
-    return "\n".join(f"{one.path}:{one.line}:{one.column}: {one.id} {one.text}" for one in found)
-
-
-def as_json(found: Sequence[Diagnostic]) -> str:
-    """A list of objects."""
-    return json.dumps([_mapping(one) for one in found], indent=1)
-
-
-def as_github(found: Sequence[Diagnostic]) -> str:
-    """Workflow commands, which GitHub shows at the lines of a pull request."""
+def as_text(found: Sequence[Diagnostic], levels: Levels) -> str:
+    """``FILE:line:column: ID text``, as ruff writes it: ``[*]`` marks what has a safe fix."""
     return "\n".join(
-        f"::{_COMMANDS[one.rule.group.severity]} file={one.path},line={one.line},"
-        f"col={one.column},endLine={one.end_line},title={one.id}::{_escaped(one.text)}"
+        f"{one.path}:{one.line}:{one.region.column}: {one.id} "
+        f"{'[*] ' if one.fix and one.fix.is_safe else ''}"
+        f"{'warning: ' if levels.of(one.rule) is Level.WARN else ''}{one.text}"
         for one in found
     )
 
 
-def as_sarif(found: Sequence[Diagnostic]) -> str:
+def as_json(found: Sequence[Diagnostic], levels: Levels) -> str:
+    """A list of objects."""
+    return json.dumps([_mapping(one, levels) for one in found], indent=1)
+
+
+def as_github(found: Sequence[Diagnostic], levels: Levels) -> str:
+    """Workflow commands, which GitHub shows at the lines of a pull request."""
+    return "\n".join(
+        f"::{_SEVERITIES[levels.of(one.rule)]} file={one.path},line={one.line},"
+        f"col={one.region.column},endLine={one.region.end_line},title={one.id}"
+        f"::{_escaped(one.text)}"
+        for one in found
+    )
+
+
+def as_sarif(found: Sequence[Diagnostic], levels: Levels) -> str:
     """A log of SARIF that declares every rule, with a fingerprint that outlives moved lines."""
     ids = list(rules())
+    said: Counter[str] = Counter()
+    results = []
+    for one in found:
+        text = f"{one.id}\0{Path(one.path).as_posix()}\0{one.happened}"
+        results.append(_result(one, ids.index(one.id), levels, f"{text}\0{said[text]}"))
+        said[text] += 1
     run = {
         "tool": {
             "driver": {
                 "name": "difftest lint",
-                "rules": [_declared(one) for one in rules().values()],
+                "rules": [_declared(one, levels) for one in rules().values()],
             }
         },
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, ids.index(one.id)) for one in found],
+        "results": results,
     }
     return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=1)
 
 
-FORMATS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
+FORMATS: dict[str, Callable[[Sequence[Diagnostic], Levels], str]] = {
     "text": as_text,
     "json": as_json,
     "sarif": as_sarif,
@@ -67,50 +81,78 @@ FORMATS: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
 }
 
 
-def _mapping(one: Diagnostic) -> dict[str, Any]:
+def summary(found: Sequence[Diagnostic], levels: Levels) -> str:
+    """How many there are, how many of them are denied, and how many a fix would mend."""
+    if not found:
+        return "nothing found"
+    denied = sum(levels.of(one.rule) is Level.DENY for one in found)
+    text = f"{len(found)} finding{'s' * (len(found) > 1)}, {denied} denied"
+    fixes = Counter(one.fix.is_safe for one in found if one.fix)
+    if fixes[True]:
+        text += f"; [*] {fixes[True]} fixable with --fix"
+    if fixes[False]:
+        text += f"; {fixes[False]} more with --fix --unsafe-fixes"
+    return text
+
+
+def _mapping(one: Diagnostic, levels: Levels) -> dict[str, Any]:
     return {
         "file": one.path,
-        "line": one.line,
-        "column": one.column,
-        "end_line": one.end_line,
-        "end_column": one.end_column,
+        **one.region._asdict(),
         "id": one.id,
         "group": one.rule.group.value,
-        "severity": one.rule.group.severity.value,
+        "level": levels.of(one.rule).value,
         "happened": one.happened,
         "rule": one.rule.rule,
         "remedy": one.rule.remedy,
+        "fix": _fix(one.fix) if one.fix else None,
     }
 
 
-def _declared(rule: Rule) -> dict[str, Any]:
+def _fix(fix: Fix) -> dict[str, Any]:
+    edits = [{**edit.region._asdict(), "text": edit.text} for edit in fix.edits]
+    return {"title": fix.title, "safe": fix.is_safe, "edits": edits}
+
+
+def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.rule},
         "help": {"text": rule.remedy, "markdown": rule.page},
-        "defaultConfiguration": {"level": _LEVELS[rule.group.severity]},
+        "defaultConfiguration": {"level": _SEVERITIES[levels.of(rule)]},
         "properties": {"tags": [rule.group.value], "precision": _PRECISION[rule.confidence]},
     }
 
 
-def _result(one: Diagnostic, index: int) -> dict[str, Any]:
-    region = {
-        "startLine": one.line,
-        "startColumn": one.column,
-        "endLine": one.end_line,
-        "endColumn": one.end_column,
-    }
-    place = {"artifactLocation": {"uri": Path(one.path).as_posix()}, "region": region}
-    said = f"{one.id}\0{Path(one.path).as_posix()}\0{one.happened}"
-    return {
+def _result(one: Diagnostic, index: int, levels: Levels, said: str) -> dict[str, Any]:
+    artifact = {"uri": Path(one.path).as_posix()}
+    place = {"artifactLocation": artifact, "region": _region(one.region)}
+    result = {
         "ruleId": one.id,
         "ruleIndex": index,
-        "level": _LEVELS[one.rule.group.severity],
+        "level": _SEVERITIES[levels.of(one.rule)],
         "message": {"text": one.text},
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},
     }
+    if one.fix:
+        changes = [
+            {"deletedRegion": _region(edit.region), "insertedContent": {"text": edit.text}}
+            for edit in one.fix.edits
+        ]
+        result["fixes"] = [
+            {
+                "description": {"text": one.fix.title},
+                "artifactChanges": [{"artifactLocation": artifact, "replacements": changes}],
+                "properties": {"safe": one.fix.is_safe},
+            }
+        ]
+    return result
+
+
+def _region(place: TextRange) -> dict[str, int]:
+    return dict(zip(("startLine", "startColumn", "endLine", "endColumn"), place, strict=True))
 
 
 def _escaped(text: str) -> str:

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from difftest.analysis.finding import Severity
 from difftest.lint.sdk import SDKS, Frontend, Release
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Trace
@@ -21,7 +20,7 @@ _WORD = re.compile(r"^- ([A-Z][\w' ]*): (.*)$", re.MULTILINE)
 
 
 class Group(Enum):
-    """What a rule is about; each group has a level of its own."""
+    """What a rule is about; :mod:`difftest.lint.levels` says what comes of each."""
 
     CORRECTNESS = "correctness"
     """The compiler refuses it, or a device gives another result."""
@@ -31,16 +30,6 @@ class Group(Enum):
     """It is gone, or means something else, in a newer SDK."""
     PERFORMANCE = "performance"
     """It works, and costs more than it must."""
-
-    @property
-    def severity(self) -> Severity:
-        """How bad a finding of the group is."""
-        return {
-            Group.CORRECTNESS: Severity.ERROR,
-            Group.PORTABILITY: Severity.WARNING,
-            Group.UPGRADE: Severity.WARNING,
-            Group.PERFORMANCE: Severity.NOTE,
-        }[self]
 
 
 class Confidence(Enum):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from difftest.lint.fix import Edit, TextRange
 from difftest.lint.sdk import LAST_CLASSIC, NEWEST, Release
 
 MODULES = {
@@ -22,6 +25,7 @@ MODULES = {
 _CLASSIC = "neuronxcc."
 _DECORATORS = frozenset({"nki.jit", "nki.trace", "nki.benchmark", "nki.baremetal", "nki.profile"})
 _ON_THE_HOST = frozenset({"nisa.get_nc_version", "nisa.get_nc_sub_version"})
+_END = re.compile(r"\r\n|\n|\r")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -76,6 +80,12 @@ class ImportedNames:
             node = node.value
         return isinstance(node, ast.Name) and node.id in self._classic
 
+    def spelled(self, name: str) -> str | None:
+        """What the file writes for ``nl.load``; None if it does not import the module."""
+        short, _, rest = name.partition(".")
+        full = next(full for full, known in MODULES.items() if known == short)
+        return next((f"{own}.{rest}" for own, of in self._full.items() if of == full), None)
+
     def of(self, node: ast.AST) -> str | None:
         """The documentation's name for what a name or an attribute stands for, if it is NKI's."""
         parts: list[str] = []
@@ -125,6 +135,50 @@ class Source:
     def kernel_code(self) -> frozenset[str]:
         """The names of functions that run in kernels: those of NKI's names, and what they call."""
         return called_by(self, *(n for n, one in self.functions.items() if self._uses_nki(one)))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node that each node is a part of."""
+        return {part: node for node in ast.walk(self.tree) for part in ast.iter_child_nodes(node)}
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node begins and ends, in characters of the file."""
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None)
+        end = self._place(end_line, column if end_column is None else end_column)
+        return self._place(line, column), end
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def region(self, start: int, end: int) -> TextRange:
+        """The same place as lines and columns."""
+        places = []
+        for at in (start, end):
+            line = bisect_right(self._starts, at)
+            places += [line, at - self._starts[line - 1] + 1]
+        return TextRange(*places)
+
+    def offset(self, line: int, column: int) -> int:
+        """Where a line and column are, in characters of the file."""
+        return self._starts[line - 1] + column - 1
+
+    def edit(self, start: int, end: int, text: str) -> Edit:
+        """What puts a text in the place of another."""
+        return Edit(start, end, text, self.region(start, end))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(one.end() for one in _END.finditer(self.text))]
+
+    def _place(self, line: int, byte: int) -> int:
+        """The character at a byte of a line, as syntax trees count."""
+        start = self._starts[line - 1]
+        return start + len(self.text[start : start + byte].encode()[:byte].decode(errors="ignore"))
 
     def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
         """Each node with its place, in the file's order."""

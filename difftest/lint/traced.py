@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from difftest.analysis.silence import is_silenced
 from difftest.lint.check import Diagnostic, rules
+from difftest.lint.fix import TextRange
 from difftest.lint.sdk import LAST_CLASSIC, NEWEST, Release, of_level
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Location, Trace
@@ -30,9 +31,8 @@ def lint_trace(
     for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
         if (id, at) not in diagnostics and not is_silenced(id, at):
             called = "".join(f", called at {one.file}:{one.line}" for one in at.calls)
-            diagnostics[id, at] = Diagnostic(
-                at.file, at.line, 1, id, happened + called, at.line, 1 + len(at.text)
-            )
+            region = TextRange(at.line, 1, at.line, 1 + len(at.text))
+            diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
     return sorted(diagnostics.values())
 
 

@@ -102,7 +102,7 @@ LINT = Rule(
     (
         *("difftest.lint", "difftest.analysis", "difftest.migration"),
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
-        *("difftest.api.documented", "numpy"),
+        *("difftest.api.documented", "numpy", "tomli"),
     ),
 )
 # Who judges a kernel stands on all that looks at kernels.

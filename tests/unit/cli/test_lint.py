@@ -37,10 +37,57 @@ def file(tmp_path):
 
 
 def test_text_names_file_line_column_and_id(file):
-    result = lint(file)
+    result = lint(file, "--sdk", "2.33")
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{file}:8:24: NKU302 nl.par_dim ended with NKI 0.3")
-    assert "1 finding\n" in result.stderr
+    assert result.stdout.startswith(f"{file}:8:24: NKU302 [*] nl.par_dim ended with NKI 0.3")
+    assert "1 finding, 1 denied; [*] 1 fixable with --fix\n" in result.stderr
+
+
+def test_what_is_not_denied_is_a_warning_and_ends_with_0(file):
+    result = lint(file)
+    assert result.exit_code == 0
+    assert f"{file}:8:24: NKU302 [*] warning: nl.par_dim ended" in result.stdout
+    assert "1 finding, 0 denied" in result.stderr
+    assert lint(file, "--deny", "upgrade").exit_code == 1
+    assert lint(file, "--sdk", "2.33", "--warn", "NKU302").exit_code == 0
+    assert lint(file, "--sdk", "2.33", "--allow", "NKU302").stdout == ""
+
+
+def test_a_project_names_its_sdk_and_levels(file, monkeypatch):
+    project = file.parent / "pyproject.toml"
+    project.write_text('[tool.difftest.lint]\nsdk = "2.33"\n')
+    monkeypatch.chdir(file.parent)
+    assert lint(file).exit_code == 1
+    assert lint(file, "--sdk", "2.28").stdout == ""
+    project.write_text('[tool.difftest.lint]\nsdk = "2.33"\nallow = ["upgrade"]\n')
+    assert lint(file).stdout == ""
+    project.write_text('[tool.difftest.lint]\nsdk = "0"\n')
+    assert "sdk is one of" in lint(file).stderr
+
+
+FIXED = WRONG.replace("nl.par_dim(128)", "128").format(comment="")
+
+
+def test_a_safe_fix_is_written_or_shown(file):
+    shown = lint(file, "--diff")
+    assert shown.exit_code == 1
+    assert "-    tile = nl.ndarray((nl.par_dim(128), 64)" in shown.stdout
+    assert "+    tile = nl.ndarray((128, 64), x.dtype" in shown.stdout
+    assert file.read_text() == WRONG.format(comment="")
+    done = lint(file, "--fix")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "1 file fixed\nnothing found" in done.stderr
+    assert file.read_text() == FIXED
+    assert lint(file, "--diff").exit_code == 0
+
+
+def test_an_unsafe_fix_is_asked_for(file):
+    wrong = FIXED.replace("    return x", "    if x is not tile:\n        return x")
+    file.write_bytes(wrong.replace("\n", "\r\n").encode())
+    assert "1 more with --fix --unsafe-fixes" in lint(file, "--sdk", "2.32").stderr
+    assert lint(file, "--sdk", "2.32", "--fix").exit_code == 1
+    assert lint(file, "--sdk", "2.32", "--fix", "--unsafe-fixes").exit_code == 0
+    assert file.read_bytes() == wrong.replace("is not", "!=").replace("\n", "\r\n").encode()
 
 
 def test_nothing_found_is_said(file):
@@ -61,14 +108,17 @@ def test_a_comment_silences_one_place(file):
 
 def test_a_comment_that_silences_nothing_is_told(file):
     file.write_text(WRONG.format(comment="  # difftest: ignore[NKU302, NKU304] old"))
-    result = lint(file)
+    result = lint(file, "--deny", "NKX001")
     assert result.exit_code == 1
-    assert "NKX001 ignore[NKU304]" in result.stdout
+    assert "NKX001 [*] ignore[NKU304]" in result.stdout
 
 
 def test_json_has_a_row_for_each(file):
     [row] = json.loads(lint(file, "--format", "json").stdout)
-    assert (row["id"], row["line"], row["column"], row["severity"]) == ("NKU302", 8, 24, "warning")
+    assert (row["id"], row["line"], row["column"], row["level"]) == ("NKU302", 8, 24, "warn")
+    [edit] = row["fix"]["edits"]
+    assert (row["fix"]["safe"], edit["text"], edit["column"]) == (True, "128", 24)
+    assert edit["end_column"] - edit["column"] == len("nl.par_dim(128)")
 
 
 def test_the_problem_matcher_takes_a_line_of_text_apart(file):
@@ -78,7 +128,7 @@ def test_the_problem_matcher_takes_a_line_of_text_apart(file):
     parts = re.fullmatch(pattern["regexp"], lint(file).stdout.rstrip("\n"))
     said = [parts[pattern[one]] for one in ("file", "line", "column", "code")]
     assert said == [str(file), "8", "24", "NKU302"]
-    assert parts[pattern["message"]].startswith("nl.par_dim ended")
+    assert "nl.par_dim ended" in parts[pattern["message"]]
     assert json.dumps(pattern["regexp"]) in (how_to / "editor.md").read_text()
 
 
@@ -110,6 +160,54 @@ def test_sarif_declares_every_rule_and_keeps_its_fingerprint_when_lines_move(fil
     assert before["partialFingerprints"] == after["partialFingerprints"]
     line = after["locations"][0]["physicalLocation"]["region"]["startLine"]
     assert line == 10
+
+
+SHAPES = {  # of SARIF 2.1.0: required properties, and those that we use beside them
+    "log": ({"version", "runs"}, {"$schema"}),
+    "run": ({"tool"}, {"results", "columnKind"}),
+    "driver": ({"name"}, {"rules"}),
+    "rule": (
+        {"id"},
+        *[{"shortDescription", "fullDescription", "help", "defaultConfiguration", "properties"}],
+    ),
+    "result": (
+        {"message"},
+        *[{"ruleId", "ruleIndex", "level", "locations", "partialFingerprints", "fixes"}],
+    ),
+    "fix": ({"artifactChanges"}, {"description", "properties"}),
+    "change": ({"artifactLocation", "replacements"}, set()),
+    "replacement": ({"deletedRegion"}, {"insertedContent"}),
+    "region": (set(), {"startLine", "startColumn", "endLine", "endColumn"}),
+}
+
+
+def test_sarif_has_the_properties_of_its_schema_and_no_other(file):
+    def check(kind, value):
+        required, optional = SHAPES[kind]
+        assert required <= set(value) <= required | optional
+        return value
+
+    log = check("log", json.loads(lint(file, "--format", "sarif").stdout))
+    [run] = [check("run", one) for one in log["runs"]]
+    for one in check("driver", run["tool"]["driver"])["rules"]:
+        check("rule", one)
+        assert set(one["help"]) == {"text", "markdown"}
+        assert one["defaultConfiguration"]["level"] in ("none", "note", "warning", "error")
+    [result] = [check("result", one) for one in run["results"]]
+    [fix] = [check("fix", one) for one in result["fixes"]]
+    [change] = [check("change", one) for one in fix["artifactChanges"]]
+    [replacement] = [check("replacement", one) for one in change["replacements"]]
+    for place in (result["locations"][0]["physicalLocation"], change):
+        assert place["artifactLocation"] == {"uri": str(file)}
+    check("region", replacement["deletedRegion"])
+    assert replacement["insertedContent"] == {"text": "128"}
+
+
+def test_two_findings_with_one_text_have_two_fingerprints(file):
+    line = "    tile = nl.ndarray((nl.par_dim(128), 64), x.dtype, nl.sbuf)\n"
+    file.write_text(file.read_text().replace(line, line * 2))
+    results = json.loads(lint(file, "--format", "sarif").stdout)["runs"][0]["results"]
+    assert len({one["partialFingerprints"]["kernel/v1"] for one in results}) == len(results) == 2
 
 
 def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path):
@@ -195,8 +293,8 @@ def test_all_rules_are_listed():
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("nl.store(out, nl.load(x))", "fix, safe: `difftest migrate"),
-        ("nl.store(out, nl.load(x), mask=x.shape[0] % 2 == 0)", "leaves 1 place to do by hand"),
+        ("nl.store(out, nl.load(x))", "[*] 1 fixable with --fix"),
+        ("nl.store(out, nl.load(x), mask=x.shape[0] % 2 == 0)", "1 more with --fix --unsafe-fixes"),
     ],
 )
 def test_an_upgrade_says_what_migrate_does_by_itself(tmp_path, body, said):
@@ -204,6 +302,6 @@ def test_an_upgrade_says_what_migrate_does_by_itself(tmp_path, body, said):
     head = "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n\n\n@nki.jit\n"
     made = "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
     path.write_text(f"{head}def kernel(x):\n{made}    {body}\n    return out\n")
-    result = lint(path, "--from", "2.27", "--to", "2.33")
+    result = lint(path, "--from", "2.27")
     assert result.exit_code == 1
     assert said in result.stderr
