@@ -16,17 +16,11 @@ from difftest.lint.levels import Level, SettingsError, project_settings
 from difftest.lint.listing import rules_page
 from difftest.lint.sdk import SDKS, TARGETS
 
-_LEVELS = {
-    Level.DENY: "Findings that make the exit code 1.",
-    Level.WARN: "Findings that do not.",
-    Level.ALLOW: "Findings that are not told.",
-}
-
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     levels = (
         click.option(f"--{one.value}", multiple=True, metavar="ID|GROUP", help=text)
-        for one, text in _LEVELS.items()
+        for one, text in zip(Level, ("Tell not.", "Tell.", "Tell, exit with 1."), strict=True)
     )
     for option in (*reversed(argument_options), *levels):
         command = option(command)
@@ -44,9 +38,15 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--unsafe-fixes", is_flag=True, help="And what may compute something else then.")
 @click.option("--diff", "shown", is_flag=True, help="Show what --fix would write, and no more.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
-@click.option("--explain", metavar="ID", help="Show the page of a rule, and read no file.")
+@click.option(
+    "--explain",
+    type=click.Choice(list(rules())),
+    metavar="ID",
+    help="Show the page of a rule, and read no file.",
+)
 @click.option("--rules", "listed", is_flag=True, help="List all rules, as Markdown.")
 @click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
+@click.option("--ranks", type=click.IntRange(1), default=1, help="Of a kernel with collectives.")
 @_with_options
 @click.pass_context
 def lint(
@@ -59,19 +59,13 @@ def lint(
     or --target that you name refuses; --deny, --warn and --allow change it), 2 if a file could not
     be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
-    if explain:
-        if explain not in rules():
-            raise click.UsageError(
-                f"there is no rule {explain}; the rules are {', '.join(rules())}"
-            )
-        click.echo(rules()[explain].page, nl=False)
-        return
-    if given.pop("listed"):
-        click.echo(rules_page(), nl=False)
+    if explain or given.pop("listed"):
+        click.echo(rules()[explain].page if explain else rules_page(), nl=False)
         return
     if not files and not given["kernel"]:
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
     fix, unsafe, shown = (given.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
+    ranks = given.pop("ranks")
     try:
         asked = {name: given.pop(name) for name in ("sdk", "before", "target", "ids")}
         request = request_of(
@@ -89,7 +83,7 @@ def lint(
         click.echo(text, err=True)
     if given["kernel"]:
         machine, level = request.target, request.sdk.level if request.sdk else None
-        run = KernelRun(machine=machine, level=level, **given).launch()
+        run = KernelRun(machine=machine, level=level, **given).launch(ranks)
         diagnostics += request.of_trace(run.trace)
     if text := FORMATS[form](diagnostics, request.levels):
         click.echo(text)

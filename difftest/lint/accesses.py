@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from difftest.lint.instructions import RECORDED, TODAYS, TRN1, free_elements
 from difftest.lint.rule import Breach, Group, trace_rule
@@ -12,6 +13,8 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space, Trace
 
 _STEP_MAX = 2**15 - 1
+_ALIGNED = 32
+"""Bytes, of what a DMA transposes to."""
 _DESCRIPTORS_MAX = 16_777_200
 MANY_INSTRUCTIONS = 250_000
 
@@ -90,8 +93,12 @@ def _dma_transpose(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in _transposes(trace):
         for one in event.writes:
-            step = one.strides[0] * one.dtype.itemsize if one.shape[0] > 1 else 0
-            if step % 32:
+            width, size = one.allocation.partition_step or one.elements, one.dtype.itemsize
+            first = one.offset % width * size
+            step = one.strides[0] * size if one.shape[0] > 1 and one.allocation.space.is_hbm else 0
+            if first % _ALIGNED:
+                yield event, f"dma_transpose writes from byte {first} of the rows on"
+            elif step % _ALIGNED:
                 yield event, f"dma_transpose writes rows {step} bytes apart"
 
 
@@ -115,9 +122,16 @@ def _broadcast(trace: Trace, machine: Machine) -> Iterator[Breach]:
 @trace_rule("NKI529", **{**RECORDED, "targets": frozenset({"trn2"})})
 def _moved_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        src, index = event.operand("src"), event.operand("index")
-        if event.opcode == "dma_copy" and src and index and not src.allocation.space.is_hbm:
+        src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
+        if event.opcode != "dma_copy" or src is None or dst is None or index is None:
+            continue
+        is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
+        if is_of_src and not src.allocation.space.is_hbm:
             yield event, "dma_copy reads SBUF at an offset that stands in a tile"
+
+
+def _is_part(region: Region) -> bool:
+    return region.elements < prod(region.allocation.shape)
 
 
 @trace_rule("NKI530", **TRN1)

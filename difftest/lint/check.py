@@ -15,7 +15,7 @@ from difftest.lint.rule import RULES, Rule
 from difftest.lint.sdk import Release
 from difftest.lint.source import Source, Spot
 
-_RULES = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade")
+_RULES = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade", "performance")
 _TRACE_RULES = ("instructions", "accesses", "device_loops")
 """The modules that have rules."""
 

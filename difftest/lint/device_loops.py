@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from difftest.lint.instructions import RECORDED, TRN1
+from difftest.lint.instructions import RECORDED, TRN1, collectives
 from difftest.lint.rule import Breach, Group, trace_rule
 from difftest.lint.sdk import Frontend
 from difftest.simulator.machine import Machine
@@ -65,6 +66,18 @@ def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 event = next(iter(own.values()))[0]
                 text = f"program {list(at)} has device loops of {forms[at]} turns"
                 yield event, f"{text}, program {list(other)} of {form or 'none'}"
+
+
+@trace_rule("NKI546", **{**RECORDED, "targets": frozenset({"trn2"})})
+def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    programs = {event.program for event in trace}
+    issued = {program: Counter[str]() for program in programs}
+    for event in collectives(trace):
+        issued[event.program][event.opcode] += 1
+    for event in collectives(trace):
+        other = next((at for at in issued if not issued[at][event.opcode]), None)
+        if other is not None:
+            yield event, f"{event.opcode} is called by program {event.program}, not by {other}"
 
 
 @trace_rule("NKI545", **{**RECORDED, "frontends": _PARSER, "targets": frozenset({"trn1"})})

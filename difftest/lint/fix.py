@@ -41,9 +41,8 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     taken: list[Edit] = []
     count = 0
     for fix in fixes:
-        if not any(
-            one.start < other.end and other.start < one.end for one in fix.edits for other in taken
-        ):
+        pairs = ((one, other) for one in fix.edits for other in taken)
+        if not any(one.start < other.end and other.start < one.end for one, other in pairs):
             taken += fix.edits
             count += 1
     for one in sorted(taken, reverse=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from difflib import SequenceMatcher
 from importlib.util import find_spec
 from typing import Any
@@ -70,19 +70,16 @@ def _loop(node: ast.expr, at: Spot) -> Fix | None:
     lines = [f"{target.id} = []", head, *(" " * 4 * n + test for n, test in enumerate(tests, 1))]
     lines.append(" " * deeper + f"{target.id}.append({at.source.segment(node.elt)})")
     own = {name.id for name in ast.walk(one.target) if isinstance(name, ast.Name)}
+    inside = set(ast.walk(parent))
     is_seen = any(
-        isinstance(name, ast.Name) and name.id in own for name in _outside(at.function, parent)
+        isinstance(name, ast.Name) and name.id in own and name not in inside
+        for name in ast.walk(at.function)
     )  # the loop leaves its variable behind, a comprehension does not
     uses_itself = any(isinstance(n, ast.Name) and n.id == target.id for n in ast.walk(node))
     if indent.strip() or uses_itself or "\n" in at.source.segment(parent):
         return None
     text = f"\n{indent}".join(lines)
     return Fix("write a loop that appends", (at.source.edit(start, end, text),), not is_seen)
-
-
-def _outside(function: ast.AST, statement: ast.AST) -> Iterator[ast.AST]:
-    inside = set(ast.walk(statement))
-    return (node for node in ast.walk(function) if node not in inside)
 
 
 @fixer("NKL102")
@@ -112,11 +109,8 @@ def _counted(node: ast.expr, at: Spot) -> Fix | None:
     if indent.strip():
         return None
     counted, listed = names[0], match[1]
-    head = at.source.edit(
-        at.source.span(node)[0],
-        at.source.span(loop.iter)[1],
-        f"{counted} in range(len({listed}))",
-    )
+    start, end = at.source.span(node)[0], at.source.span(loop.iter)[1]
+    head = at.source.edit(start, end, f"{counted} in range(len({listed}))")
     first = at.source.edit(line, line, f"{indent}{names[1]} = {listed}[{counted}]\n")
     lists = {  # of what else enumerate counts, not all has a length
         getattr(target, "id", "")

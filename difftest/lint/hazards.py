@@ -19,7 +19,7 @@ def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
     if at.function is None or not is_affine or not isinstance(node.target, ast.Name):
         return
     depends = _depending(node)
-    own = _made_inside(node)
+    own = made_inside(node)
     for written in _written(node, at):
         base = written.value
         used = {one.id for one in ast.walk(written.slice) if isinstance(one, ast.Name)}
@@ -70,10 +70,10 @@ def _leaves(target: ast.expr) -> Iterator[ast.expr]:
         yield target
 
 
-def _made_inside(loop: ast.For) -> set[str]:
+def made_inside(loop: ast.For) -> set[str]:
     """The names that the loop's statements bind: a tensor of an iteration is its own."""
     bound: set[str] = set()
     for node in ast.walk(loop):
-        if isinstance(node, (ast.Assign, ast.For)):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.For)):
             bound |= _bound(node)
     return bound

@@ -128,3 +128,23 @@ def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 byte = one.offset % step * one.dtype.itemsize
                 if byte % machine.psum_min_align:
                     yield event, f"{event.opcode} writes {one.dtype.name} at byte {byte} of PSUM"
+
+
+@trace_rule("NKI511", **TRN1)
+def _collective_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in collectives(trace):
+        if any(not one.allocation.space.is_hbm for one in event.reads + event.writes):
+            yield event, f"{event.opcode} has a tensor in SBUF"
+
+
+@trace_rule("NKI512", **TRN1)
+def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in collectives(trace):
+        for one in event.reads + event.writes:
+            if one.allocation.location is None:
+                yield event, f"{event.opcode} has {one.allocation}, an argument of the kernel"
+
+
+def collectives(trace: Trace) -> Iterator[Event]:
+    """The events in which ranks talk to each other."""
+    return (event for event in trace if event.arguments.get("replica_group") is not None)

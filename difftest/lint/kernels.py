@@ -12,6 +12,7 @@ from typing import Any
 from difftest.analysis.finding import Finding, Severity
 from difftest.lint.check import Diagnostic, lint
 from difftest.lint.hazards import HAZARDS
+from difftest.lint.rule import Group
 from difftest.lint.sdk import of_level
 from difftest.lint.source import Source, called_by
 from difftest.lint.traced import lint_trace, sdk_of
@@ -26,8 +27,8 @@ def findings_of(
 ) -> tuple[Finding, ...]:
     """The rules that a kernel, and the functions of its file that it calls, break.
 
-    All are warnings: it has run here. Hazards are left to who looks for them in its trace. A
-    kernel whose source cannot be read breaks no rule of sources.
+    It has run here, so all are warnings, those about time notes. Hazards are left to who looks for
+    them in its trace. A kernel whose source cannot be read breaks no rule of sources.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Findi
 def _finding(one: Diagnostic) -> Finding:
     return Finding(
         id=one.id,
-        severity=Severity.WARNING,
+        severity=Severity.NOTE if one.rule.group is Group.PERFORMANCE else Severity.WARNING,
         happened=one.happened,
         rule=one.rule.rule,
         locations=(Location(one.path, one.line),),

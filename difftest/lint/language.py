@@ -86,6 +86,17 @@ def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
         yield node, ast.unparse(node)
 
 
+@rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=_PARSER)
+def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
+    values = node.keywords if isinstance(node, ast.Call) else []
+    expanded = [one.value for one in values if one.arg is None]
+    if at.function is not None and expanded:
+        yield expanded[0], f"** in a call of {ast.unparse(node.func)}"  # type: ignore[union-attr]
+    for key in node.keys if isinstance(node, ast.Dict) and at.function is not None else ():
+        if isinstance(key, ast.Constant) and not isinstance(key.value, str):
+            yield key, f"a dict has the key {ast.unparse(key)}"
+
+
 @rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER, since="2.29")
 def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if node.name in at.source.kernels:
@@ -138,6 +149,14 @@ def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
             for keyword in decorator.keywords:
                 if keyword.arg in ("platform_target", "mode"):
                     yield keyword, f"nki.jit got {keyword.arg}="
+
+
+@rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=_PARSER, since="2.32")
+def _partial(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    for one in node.args if at.name(node.func) in _LOOPS else ():
+        called = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
+        if called.rpartition(".")[2] == "partial":
+            yield one, f"{ast.unparse(node.func)} got {ast.unparse(one)}"
 
 
 def _loop_bodies(at: Spot) -> list[ast.expr]:

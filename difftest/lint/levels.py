@@ -113,7 +113,8 @@ def project_settings(folder: Path) -> dict[str, Any]:
     ------
     SettingsError : it has a key or a value that has no meaning.
     """
-    file = next((one for one in _candidates(folder) if one.is_file()), None)
+    files = (one / "pyproject.toml" for one in (folder, *folder.parents))
+    file = next((one for one in files if one.is_file()), None)
     table = _table(file) if file else {}
     try:
         known = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
@@ -129,10 +130,6 @@ def project_settings(folder: Path) -> dict[str, Any]:
         return {**known, "levels": levels_by_name(given)}
     except SettingsError as error:
         raise SettingsError(f"{file}, {TABLE}: {error}") from None
-
-
-def _candidates(folder: Path) -> list[Path]:
-    return [one / "pyproject.toml" for one in (folder, *folder.parents)]
 
 
 def _table(file: Path) -> dict[str, Any]:

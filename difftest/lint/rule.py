@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -143,25 +143,16 @@ def rule(id: str, **data: Any) -> Callable[[Check], Check]:
     ------
     ValueError : there is a rule with this id.
     """
-
-    def enter(check: Check) -> Check:
-        _enter(Rule(id=id, check=check, **data))
-        return check
-
-    return enter
+    return partial(_enter, "check", id, data)
 
 
 def trace_rule(id: str, **data: Any) -> Callable[[Reader], Reader]:
     """Enter a rule whose reader of traces is the function below; raises as :func:`rule`."""
-
-    def enter(reader: Reader) -> Reader:
-        _enter(Rule(id=id, reader=reader, **data))
-        return reader
-
-    return enter
+    return partial(_enter, "reader", id, data)
 
 
-def _enter(one: Rule) -> None:
-    if one.id in RULES:
-        raise ValueError(f"two rules have the id {one.id}")
-    RULES[one.id] = one
+def _enter(kind: str, id: str, data: dict[str, Any], function: Any) -> Any:
+    if id in RULES:
+        raise ValueError(f"two rules have the id {id}")
+    RULES[id] = Rule(id=id, **{kind: function}, **data)
+    return function

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Any
 
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -15,59 +17,11 @@ _OPERATORS = (
 )
 _FORMS = ("__{}__", "__r{}__", "__i{}__")
 """Of an operator: as it is, from the right, and with an assignment."""
-_SIZE = ("shape: tuple[int, ...]", "dtype: Any", "ndim: int")
-_MEMBERS: dict[str, tuple[str, ...]] = {
-    "NkiTensor": (
-        *(*_SIZE, "size: int", "strides: tuple[int, ...]", "offset: int", "name: str"),
-        *("buffer: MemoryRegion", "data: NkiTensor"),
-        *("is_contiguous", "is_indirect", "get_pattern", "permute", "broadcast", "expand_dim"),
-        *("squeeze_dim", "reshape_dim", "flatten_dims", "reshape", "rearrange", "slice", "select"),
-        *("vector_select", "ap", "view", "reinterpret_cast", "indirect"),
-        *("__class_getitem__", "__getitem__", "__setitem__"),
-    ),
-    "NkiGrid": (
-        *("shape: tuple[int, ...]", "element_shape: tuple[int, ...]", "dtype: Any"),
-        *("index_step_elements: tuple[int, ...]", "buffer: MemoryRegion", "is_remainder: bool"),
-        *("is_data_representable: bool", "data: NkiTensor", "__len__", "__getitem__"),
-    ),
-    "NkiBlockGrid": ("block_shape: tuple[int, ...]",),
-    "NkiTileGrid": (),
-    "NkiInstruction": ("depends_on",),
-    "NKIObject": ("__init__",),
-    "NkiValidationError": (),
-    "VirtualRegister": (),
-    "NkiScalar": ("operators",),
-    "ReplicaGroup": ("groups: tuple[tuple[int, ...], ...]", "__init__"),
-    "tensor": (
-        *(*_SIZE, "itemsize: int", "T: Any"),
-        *("assert_shape", "astype", "broadcast_to", "expand_dims", "reshape", "view"),
-        *("__class_getitem__", "__getitem__", "__setitem__", "__iter__", "operators"),
-    ),
-    "finfo": (
-        *("__init__", "dtype: Any", "min: float", "max: float", "eps: float", "tiny: float"),
-        "bits: int",
-    ),
-    "fp32": ("min: float",),
-    "bfp16": ("min: float",),
-    "par_dim": ("__new__: Any",),
-    "_Grid": ("__getitem__",),
-    "_Sbuf": ("auto_alloc", "alloc", "mod_alloc"),
-    "_Psum": ("auto_alloc", "alloc", "mod_alloc"),
-    "_Hbm": (),
-    "_OperatorName": (),
-}
-"""What AWS documents of each class: attributes with their types, and methods by name.
-
-The simulator's classes have more, which is no kernel's business.
+_DOCUMENTED = json.loads((Path(__file__).parent / "data/stubs.json").read_text(encoding="utf-8"))
+_MEMBERS, _RETURNED, _BASES = (_DOCUMENTED[one] for one in ("members", "returned", "bases"))
+"""What AWS documents of each class: attributes with their types, and methods by name; what methods
+return; classes above it. The simulator's classes have more, which is no kernel's business.
 """
-_RETURNED = {"is_contiguous": "bool", "is_indirect": "bool", "get_pattern": "list[list[int]]"}
-_BASES = {
-    "NkiTensor": "NKIObject",
-    "NkiTileGrid": "NkiGrid",
-    "NkiBlockGrid": "NkiGrid",
-    "NkiValidationError": "Exception",
-    "par_dim": "int",
-}
 _SAME = frozenset({"NkiTensor", "NkiGrid"})
 """Classes whose views are of the class itself."""
 

@@ -226,7 +226,8 @@ def test_a_rule_is_explained():
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["--explain", "NKZ999"], "no rule NKZ999"), ([], "name a file")]
+    ("args", "said"),
+    [(["--explain", "NKZ999"], "'NKZ999' is not one of"), ([], "name a file")],
 )
 def test_what_cannot_be_asked(args, said):
     result = lint(*args)
@@ -274,6 +275,15 @@ def test_the_run_of_a_kernel_is_read_with_the_line_of_the_call(transpose):
     assert result.stdout.startswith(f"{transpose}:8:1: NKI505 nc_transpose writes bfloat16")
     assert f"called at {transpose}:18" in result.stdout
     assert traced(transpose, "--target", "trn2").exit_code == 0
+
+
+def test_a_kernel_with_collectives_runs_on_ranks(tmp_path):
+    page = rules()["NKI511"].page
+    file = tmp_path / f"{tmp_path.name}.py"
+    file.write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
+    args = ("--kernel", f"{file}:kernel", "--shape", "128,64", "--ranks", "2", "--select", "NKI511")
+    assert lint(*args, "--target", "trn1").stdout.startswith(f"{file}:14:1: NKI511 all_reduce has")
+    assert lint(*args, "--target", "trn2").stdout == ""
 
 
 @pytest.mark.parametrize("at", ["nc_transpose(result, tile)", "src=turned(tile))"])

@@ -17,7 +17,7 @@ from difftest.lint.rule import PAGES, Rule
 from difftest.lint.sdk import SDKS, Release
 from difftest.lint.source import Source
 from difftest.lint.traced import lint_trace
-from difftest.simulator import MACHINES, RuleWarning, launch
+from difftest.simulator import MACHINES, RuleWarning, launch, launch_ranks
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from tests.every import every
@@ -53,11 +53,15 @@ def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bo
         spec.loader.exec_module(module)
     machine = MACHINES[min(rule.targets, default="trn2")]
     grid = (2,) if "program_id" in text else ()
+    arguments = [np.ones((128, 64), np.float32)]
     with warnings.catch_warnings():  # what older levels have, and what was seen to run
         if quietly:
             warnings.simplefilter("ignore", LevelWarning)
             warnings.simplefilter("ignore", RuleWarning)
-        return launch(module.kernel, [np.ones((128, 64), np.float32)], machine=machine, grid=grid)
+        if "nki.collectives" in text:
+            kernel = module.kernel[2] if grid else module.kernel
+            return launch_ranks(kernel, [arguments, arguments], machine=machine)[0]
+        return launch(module.kernel, arguments, machine=machine, grid=grid)
 
 
 @every("rule", [one for one in rules().values() if one.reads_traces])
