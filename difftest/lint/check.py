@@ -15,9 +15,9 @@ from difftest.lint.rule import RULES, Rule
 from difftest.lint.sdk import Release
 from difftest.lint.source import Source, Spot
 
-_RULES = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade", "performance")
-_TRACE_RULES = ("instructions", "accesses", "device_loops")
-"""The modules that have rules."""
+_SOURCE = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade", "performance")
+for _name in (*_SOURCE, "instructions", "accesses", "device_loops"):  # which enter their rules
+    import_module(f"difftest.lint.{_name}")
 
 
 def _nothing() -> None:
@@ -57,8 +57,6 @@ class Diagnostic:
 @cache
 def rules() -> dict[str, Rule]:
     """All rules by id."""
-    for name in _RULES + _TRACE_RULES:
-        import_module(f"difftest.lint.{name}")
     return dict(sorted(RULES.items()))
 
 

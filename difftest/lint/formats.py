@@ -15,7 +15,7 @@ from difftest.lint.levels import Level, Levels
 from difftest.lint.rule import Confidence, Rule
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
-_SEVERITIES = {Level.DENY: "error", Level.WARN: "warning", Level.ALLOW: "none"}
+SEVERITIES = {Level.DENY: "error", Level.WARN: "warning", Level.ALLOW: "none"}
 """As SARIF and GitHub call them."""
 
 _PRECISION = {
@@ -44,7 +44,7 @@ def as_json(found: Sequence[Diagnostic], levels: Levels) -> str:
 def as_github(found: Sequence[Diagnostic], levels: Levels) -> str:
     """Workflow commands, which GitHub shows at the lines of a pull request."""
     return "\n".join(
-        f"::{_SEVERITIES[levels.of(one.rule)]} file={one.path},line={one.line},"
+        f"::{SEVERITIES[levels.of(one.rule)]} file={one.path},line={one.line},"
         f"col={one.region.column},endLine={one.region.end_line},title={one.id}"
         f"::{_escaped(one.text)}"
         for one in found
@@ -120,7 +120,7 @@ def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.rule},
         "help": {"text": rule.remedy, "markdown": rule.page},
-        "defaultConfiguration": {"level": _SEVERITIES[levels.of(rule)]},
+        "defaultConfiguration": {"level": SEVERITIES[levels.of(rule)]},
         "properties": {"tags": [rule.group.value], "precision": _PRECISION[rule.confidence]},
     }
 
@@ -131,7 +131,7 @@ def _result(one: Diagnostic, index: int, levels: Levels, said: str) -> dict[str,
     result = {
         "ruleId": one.id,
         "ruleIndex": index,
-        "level": _SEVERITIES[levels.of(one.rule)],
+        "level": SEVERITIES[levels.of(one.rule)],
         "message": {"text": one.text},
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},

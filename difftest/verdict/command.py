@@ -17,7 +17,8 @@ from difftest.cli.kernel_run import OutputFile, write_file
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.lint.check import lint_file
+from difftest.lint.files import LintRequest
+from difftest.lint.formats import SEVERITIES
 from difftest.plugin.run_report import versions
 from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate, stand_in
@@ -126,12 +127,13 @@ def _judge_loaded(
 ) -> None:
     judgement.stage = Stage.LINT
     judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
-    for one in lint_file(file):
+    request = LintRequest()
+    for one in request.of_files([file])[0]:
         judgement.findings.append(
             {
                 "source": "lint",
                 "id": one.id,
-                "severity": one.rule.group.severity.value,
+                "severity": SEVERITIES[request.levels.of(one.rule)],
                 "happened": one.happened,
                 "rule": one.rule.rule,
                 "locations": [{"file": one.path, "line": one.line}],
