@@ -124,7 +124,7 @@ CONFORMANCE = Rule(
     (
         *("numpy", "ml_dtypes", "pytest", "conformance"),
         *("difftest.host", "difftest.simulator.launch_ranks", "difftest.migration"),
-        *("difftest.lint", "difftest.simulator.witness"),
+        *("difftest.lint", "difftest.simulator.witness", "jsonschema"),
     ),
 )
 
