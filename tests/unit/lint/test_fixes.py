@@ -213,6 +213,7 @@ import neuronxcc.nki.language as nl
 def kernel(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     # The comment stays.
+    tile = nl.zeros((nl.par_dim(128), 64), dtype=nl.float32)
     {}
     return out
 """
