@@ -337,7 +337,7 @@ class TileSize:
 tile_size = TileSize()
 
 
-@ISA.by_hand  # of the launch
+@ISA.by_hand  # by hand: of the launch
 def get_nc_version() -> nc_version:
     """The NeuronCore version of the running launch's machine."""
     return nc_version(current().machine.nc_version)

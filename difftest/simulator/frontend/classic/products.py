@@ -34,7 +34,7 @@ from difftest.simulator.trace import Space
 DOUBLE_ROW = "double_row_gen3"
 
 
-@ISA.by_hand  # its operands have masks of their own, and its result can be added to another
+@ISA.by_hand  # by hand: operands have masks of their own, and products are added to others
 def nc_matmul(
     stationary, moving, *, is_stationary_onezero=False, is_moving_onezero=False,
     is_transpose=False, tile_position=(), tile_size=(), mask=None, **kwargs,

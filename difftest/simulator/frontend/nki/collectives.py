@@ -137,7 +137,7 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
     effects.issue(record, uses, options)
 
 
-@public
+@public  # by hand: of the launch
 def rank_id(name=None):
     """The rank that runs, in a register; 0 where a kernel is launched alone."""
     rank = current().rank
@@ -190,7 +190,7 @@ def collective_permute_implicit_reduce(
     """Each channel's ``dst`` is ``op(src0, src1)`` of the rank before this one in the ring."""
 
 
-@public
+@public  # by hand: of the launch
 def collective_permute_implicit_current_processing_rank_id(
     iteration_id, replica_group, channel_id=0, name=None
 ):

@@ -14,13 +14,13 @@ from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 
-@public
+@public  # by hand: of the launch
 def get_nc_version():
     """The generation of the machine that runs: a member of ``nisa.nc_version``."""
     return constants.nc_version(current().machine.nc_version)
 
 
-@public
+@public  # by hand: of the launch
 def get_nc_sub_version():
     """The revision of the silicon: the first."""
     return 0

@@ -25,7 +25,7 @@ from difftest.simulator.instructions import effects, exchanges, random_numbers
 from difftest.simulator.instructions.operands import wrong_kind
 
 
-@public
+@public  # by hand: it makes an object, and no event
 def register_alloc(x=None):
     """A register; written with ``x`` unless that is None."""
     if x is None:
@@ -33,7 +33,7 @@ def register_alloc(x=None):
     return VirtualRegister(thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc"))
 
 
-@public
+@public  # by hand: between registers, without an event
 def register_move(dst, src):
     """``dst = src``, an integer that the kernel knows or another register."""
     target = _register(dst, "dst", "register_move")
@@ -68,7 +68,7 @@ def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
 
 
-@public
+@public  # by hand: it makes an object of what it loads
 def scalar_load(src):
     """An integer in HBM or SBUF as a scalar."""
     label = new_label()

@@ -61,7 +61,7 @@ def nc_matmul(
     return issue_product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
 
 
-@public  # by hand, as nc_matmul
+@public  # by hand: as nc_matmul
 def nc_matmul_mx(
     dst,
     stationary,
