@@ -20,14 +20,7 @@ import numpy as np
 from difftest.simulator.core import Rank, current
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError, warn
-from difftest.simulator.instructions.effects import (
-    Act,
-    Exchange,
-    Meeting,
-    Sent,
-    combined,
-    effect,
-)
+from difftest.simulator.instructions.effects import Act, Exchange, Meeting, Sent, combined, effect
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     HBM,

@@ -13,19 +13,8 @@ from difftest.simulator.errors import DtypeError, KernelError, LimitError, Shape
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
-from difftest.simulator.instructions.record import (
-    Call,
-    Reach,
-    Result,
-    Role,
-    Takes,
-    instruction,
-)
-from difftest.simulator.instructions.rules import (
-    need_vector_ops,
-    not_both_in_psum,
-    same_elements,
-)
+from difftest.simulator.instructions.record import Call, Reach, Result, Role, Takes, instruction
+from difftest.simulator.instructions.rules import need_vector_ops, not_both_in_psum, same_elements
 from difftest.simulator.instructions.values import as_float, column, rows
 from difftest.simulator.trace import Engine
 

@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array, as_nki_dtype, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError, missing_name, not_modelled
+from difftest.simulator.errors import (
+    KernelError,
+    LimitError,
+    ShapeError,
+    missing_name,
+    not_modelled,
+)
 from difftest.simulator.frontend.arguments import as_name, not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.binding import named, public
@@ -46,10 +51,15 @@ def new_tensor(
 ) -> NkiTensor:
     """A tensor of which nothing is written; on chip the first dimension is the partitions'."""
     core, space, sizes = current(), space_of(buffer, where), _shape(shape, where)
-    if not space.is_hbm:
-        most = f"partition dimension {sizes[0]} exceeds maximum {core.machine.partitions}"
-        asked = f"{where}({list(sizes)}) in {space.value}: {most}"
-        check_partitions(sizes[0], asked, core.machine)
+    if not space.is_hbm and sizes[0] > core.machine.partitions:
+        raise LimitError(
+            f"a tensor on chip has at most {core.machine.partitions} partitions",
+            happened=f"{where} was to make a tile of {sizes[0]} partitions",
+            received=f"{where}({list(sizes)}) in {space.value}: partition dimension {sizes[0]} "
+            f"exceeds maximum {core.machine.partitions}",
+            limit=f"{core.machine.partitions} (nl.tile_size.pmax)",
+            remedy="loop over the first dimension in tiles of nl.tile_size.pmax",
+        )
     place = None if address is None else _address(address, space)
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place

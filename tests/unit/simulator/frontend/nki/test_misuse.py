@@ -145,7 +145,7 @@ FLAGSHIPS = {
     "an access pattern on chip has the first stride 16, not 8": (
         lambda: wide(8).ap([[16, 2], [1, 8]])
     ),
-    "a tile has 129 partitions": lambda: nl.ndarray((129, 2), nl.float32),
+    "nl.ndarray was to make a tile of 129 partitions": lambda: nl.ndarray((129, 2), nl.float32),
     "a tile has 400000 bytes a partition in sbuf": lambda: nl.ndarray((4, 100000), nl.float32),
     "nl.add got tiles of different sizes": lambda: nl.add(wide(8), tile((4, 2))),
     "a tile was used as a NumPy array": lambda: np.asarray(wide(8)),
