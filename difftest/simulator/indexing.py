@@ -79,42 +79,61 @@ dimensions if one of them leaves its dimension."""
 def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     """What integers, slices and None name, in bounds or not; None if there is something else."""
     offset, sizes, strides = tile._pattern
+    partition_axis, ndim = tile._partition_axis, len(sizes)
     counts: list[int] = []
     steps: list[int] = []
-    walks: list[tuple[int, int, int]] = []
     partition, axis, inside = None, 0, tile._axes is None
     for item in items:
         if item is None:
             counts.append(1)
             steps.append(0)
             continue
-        if axis == len(sizes):
+        if axis == ndim:
             return None
-        at = len(counts)
-        if type(item) is int:
-            start, last, step = item, item, 0
-        elif type(item) is slice:
-            start, count, step = _slice(item, sizes[axis], axis, tile)
+        start = last = item
+        if type(item) is slice:
+            start, last, step = item.start, item.stop, 1
+            if item.step is not None or type(start) is not int or type(last) is not int:
+                start, last, step = slice_bounds(item, sizes[axis])
+            count = last - start if step == 1 else -(-(last - start) // step)
+            if count < 1:
+                raise no_element(item, f"axis {axis} of {tile!r}")
             last = start + (count - 1) * step
-            if axis == tile._partition_axis:
-                partition = at
+            if axis == partition_axis:
+                partition = len(counts)
             counts.append(count)
             steps.append(strides[axis] * step)
-        else:
+        elif type(item) is not int:
             return None
-        inside = inside and start >= 0 and last < sizes[axis]
-        walks.append((start, at, step))
+        if start < 0 or last >= sizes[axis]:
+            inside = False
         offset += start * strides[axis]
         axis += 1
-    if tile._partition_axis is not None and tile._partition_axis >= axis:
-        partition = len(counts) + tile._partition_axis - axis
-    walks += [(0, len(counts) + k, 1) for k in range(len(sizes) - axis)]
-    shape = (*counts, *sizes[axis:])
+    if partition_axis is not None and partition_axis >= axis:
+        partition = len(counts) + partition_axis - axis
+    if axis < ndim:
+        counts += sizes[axis:]
+        steps += strides[axis:]
+    shape = tuple(counts)
     if inside:
-        return _make(Pattern, (offset, shape, (*steps, *strides[axis:]))), partition, None
-    along = range(len(shape))
-    ways = [(start, tuple([step * (k == at) for k in along])) for start, at, step in walks]
-    return walked(tile, ways, shape, partition)
+        return _make(Pattern, (offset, shape, tuple(steps))), partition, None
+    return walked(tile, _walks(sizes, items, shape), shape, partition)
+
+
+def _walks(sizes: Shape, items: tuple[Any, ...], shape: Shape) -> list[tuple[int, Shape]]:
+    """For each dimension its first index, and a step for each axis of what the indices name."""
+    items += (slice(None),) * (len(sizes) - sum(item is not None for item in items))
+    walks: list[tuple[int, Shape]] = []
+    at = 0
+    for item in items:
+        if type(item) is int:
+            walks.append((item, (0,) * len(shape)))
+            continue
+        if item is not None:
+            start, _, step = slice_bounds(item, sizes[len(walks)])
+            walks.append((start, tuple([step * (k == at) for k in range(len(shape))])))
+        at += 1
+    return walks
 
 
 def names_two(items: tuple[Any, ...]) -> bool:
@@ -158,17 +177,6 @@ def _along(strides: Shape, walks: list[tuple[int, Shape]], shape: Shape) -> Shap
         for k, step in enumerate(steps):
             totals[k] += stride * step
     return tuple(totals)
-
-
-def _slice(item: slice, size: int, axis: int, tile: Patterned) -> tuple[int, int, int]:
-    """Start, count and step of a slice."""
-    start, stop, step = item.start, item.stop, 1
-    if item.step is not None or type(start) is not int or type(stop) is not int:
-        start, stop, step = slice_bounds(item, size)
-    count = -(-(stop - start) // step)
-    if count <= 0:
-        raise no_element(item, f"axis {axis} of {tile!r}")
-    return start, count, step
 
 
 def out_of_bounds(tile: Patterned, axes: tuple[Axis, ...]) -> OutOfBoundsError:

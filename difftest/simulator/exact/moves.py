@@ -10,7 +10,7 @@ import numpy as np
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.exact.shadow import Shadow, rule
-from difftest.simulator.instructions.dma import TRANSPOSE_AXES
+from difftest.simulator.instructions.dma import turned
 from difftest.simulator.instructions.record import Call, Masked
 
 
@@ -26,9 +26,7 @@ def copied(run: Shadow, call: Call, src: Bounded, held: Bounded | None = None) -
 @rule("dma_transpose", copies=True)
 def dma_transpose(run: Shadow, call: Call, src: Bounded) -> Bounded:
     """The numbers of ``src`` with their axes permuted."""
-    shape = call["src"].shape
-    axes = TRANSPOSE_AXES[len(shape)]
-    return src.shaped(lambda array: array.reshape(shape).transpose(axes))
+    return src.shaped(functools.partial(turned, call))
 
 
 @rule("nc_transpose", "nc_stream_shuffle", "local_gather", "gather_flattened", "nc_n_gather")

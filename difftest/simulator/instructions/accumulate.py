@@ -81,14 +81,17 @@ def _starts_from(call: Call) -> None:
             happened="exponential got reduce_cmd.load_reduce without reduce_init",
             received="reduce_init=None",
         )
-    if isinstance(call["reduce_init"], Descriptor) and (
-        call["reduce_cmd"] is not Accumulate.LOAD_REDUCE
-    ):
+    if isinstance(call["reduce_init"], Descriptor):
+        _check_loaded(call, call["reduce_init"])
+
+
+def _check_loaded(call: Call, start: Any) -> None:
+    """Raise :class:`KernelError` if the registers are not loaded from what is given for that."""
+    if call["reduce_cmd"] is not Accumulate.LOAD_REDUCE:
         raise KernelError(
             "exponential takes reduce_init with reduce_cmd.load_reduce only",
             happened="exponential got a reduce_init that it would not load",
-            received=f"reduce_init = {call['reduce_init']!r}, "
-            f"reduce_cmd.{call['reduce_cmd'].name.lower()}",
+            received=f"reduce_init = {start!r}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
         )
 
 
@@ -122,13 +125,8 @@ def exponential(
     call: Call, src: Array, max_value: Any, reduce_init: Any
 ) -> tuple[Array, Array | None]:
     """``dst = exp(src - max_value)``, and its sum into the registers; NeuronCore-v4 on."""
-    idle = call["reduce_cmd"] is not Accumulate.LOAD_REDUCE
-    if idle and not isinstance(reduce_init, np.ndarray) and reduce_init not in (None, 0):
-        raise KernelError(
-            "exponential takes reduce_init with reduce_cmd.load_reduce only",
-            happened="exponential got a reduce_init that it would not load",
-            received=f"reduce_init={reduce_init!r}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
-        )
+    if not isinstance(reduce_init, np.ndarray) and reduce_init not in (None, 0):
+        _check_loaded(call, reduce_init)
     values = as_float(src)
     if isinstance(max_value, np.ndarray):
         values = values - column(max_value, values.ndim)

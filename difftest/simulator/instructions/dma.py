@@ -7,7 +7,6 @@ differ. Source: AWS ``nki.isa.dma_copy`` (v2.26.0; the rule on sizes as v2.32.0 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -142,10 +142,6 @@ def _moved(call: Call) -> Result:
     return Result(loaded_shape(src.shape), call.wanted_dtype(src.dtype))
 
 
-def _in_order(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    return missing.reshape(call.result.shape)
-
-
 def _skips(call: Call) -> bool:
     """Whether elements out of bounds are not moved; else they are an error."""
     return bool(call["oob_mode"] == "skip")
@@ -196,7 +192,7 @@ def _gathers_or_scatters(call: Call) -> str:
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     opcode=_gathers_or_scatters,
-    carries=_in_order,
+    carries=carrying.in_place,
     in_place=True,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
@@ -368,10 +364,10 @@ def _turned(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(src.dtype))
 
 
-def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """Elements of the source where they come to lie."""
-    shape: Shape = call["src"].shape
-    return missing.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
+def turned(call: Call, plane: Array) -> Array:
+    """Elements of the source, or what is known of each, where they come to lie."""
+    shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
+    return plane.reshape(shape).transpose(TRANSPOSE_AXES[len(shape)])
 
 
 @instruction(
@@ -385,7 +381,7 @@ def _turned_along(call: Call, missing: Array, name: str, values: list[Any]) -> A
     result=_turned,
     in_place=True,
     walk=_of_the_source,
-    carries=_turned_along,
+    carries=lambda call, missing, name, values: turned(call, missing),
     fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
@@ -393,15 +389,13 @@ def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Arr
 
     The source's rows may be named by indices; those that are skipped leave dst as it was.
     """
-    shape: Shape = call["src"].shape  # of a row or an element of a tile it has two dimensions
-    axes = TRANSPOSE_AXES[len(shape)]
     check_destination(dst)
     if isinstance(src, IndirectTile):
         values, inside = src._elements(), src._inside
         if _skips(call):
             see(current(), Seen.INDEX_SKIPPED, "src", ~inside)
-        there = inside.reshape(shape).transpose(axes)
+        there = turned(call, inside)
         where = there if where is None else there & where
     else:
         values = src._read(unwritten=True)
-    store(dst, _cast(values.reshape(shape).transpose(axes), src, dst), where)
+    store(dst, _cast(turned(call, values), src, dst), where)

@@ -114,9 +114,9 @@ def tensor_scalar_cumulative(use: Use) -> Made:
     return Made(result)
 
 
-def _each_partition(use: Use, count: int, compute: Callable[[Array], Any]) -> Made:
-    """``compute`` of each partition's unmasked elements: [P, count]."""
-    rows = to_float32(use.rows("data"))
+def each_partition(use: Use, name: str, count: int, compute: Callable[[Array], Any]) -> Made:
+    """``compute`` of each partition's unmasked elements of an operand: [P, count]."""
+    rows = to_float32(use.rows(name))
     kept = use.over(rows.shape)
     values = np.zeros((len(rows), count), np.float32)
     for p, (row, counts) in enumerate(zip(rows, kept, strict=True)):
@@ -143,7 +143,7 @@ def _moments(values: Array) -> list[Any]:
 @means("bn_stats")
 def bn_stats(use: Use) -> Made:
     """Count, mean and variance * count of the even elements, then of the odd ones."""
-    return _each_partition(use, 6, lambda row: _moments(row[0::2]) + _moments(row[1::2]))
+    return each_partition(use, "data", 6, lambda row: _moments(row[0::2]) + _moments(row[1::2]))
 
 
 def _aggregate(row: Array) -> list[Any]:
@@ -156,4 +156,4 @@ def _aggregate(row: Array) -> list[Any]:
 @means("bn_aggr")
 def bn_aggr(use: Use) -> Made:
     """Mean and variance from tuples of bn_stats."""
-    return _each_partition(use, 2, _aggregate)
+    return each_partition(use, "data", 2, _aggregate)

@@ -9,6 +9,7 @@ import numpy as np
 from difftest.simulator.oracle.numbers import Array, to_float32
 from difftest.simulator.oracle.operators import apply
 from difftest.simulator.oracle.places import Literal
+from difftest.simulator.oracle.reductions import each_partition
 from difftest.simulator.oracle.use import Made, Use, accumulated, means
 
 _EIGHT = 8
@@ -26,12 +27,8 @@ def _lines(use: Use, name: str) -> tuple[Array, Array, Array]:
 @means("max8")
 def max8(use: Use) -> Made:
     """The 8 largest values of each partition, descending."""
-    rows, kept, lanes = _lines(use, "src")
-    values = np.zeros((len(rows), _EIGHT), np.float32)
-    for p, (row, counts) in enumerate(zip(rows, kept, strict=True)):
-        if counts.any():
-            values[p] = -np.sort(-row[counts])[:_EIGHT]
-    return Made(values, np.broadcast_to(lanes, values.shape))
+    made = each_partition(use, "src", _EIGHT, lambda row: -np.sort(-row)[:_EIGHT])
+    return made._replace(slack=None)
 
 
 def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False) -> list[int]:
