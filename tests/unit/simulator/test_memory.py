@@ -79,6 +79,14 @@ def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwrit
     assert unwritten == (0 if codes is None else (codes == NEVER).sum())
 
 
+def test_a_tensor_is_defined_when_all_its_parts_are():
+    tensor = storage((3, 2))
+    for row in (0, 2, 1):
+        assert tensor.gaps is not None
+        tensor.mark(Pattern(2 * row, (1, 2), (2, 1)), DEFINED)
+    assert tensor.gaps is None
+
+
 def test_a_whole_write_needs_no_mask():
     tensor = storage((4, 5))
     tensor.mark(Pattern(0, (4, 5), (5, 1)), DEFINED)

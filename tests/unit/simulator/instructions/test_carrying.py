@@ -76,6 +76,51 @@ def test_the_rest_cannot_be_used(plain, name, use):
         launch(kernel, [A, B], plain=plain)
 
 
+def select_reduce(x, y, chosen, **options):
+    nisa.select_reduce(dst=y, predicate=chosen, on_true=x, on_false=0.0, **options)
+    return y
+
+
+def copy_predicated(x, y, chosen, **options):
+    nisa.tensor_copy_predicated(src=x, dst=y, predicate=chosen, **options)
+    return y
+
+
+SELECTED = {
+    "where": lambda x, y, chosen: nl.where(chosen, x, y),
+    "where, the other side": lambda x, y, chosen: nl.where(nl.equal(chosen, 0), y, x),
+    "select_reduce": select_reduce,
+    "select_reduce, reversed": lambda x, y, chosen: select_reduce(
+        x, y, nl.equal(chosen, 0, dtype=nl.uint8), reverse_pred=True
+    ),
+    "tensor_copy_predicated": copy_predicated,
+    "tensor_copy_predicated, reversed": lambda x, y, chosen: copy_predicated(
+        x, y, nl.equal(chosen, 0, dtype=nl.uint8), reverse_pred=True
+    ),
+}
+"""Of ``x`` what is chosen, of ``y`` or 0 the rest."""
+MIDDLE = np.array([[0, 1, 1, 0]] * 6, np.uint8)
+
+
+@MODES
+@every("name", SELECTED)
+def test_a_selection_loses_what_it_takes(plain, name):
+    def kernel(x, y, chosen, of):
+        tiles = [nl.load(x), nl.load(y), nl.load(chosen)]
+        if of is not None:
+            tiles[of] = half((x, y, chosen)[of])
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, SELECTED[name](*tiles))
+        return out
+
+    rest = 0 if "reduce" in name else B
+    output = launch(kernel, [A, B, MIDDLE, 0], plain=plain).outputs[0]
+    np.testing.assert_array_equal(output, np.where(MIDDLE, A, rest))
+    for chosen, of in ((1 - MIDDLE, 0), (MIDDLE, 2)):
+        with pytest.raises(UnwrittenError, match=None if plain else "12 of 24 elements"):
+            launch(kernel, [A, B, chosen, of], plain=plain)
+
+
 @MODES
 def test_a_transpose_carries_it_to_the_other_axis(plain):
     def kernel(x):
