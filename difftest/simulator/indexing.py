@@ -80,6 +80,8 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
     """What integers, slices and None name, in bounds or not; None if there is something else."""
     offset, sizes, strides = tile._pattern
     partition_axis, ndim = tile._partition_axis, len(sizes)
+    if len(items) > ndim and sum(item is not None for item in items) > ndim:
+        return None
     counts: list[int] = []
     steps: list[int] = []
     partition, axis, inside = None, 0, tile._axes is None
@@ -88,8 +90,6 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
             counts.append(1)
             steps.append(0)
             continue
-        if axis == ndim:
-            return None
         start = last = item
         if type(item) is slice:
             start, last, step = item.start, item.stop, 1
