@@ -260,7 +260,7 @@ class Tile(Elements, Patterned):
         items = key if isinstance(key, tuple) else (key,)
         found = None if isinstance(self._axes, NkiError) else named(self, items)
         if found is not None:
-            return type(self)(self.storage, found[0], found[1], self.dtype, found[2])
+            return type(self)(self._storage, found[0], found[1], self.dtype, found[2])
         if len(self.shape) == 1 and not self._in_hbm and names_two(items):
             self._check_bounds()
             self = self._as_tile()  # a column or a row of a tile has two dimensions
