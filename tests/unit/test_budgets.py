@@ -34,7 +34,7 @@ BUDGETS = (
     Budget(1_500, ("plugin",)),
     Budget(4_300, ("backends",)),
     # Meaning, definedness, exact run and judge are still written side by side for two dialects.
-    Budget(25_000, ("simulator",), now=29_619),
+    Budget(25_000, ("simulator",), now=29_613),
     Budget(4_300, ("analysis",)),
     Budget(500, ("inspection",)),
     Budget(6_300, ("timing",)),
