@@ -35,6 +35,10 @@ def keys(causal, Sq):
         Rejection({**SMALL, "G": 2, "H": 3}, match="a multiple of those of k: got 3 and 2"),
         Rejection({**SMALL, "causal": True, "Sq": 5}, match="no more queries than keys: got 5"),
         Rejection(SMALL, match=r"k and v have shape \(1, 4, 5\)", shapes={"v": (1, 3, 5)}),
+        Rejection(SMALL, match="k and v have shape", shapes={"k": (1, 4, 6)}),
+        Rejection(SMALL, match="k and v have shape", shapes={"k": (1, 4, 6), "v": (1, 4, 6)}),
+        Rejection(SMALL, match="q, k and v have one dtype", dtypes={"q": "float16"}),
+        Rejection(SMALL, match="q, k and v have one dtype", dtypes={"v": "float16"}),
     ],
     examples=[
         {"causal": True, "G": 1, "H": 1, "Sq": 1, "Sk": 1000, "D": 64},

@@ -13,6 +13,7 @@ MATRIX = {
 REJECTIONS = [
     Rejection({"M": 128, "N": 200}, match="multiples of 128, got 128 x 200"),
     Rejection({"M": 127, "N": 128}, match="multiples of 128, got 127 x 128"),
+    Rejection({"M": 200, "N": 200}, match="multiples of 128, got 200 x 200"),
 ]
 
 

@@ -23,6 +23,7 @@ OPERANDS = {"lhsT": "K M", "rhs": "K N"}
     rejects=[
         Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
         Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
+        Rejection({"M": 100, "K": 128, "N": 612}, match="M=100 is not a multiple of 128"),
     ],
 )
 def test_matmul_hoisted(case):

@@ -76,7 +76,8 @@ def _operands_swapped(site: Site) -> Iterator[Replacement]:
         site.source.of(given["op"]).split(".")[-1] in _COMMUTATIVE if "op" in given else False
     )
     for first, second in _PAIRS:
-        if first in given and second in given and not commutes:
+        both = first in given and second in given and not commutes
+        if both and site.source.of(given[first]) != site.source.of(given[second]):
             swapped = _copy(node)
             for one in swapped.keywords:
                 if one.arg in (first, second):
