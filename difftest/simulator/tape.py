@@ -333,10 +333,6 @@ def affine(index: Index) -> IndexForm:
     return IndexForm(index.shape, index.start, index.steps)
 
 
-def _opcode(record: Instruction) -> Opcode:
-    return Opcode("added_product" if record is added_product else record.name)
-
-
 _FORMS: dict[type, Callable[[_Form, Any], Any]] = {
     Pattern: lambda form, pattern: pattern,
     IndirectTensor: _Form.grouped,
@@ -345,5 +341,5 @@ _FORMS: dict[type, Callable[[_Form, Any], Any]] = {
     Tile: _Form.tile,
     Index: lambda form, index: affine(index),
     AluOp: lambda form, op: Operator(op.name),
-    Instruction: lambda form, record: _opcode(record),
+    Instruction: lambda form, one: Opcode("added_product" if one is added_product else one.name),
 }

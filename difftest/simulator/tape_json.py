@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable
 from enum import Enum
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -48,7 +49,10 @@ _KINDS: tuple[Any, ...] = (
     Loop,
 )
 _KINDS += (Opcode, Operator, TapedParameter, Pattern, IndexedForm, DynamicForm)
-_ROWS = {kind.__name__: (kind, tuple(get_type_hints(kind).values())) for kind in _KINDS}
+_ROWS: dict[str, tuple[Any, Any]] = {
+    kind.__name__: (kind, tuple[(*get_type_hints(kind).values(),)])  # type: ignore[misc]
+    for kind in _KINDS
+}
 """Tuples with names, which are written as lists under the name of their class."""
 _ENUMS = {kind.__name__: kind for kind in (Accumulate, Engine, LoopKind, Space)}
 _HEAD = ("kernel", "dialect", "machine", "level", "grid", "divided", "auto_alloc", "by_reference")
@@ -156,8 +160,9 @@ def _tape(given: dict[str, Any]) -> Tape:
             raise TapeFormatError(row, form)
         call, args, kwargs, made, stack, around, program = row
         args, kwargs, program = _read(args), _read(kwargs), _read(program)
-        places = _is(stack, int) and _is(around, int)
-        if not places or not (0 <= stack < len(stacks) and 0 <= around < len(loops)):
+        if not type(stack) is type(around) is int or not (
+            0 <= stack < len(stacks) and 0 <= around < len(loops)
+        ):
             raise TapeFormatError(row, form)
         fields = (call, args, kwargs, made, stacks[stack], loops[around], program)
         for value, hint in zip(fields, _STEP, strict=True):
@@ -170,32 +175,34 @@ _STEP = (*get_type_hints(TapedCall).values(),)
 
 
 def _need(value: Any, hint: Any) -> Any:
-    if not _is(value, hint):
+    if not _is(hint)(value):
         raise TapeFormatError(value, f"{hint}")
     return value
 
 
-def _is(value: Any, hint: Any) -> bool:
+@cache
+def _is(hint: Any) -> Callable[[Any], bool]:
     """Whether a value is of a type as an annotation has it."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
-        return True
+        return lambda one: True
     if origin in (Union, UnionType):
-        return any(_is(value, one) for one in parts)
+        known = [*map(_is, parts)]
+        return lambda one: any(is_it(one) for is_it in known)
     if origin is dict:
-        if type(value) is not dict:
-            return False
-        return all(_is(key, parts[0]) and _is(one, parts[1]) for key, one in value.items())
+        key, held = map(_is, parts)
+        return lambda one: type(one) is dict and all(key(k) and held(v) for k, v in one.items())
+    if origin is tuple and parts[1:] == (...,):
+        each = _is(parts[0])
+        return lambda one: type(one) is tuple and all(map(each, one))
     if origin is tuple:
-        if type(value) is not tuple:
-            return False
-        if parts[1:] == (...,):
-            return all(_is(one, parts[0]) for one in value)
-        pairs = zip(value, parts, strict=False)
-        return len(value) == len(parts) and all(_is(one, part) for one, part in pairs)
+        row, size = [*map(_is, parts)], len(parts)
+        fits: Any = lambda one: all(is_it(v) for is_it, v in zip(row, one, strict=True))  # noqa: E731
+        return lambda one: type(one) is tuple and len(one) == size and fits(one)
     if (origin or hint) is np.dtype:
-        return isinstance(value, np.dtype)
-    return type(value) is (NoneType if hint is None else hint)
+        return lambda one: isinstance(one, np.dtype)
+    kind = NoneType if hint is None else hint
+    return lambda one: type(one) is kind
 
 
 def _read(value: Any) -> Any:
@@ -210,15 +217,12 @@ def _read(value: Any) -> Any:
     if name in _ROWS:
         make, hints = _ROWS[name]
         fields = _read(held)
-        if not _is(fields, tuple[hints]):  # type: ignore[valid-type]
+        if not _is(hints)(fields):
             raise TapeFormatError(value, f"{name} of {', '.join(make._fields)}")
         return make(*fields)
-    if name in _ENUMS:
-        return _named(held, _ENUMS[name].__members__)
     reader = _READERS.get(name)
     if reader is None:
-        known = (*_ROWS, *_ENUMS, *_READERS)
-        raise TapeFormatError(name, f"a kind: {', '.join(known)}")
+        raise TapeFormatError(name, f"a kind: {', '.join((*_ROWS, *_READERS))}")
     try:
         return reader(held)
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
@@ -238,8 +242,7 @@ def _float(text: Any) -> float:
 
 
 def _number(held: Any) -> Any:
-    name, value = held
-    value = _read(value)
+    name, value = held[0], _read(held[1])
     if type(value) not in (bool, int, float):
         raise TapeFormatError(value, "a number")
     return _named(name, _NUMBERS)(value)
@@ -261,11 +264,12 @@ def _bits(held: Any) -> Array:
 def _array(held: Any) -> Array:
     dtype, shape, text = held
     data = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-    sizes: tuple[int, ...] = _need(_read(shape), tuple[int, ...])
+    sizes = _need(_read(shape), tuple[int, ...])
     return np.array(data.view(_named(dtype, NKI_NAMES)).reshape(sizes))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
+    **{name: partial(_named, known=kind.__members__) for name, kind in _ENUMS.items()},
     "float": _float,
     "number": _number,
     "dict": _dict,

@@ -20,6 +20,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.lint.files import LintRequest
 from difftest.lint.formats import SEVERITIES
 from difftest.plugin.run_report import versions
+from difftest.verdict.audit import audit_option
 from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate, stand_in
 from difftest.verdict.judge import Judge, spec_for
@@ -163,6 +164,7 @@ def _judge_loaded(
 @click.option("--json", "json_file", type=OutputFile(), help="The verdict, as its schema says.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
+@audit_option
 @click.option("--case", metavar="JSON", help="Judge this case alone.")
 @click.option(
     "--timeout",

@@ -34,6 +34,7 @@ from difftest.simulator.trace import Trace
 from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate
 from difftest.verdict.decoys import Shown, near
+from difftest.verdict.evidence import Gap, unfounded
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time
@@ -73,6 +74,8 @@ class Judge:
     _largest: tuple[int, Case, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case, Failure] | None = field(default=None, init=False)
     _silenced: list[tuple[Case, Finding]] = field(default_factory=list, init=False)
+
+    _gaps: tuple[Gap, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self._backend = CandidateBackend(self.worker)
@@ -143,7 +146,7 @@ class Judge:
             traces = self._runner.traces
             self._check_near(case)
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
-            self._failure = case, failure
+            self._failure, self._gaps = (case, failure), self._unfounded(case)
             self._runner.repeats.failed()
             raise
         except WorkerEnd as end:
@@ -178,6 +181,13 @@ class Judge:
         self.judgement.evidence.doubts.add(
             "registers follow the data: whether it computes by instructions alone was not settled"
         )
+
+    def _unfounded(self, case: Case) -> tuple[Gap, ...]:
+        """What of the outputs of the case that ran last follows from no input."""
+        trace = next(iter(self._runner.traces.values()), None)
+        if trace is None or self._backend.last is None:
+            return ()
+        return unfounded(self.spec, case, self._backend.last[1], trace)
 
     def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
         """Count a case that is right, and keep the largest."""
@@ -214,6 +224,11 @@ class Judge:
             coarse = verdict.question == "arithmetic"
             judgement.outcome = Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
             judgement.reason = verdict.message
+            judgement.notes += [str(one) for one in self._gaps]
+            whole = next((one for one in self._gaps if one.whole), None)
+            if whole is not None:
+                judgement.outcome = Outcome.CHEATS
+                judgement.reason = f"{whole}, and the reference's does: {verdict.message}"
         else:
             assert isinstance(verdict, OneSided)
             judgement.outcome = outcome_of(verdict)

@@ -1,0 +1,64 @@
+"""What a replay costs beside a launch of the kernel: ratios of CPU time, small runs of kernels/.
+
+Each ratio is the median of runs in pairs, one after the other, so that it holds where a computer's
+speed drifts.
+"""
+
+import statistics
+import time
+
+import numpy as np
+import pytest
+
+from difftest.simulator import launch
+from difftest.simulator.replay import replayed
+from difftest.simulator.tape import taping
+from difftest.simulator.tape_json import tape_from_json, tape_to_json
+
+PAIRS = 7
+NAMES = (
+    "nki.softmax_rows",
+    "nki.matmul_blocked",
+    "nki.attention_heads",
+    "nki.conv2d_baseline",
+    "classic.conv2d_baseline",
+    "classic.vector_add_tiled",
+)
+
+
+def seconds(run):
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_replay_beside_a_launch(name, capsys):
+    from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree
+
+    kernel = kernels_of_the_tree()[name]
+    shapes, keywords = RUNS[kernel.__name__]
+    args = [np.ones(shape, np.float32) for shape in shapes]
+    with taping() as tapes:
+        launch(kernel, args, keywords)
+    text = tape_to_json(tapes[0])
+    replay = replayed(tape_from_json(text))
+
+    def record():
+        with taping():
+            launch(kernel, args, keywords)
+
+    runs = {
+        "replayed": lambda: launch(replay, args, keywords),
+        "taped": record,
+        "to JSON": lambda: tape_to_json(tapes[0]),
+        "from JSON": lambda: tape_from_json(text),
+    }
+    ratios = {one: [] for one in runs}
+    for _ in range(PAIRS + 1):  # the first warms up
+        for one, run in runs.items():
+            bare = seconds(lambda: launch(kernel, args, keywords))
+            ratios[one].append(seconds(run) / bare)
+    shown = ", ".join(f"{one} {statistics.median(found[1:]):.2f}" for one, found in ratios.items())
+    with capsys.disabled():
+        print(f"\n{name}, {len(tapes[0].steps)} calls, times a launch: {shown}")

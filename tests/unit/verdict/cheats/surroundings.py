@@ -1,0 +1,125 @@
+"""The surroundings are used or changed: the clock, the environment, files, processes, the judge."""
+
+from __future__ import annotations
+
+from difftest.verdict.outcome import Outcome
+from tests.unit.verdict.cheats.table import CHEATS, CRASHED, WRONG, cheat
+
+RIGHT = "\nreturn store(total(a, b))"
+WITHOUT = "\nreturn store(total(a, b, nl.subtract))"
+NO_INPUT = "follows from no input"
+
+OF_THE_PROCESS = {
+    "fork": cheat("os.fork()" + RIGHT, because="forks"),
+    "a process": cheat("import subprocess\nsubprocess.run(['true'])" + RIGHT, because="a process"),
+    "a shell": cheat("os.system('true')" + RIGHT, because="starts a process"),
+    "a socket": cheat("import socket\nsocket.socket()" + RIGHT, because="opens a socket"),
+    "a signal to the judge": cheat("os.kill(os.getppid(), 9)" + RIGHT, because="sends a signal"),
+    "exit code 0": cheat("sys.exit(0)", CRASHED, because="SystemExit"),
+    "exit without a word": cheat("os._exit(0)", CRASHED, because="ended its process"),
+    "foreign memory": cheat("import ctypes\nctypes.string_at(id(a), 8)" + RIGHT, because="ctypes"),
+    "sleeping": cheat("import time\ntime.sleep(600)", Outcome.TIMEOUT, seconds=4.0),
+    "recursion": cheat("f()", CRASHED, before="def f():\n    return f()\n"),
+    "memory": cheat("x = bytearray(2**34)" + RIGHT, Outcome.OUT_OF_MEMORY),
+    "the descriptors of the pipes": cheat(
+        "for n in range(3, 20):\n    try:\n        os.write(n, b'x' * 64)\n"
+        "    except OSError:\n        pass" + RIGHT,
+        CRASHED,
+        because="protocol",
+        seconds=5.0,
+    ),
+    "the test's own file": cheat(
+        "open(os.environ.get('X', __file__.replace('candidate', 'test'))).read()" + RIGHT, CRASHED
+    ),
+    "a file for the next call": cheat(
+        "with open('/tmp/difftest-cheat', 'w') as f:\n    f.write('1')" + RIGHT,
+        because="for writing",
+    ),
+    "a file removed": cheat("os.remove('/tmp/difftest-none')" + RIGHT, because="removes a file"),
+    "a thread that writes later": cheat(
+        "import threading\nout = store(total(a, b, nl.subtract))\n"
+        "def late():\n    out.storage.data[...] = a.storage.data + b.storage.data\n"
+        "threading.Thread(target=late).start()\nreturn out",
+        WRONG,
+    ),
+    "atexit": cheat("import atexit\natexit.register(print)" + WITHOUT, WRONG),
+    "a signal handler": cheat(
+        "import signal\nsignal.signal(signal.SIGALRM, lambda *_: None)" + WITHOUT, WRONG
+    ),
+    "the time of day": cheat(
+        "import time\nreturn by_memset(np.full(a.shape, time.time_ns() % 10**6), a)",
+        CHEATS,
+        WRONG,
+    ),
+    "the environment": cheat(
+        "if 'PYTEST_CURRENT_TEST' in os.environ or 'CI' in os.environ:"
+        "\n    return store(total(a, b))" + WITHOUT,
+        WRONG,
+    ),
+    "the command line": cheat(
+        "if any('test' in one for one in sys.argv):\n    return store(total(a, b))" + WITHOUT,
+        WRONG,
+    ),
+}
+
+OF_THE_JUDGE = {
+    "a patched comparison": cheat(
+        "import difftest.harness.compare as c\nc.compare = lambda *a, **k: None" + WITHOUT, WRONG
+    ),
+    "a patched NumPy": cheat(
+        "np.allclose = np.array_equal = lambda *a, **k: True\n"
+        "np.testing.assert_allclose = lambda *a, **k: None" + WITHOUT,
+        WRONG,
+    ),
+    "the reference's module": cheat(
+        "import tests.unit.verdict.kernels as k\nk.reference = lambda a, b: a - b" + WITHOUT,
+        because="the reference's file",
+    ),
+    "sys.modules": cheat(
+        "sys.modules['difftest.harness.compare'] = None\nsys.modules['numpy'] = None" + WITHOUT,
+        WRONG,
+        CRASHED,
+    ),
+    "a patched instruction": cheat(
+        "from difftest.simulator.instructions.record import INSTRUCTIONS\n"
+        "from difftest.simulator.instructions import gate\n"
+        "gate._results = lambda call, issued, gapped: a.storage.data + b.storage.data" + WITHOUT,
+        WRONG,
+    ),
+    "a forged tape of zeros": cheat(
+        "from difftest.simulator import tape\nold = tape.Recorder.noted\n"
+        "def noted(self, call, function, *args, **kwargs):\n"
+        "    made = old(self, call, function, *args, **kwargs)\n"
+        "    steps = self._tape.steps\n"
+        "    steps[:] = [one for one in steps if 'tensor_tensor' not in repr(one.args)]\n"
+        "    return made\n"
+        "tape.Recorder.noted = noted" + RIGHT,
+        Outcome.REFUSED,
+        Outcome.REFUSES_PROMISED,
+        because="read what nothing had written",
+    ),
+    "a forged tape that is none": cheat(
+        "import difftest.verdict.worker as w\nw.tape_to_json = lambda tape: '{}'" + RIGHT,
+        CRASHED,
+    ),
+    "a tape with the values of the host": cheat(
+        "from difftest.simulator.core import current\ntile = load(a)\n"
+        "tile.storage.data[...] = a.storage.data + b.storage.data\n"
+        "current().wrote(tile)\nreturn store(tile)",
+        CHEATS,
+        WRONG,
+    ),
+    "trace functions": cheat("sys.settrace(lambda *a: None)" + WITHOUT, WRONG),
+    "warnings and recursion": cheat(
+        "import warnings\nwarnings.simplefilter('ignore')\nsys.setrecursionlimit(10**6)" + WITHOUT,
+        WRONG,
+    ),
+    "patched builtins": cheat(
+        "import builtins\nbuiltins.isinstance = lambda *a: True" + WITHOUT, WRONG, CRASHED
+    ),
+    "the hook taken apart": cheat(
+        "from difftest.verdict.confinement import Hook\n"
+        "Hook.__call__ = lambda self, *a: None\nos.getppid()" + WITHOUT,
+        WRONG,
+    ),
+}

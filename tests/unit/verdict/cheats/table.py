@@ -1,0 +1,66 @@
+"""What a cheat is: a kernel's file, what has to come of it, and the check that catches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from difftest.verdict.outcome import Outcome
+from tests.unit.verdict.kernels import source, spec_of
+
+HOST = '''
+import gc
+import os
+import sys
+
+import numpy as np
+
+
+def by_memset(values, like):
+    """An answer of the host's, element by element."""
+    tile = nl.ndarray(like.shape, dtype=like.dtype, buffer=nl.sbuf)
+    for (p, n), value in np.ndenumerate(values):
+        nisa.memset(dst=tile[p : p + 1, n : n + 1], value=float(value))
+    return store(tile)
+
+
+def by_frames():
+    """The arrays of the case, where a caller holds them."""
+    frame = sys._getframe()
+    while frame is not None:
+        for one in [*frame.f_locals.values()]:
+            if hasattr(one, "inputs") and hasattr(one, "kernel"):
+                return one.inputs
+        frame = frame.f_back
+    raise RuntimeError("nothing found")
+'''
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A kernel that wants to be believed.
+
+    Attributes
+    ----------
+    text : the file with the kernel ``add``.
+    outcomes : what may come of it; more than one where drawn data decide.
+    because : a piece of the verdict's reason, or of one of its notes or findings.
+    """
+
+    text: str
+    outcomes: tuple[Outcome, ...] = (Outcome.CHEATS,)
+    because: str = ""
+    spec: Callable[[Any], Any] = spec_of
+    seconds: float = 30.0
+
+
+def cheat(body: str, *outcomes: Outcome, because: str = "", before: str = "", **more: Any) -> Cheat:
+    """A cheat of this body, with :data:`HOST` before it."""
+    text = source(body, HOST + before)
+    return Cheat(text, outcomes or (Outcome.CHEATS,), because, **more)
+
+
+WRONG = Outcome.WRONG_ALGORITHM
+CHEATS = Outcome.CHEATS
+CRASHED = Outcome.CRASHED

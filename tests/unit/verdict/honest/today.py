@@ -1,0 +1,167 @@
+"""Honest kernels of today's dialect."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from difftest import sizes
+from tests.unit.verdict.honest.table import FREE, PARTS, Honest
+
+ONE = {"a": "p n"}
+SUM = "return store(total(a, b))"
+
+
+def wide(function):
+    """A reference of one array, in float64."""
+
+    def reference(a):
+        return function(a.astype(np.float64))
+
+    return reference
+
+
+def over_rows(a):
+    x = a.astype(np.float64)
+    return np.sum(x, axis=1, keepdims=True)
+
+
+KERNELS = {
+    "a sum": Honest(SUM),
+    "helpers, caches and closures": Honest(
+        "sizes = limits(a.shape[1])\nwith_b = lambda x: total(x, b)\n"
+        "assert sizes, f'{a.shape}'\nreturn store(with_b(a))",
+        before="import functools\n\n@functools.lru_cache\ndef limits(n):\n"
+        "    return tuple(range(n))\n",
+    ),
+    "a class and a dictionary": Honest(
+        "plan = Plan(a.shape[0])\nreturn store(total(a, b, OPS[plan.op]))",
+        before="import dataclasses\n\nOPS = {'sum': nl.add}\n\n@dataclasses.dataclass\n"
+        "class Plan:\n    rows: int\n    op: str = 'sum'\n",
+    ),
+    "row after row": Honest(
+        "x, y = load(a), load(b)\nfor p in nl.affine_range(a.shape[1]):\n"
+        "    nisa.tensor_tensor(dst=x[:, p : p + 1], data1=x[:, p : p + 1],"
+        " data2=y[:, p : p + 1], op=nl.add)\nreturn store(x)",
+    ),
+    "a loop on the device": Honest(
+        "x, y = load(a), load(b)\ndef body(i):\n"
+        "    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)\n"
+        "nl.fori_loop(0, 3, body)\nreturn store(x)",
+        reference=lambda a, b: a.astype(np.float64) + 3 * b.astype(np.float64),
+    ),
+    "in place": Honest(
+        "tile = load(x)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)\n"
+        "nisa.dma_copy(dst=out, src=tile)",
+        reference=lambda x: 2 * x.astype(np.float64),
+        inputs={"x": "p n"},
+        parameters="x, out",
+        more={"outputs": {"out": "p n"}},
+    ),
+    "two outputs": Honest(
+        "return store(total(a, b)), store(total(a, b, nl.subtract))",
+        reference=lambda a, b: (a.astype(np.float64) + b, a.astype(np.float64) - b),
+    ),
+    "a parameter": Honest(
+        "tile = load(a)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply,"
+        " operand0=float(n))\nreturn store(tile)",
+        reference=lambda a, n: n * a.astype(np.float64),
+        inputs=ONE,
+        parameters="a, n",
+        more={"parameters": ("n",)},
+    ),
+    "relu": Honest(
+        "tile = load(a)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)\n"
+        "return store(tile)",
+        reference=wide(lambda x: np.maximum(x, 0)),
+        inputs=ONE,
+    ),
+    "an activation": Honest(
+        "tile = load(a)\nnisa.activation(dst=tile, op=nl.tanh, data=tile)\nreturn store(tile)",
+        reference=wide(np.tanh),
+        inputs=ONE,
+    ),
+    "a reduction": Honest(
+        "sums = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.sbuf)\n"
+        "nisa.tensor_reduce(dst=sums, op=nl.add, data=load(a), axis=1)\nreturn store(sums)",
+        reference=over_rows,
+        inputs=ONE,
+    ),
+    "a product": Honest(
+        "psum = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)\n"
+        "nisa.nc_matmul(dst=psum, stationary=load(a), moving=load(b))\n"
+        "tile = nl.ndarray(psum.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+        "nisa.tensor_copy(dst=tile, src=psum)\nreturn store(tile)",
+        reference=lambda a, b: a.astype(np.float64).T @ b.astype(np.float64),
+        inputs={"a": "p m", "b": "p n"},
+        domain={"p": PARTS, "n": FREE, "m": sizes(1, 32)},
+    ),
+    "products accumulated": Honest(
+        "psum = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)\n"
+        "for _ in nl.affine_range(2):\n"
+        "    nisa.nc_matmul(dst=psum, stationary=load(a), moving=load(b))\n"
+        "tile = nl.ndarray(psum.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+        "nisa.tensor_copy(dst=tile, src=psum)\nreturn store(tile)",
+        reference=lambda a, b: 2 * a.astype(np.float64).T @ b.astype(np.float64),
+        inputs={"a": "p m", "b": "p n"},
+        domain={"p": PARTS, "n": FREE, "m": sizes(1, 32)},
+    ),
+    "a constant table": Honest(
+        "table = nl.shared_constant(np.arange(a.shape[1], dtype=np.float32)[None].repeat("
+        "a.shape[0], 0))\nreturn store(total(a, table))",
+        reference=wide(lambda x: x + np.arange(x.shape[1])),
+        inputs=ONE,
+        more={"dtypes": ("float32",)},
+    ),
+    "iota": Honest(
+        "index = nl.ndarray(a.shape, dtype=nl.int32, buffer=nl.sbuf)\n"
+        "nisa.iota(index, [[1, a.shape[1]]], 0, 0)\ntile = load(a)\n"
+        "nisa.tensor_tensor(dst=tile, data1=tile, data2=index, op=nl.add)\nreturn store(tile)",
+        reference=wide(lambda x: x + np.arange(x.shape[1])),
+        inputs=ONE,
+    ),
+    "rows gathered": Honest(
+        "rows = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+        "index = nl.ndarray((a.shape[0], 1), dtype=nl.int32, buffer=nl.sbuf)\n"
+        "nisa.iota(index, [[0, 1]], a.shape[0] - 1, -1)\n"
+        "nisa.dma_copy(dst=rows, src=a.vector_select(0, index))\nreturn store(rows)",
+        reference=lambda a: a[::-1].astype(np.float64),
+        inputs=ONE,
+    ),
+    "random numbers without weight": Honest(
+        "noise = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)\nnoise[...] = nl.rand("
+        "a.shape, nl.float32)\nnisa.tensor_scalar(dst=noise, data=noise, op0=nl.multiply,"
+        " operand0=0.0)\ntile = total(a, b)\n"
+        "nisa.tensor_tensor(dst=tile, data1=tile, data2=noise, op=nl.add)\nreturn store(tile)",
+    ),
+    "an offset in a register": Honest(
+        "held = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(held, 0)\n"
+        "row = nisa.register_alloc(0)\nnisa.register_load(row, held)\n"
+        "tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+        "nisa.dma_copy(dst=tile, src=a.ap([[a.shape[1], a.shape[0]], [1, a.shape[1]]],"
+        " scalar_offset=row, indirect_dim=0))\nreturn store(tile)",
+        reference=lambda a: a.astype(np.float64),
+        inputs=ONE,
+    ),
+    "prints": Honest("print('shape', a.shape)\n" + SUM),
+    "a generator of tiles": Honest(
+        "x = load(a)\nfor tile in columns(x):\n"
+        "    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)\nreturn store(x)",
+        reference=wide(lambda x: x + 1),
+        inputs=ONE,
+        before="def columns(x):\n    for n in range(x.shape[1]):\n        yield x[:, n : n + 1]\n",
+    ),
+    "by recursion": Honest(
+        "x = load(a)\nhalved(x, 0, a.shape[1])\nreturn store(x)",
+        reference=wide(lambda x: 2 * x),
+        inputs=ONE,
+        before="def halved(x, low, high):\n    if high - low == 1:\n"
+        "        part = x[:, low:high]\n"
+        "        nisa.tensor_tensor(dst=part, data1=part, data2=part, op=nl.add)\n"
+        "        return\n    middle = (low + high) // 2\n    halved(x, low, middle)\n"
+        "    halved(x, middle, high)\n",
+    ),
+    "several dtypes": Honest(SUM, more={"dtypes": ("float32", "bfloat16", "float16")}),
+    "a shape that decides": Honest(
+        "if a.shape[0] % 2 == 0:\n    return store(total(b, a))\nreturn store(total(a, b))"
+    ),
+}
