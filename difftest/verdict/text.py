@@ -33,12 +33,7 @@ def _title(document: Mapping[str, Any]) -> str:
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    first, report = document["first_wrong"], document["report"]
-    if not report:
-        yield "why", document["reason"]
-    yield "", report
-    if first is not None and first["where"]:
-        yield "wrong", f"{first['wrong']} of {first['elements']} elements, {first['where']}"
+    yield ("", document["report"]) if document["report"] else ("why", document["reason"])
     yield "judge again", replay_of(document)
     for one in document["findings"]:
         at = ", ".join(f"{place['file']}:{place['line']}" for place in one["locations"][:1])
