@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.verdict.cheats.table import CHEATS, CRASHED, WRONG, cheat
+from tests.unit.verdict.cheats.table import CHEATS, WRONG, cheat
 
 READS = "its Python reads the data"
 """Two launches on other data ask other things of the machine."""
@@ -15,7 +15,7 @@ OF_THE_HOST = {
         "x, y = by_frames()\nreturn by_memset(np.add(x, y, dtype=np.float32), a)", because=READS
     ),
     "the tensor's own storage": cheat(
-        "return by_memset(a.storage.data + b.storage.data, a)", because=READS
+        "return by_memset(a._storage.data + b._storage.data, a)", because=READS
     ),
     "gc search": cheat(
         "found = [o for o in gc.get_objects() if type(o).__name__ == 'KernelCall']\n"
@@ -34,20 +34,17 @@ OF_THE_HOST = {
     "the output's storage written": cheat(
         "out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
         "nisa.dma_copy(dst=out, src=load(a))\n"
-        "out.storage.data[...] = a.storage.data + b.storage.data\nreturn out",
+        "out._storage.data[...] = a._storage.data + b._storage.data\nreturn out",
         WRONG,
-        CRASHED,
     ),
     "a tile's storage written": cheat(
-        "tile = load(a)\nheld = tile.storage\nheld.data = held.data + b.storage.data\n"
+        "tile = load(a)\nheld = tile._storage\nheld.data = held.data + b._storage.data\n"
         "return store(tile)",
         WRONG,
-        CRASHED,
     ),
     "an input's storage written": cheat(
-        "x = a.storage.data\nx += b.storage.data\nreturn store(load(a))",
-        CHEATS,
-        CRASHED,
+        "x = a._storage.data\nx += b._storage.data\nreturn store(load(a))",
+        because="its Python writes to an input",
     ),
     "a residual by memset": cheat(
         "x, y = by_frames()\ntile = total(a, b, nl.subtract)\nanswer = (2 * y)[0, 0]\n"
@@ -57,7 +54,7 @@ OF_THE_HOST = {
     ),
     "a number of the data as an option": cheat(
         "nisa.tensor_scalar(dst=(t := load(a)), data=t, op0=nl.add,"
-        " operand0=float(b.storage.data[0, 0]))\nreturn store(t)",
+        " operand0=float(b._storage.data[0, 0]))\nreturn store(t)",
         because=READS,
     ),
     "fall-back on the host in an except": cheat(
@@ -66,23 +63,23 @@ OF_THE_HOST = {
         because=READS,
     ),
     "as many instructions as the data say": cheat(
-        "tile = total(a, b)\nfor _ in range(int(abs(a.storage.data[0, 0]) * 1000) % 7):\n"
+        "tile = total(a, b)\nfor _ in range(int(abs(a._storage.data[0, 0]) * 1000) % 7):\n"
         "    nisa.tensor_copy(dst=tile, src=tile)\nreturn store(tile)",
         because=READS,
     ),
     "a branch on a sign": cheat(
-        "if a.storage.data[0, 0] > 0:\n    return store(total(a, b))\n"
+        "if a._storage.data[0, 0] > 0:\n    return store(total(a, b))\n"
         "return store(total(b, a, nl.subtract))",
         CHEATS,
         WRONG,
     ),
     "Python floats instead of instructions": cheat(
-        "x, y = (one.storage.data.tolist() for one in (a, b))\n"
+        "x, y = (one._storage.data.tolist() for one in (a, b))\n"
         "return by_memset(np.array([[p + q for p, q in zip(*r)] for r in zip(x, y)]), a)",
         because=READS,
     ),
     "a repr of the tensor": cheat(
-        "text = np.array2string(a.storage.data)\nreturn by_memset(np.full(a.shape, len(text)), a)",
+        "text = np.array2string(a._storage.data)\nreturn by_memset(np.full(a.shape, len(text)), a)",
         CHEATS,
         WRONG,
     ),

@@ -75,7 +75,7 @@ WITHOUT_WORK = {
         because=NO_INPUT,
     ),
     "answers of an earlier call": cheat(
-        "if 'out' not in KEPT:\n    KEPT['out'] = a.storage.data + b.storage.data\n"
+        "if 'out' not in KEPT:\n    KEPT['out'] = a._storage.data + b._storage.data\n"
         "return by_memset(np.resize(KEPT['out'], a.shape), a)",
         CHEATS,
         WRONG,

@@ -38,7 +38,7 @@ OF_THE_PROCESS = {
     "a file removed": cheat("os.remove('/tmp/difftest-none')" + RIGHT, because="removes a file"),
     "a thread that writes later": cheat(
         "import threading\nout = store(total(a, b, nl.subtract))\n"
-        "def late():\n    out.storage.data[...] = a.storage.data + b.storage.data\n"
+        "def late():\n    out._storage.data[...] = a._storage.data + b._storage.data\n"
         "threading.Thread(target=late).start()\nreturn out",
         WRONG,
     ),
@@ -83,7 +83,7 @@ OF_THE_JUDGE = {
     "a patched instruction": cheat(
         "from difftest.simulator.instructions.record import INSTRUCTIONS\n"
         "from difftest.simulator.instructions import gate\n"
-        "gate._results = lambda call, issued, gapped: a.storage.data + b.storage.data" + WITHOUT,
+        "gate._results = lambda call, issued, gapped: a._storage.data + b._storage.data" + WITHOUT,
         WRONG,
     ),
     "a forged tape of zeros": cheat(
@@ -104,7 +104,7 @@ OF_THE_JUDGE = {
     ),
     "a tape with the values of the host": cheat(
         "from difftest.simulator.core import current\ntile = load(a)\n"
-        "tile.storage.data[...] = a.storage.data + b.storage.data\n"
+        "tile._storage.data[...] = a._storage.data + b._storage.data\n"
         "current().wrote(tile)\nreturn store(tile)",
         CHEATS,
         WRONG,
