@@ -6,3 +6,5 @@ STRICTNESSES = ("documented", "seen", "relaxed")
 """The values of the simulator's Strictness."""
 SIMULATORS = ("auto", "embedded", "plain", "sdk")
 """What runs a kernel test without a device; the first where none is named."""
+PAGES = (".html", ".htm")
+"""Suffixes of a report that is a page; others are Markdown (.md) or JSON."""

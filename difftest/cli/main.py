@@ -32,7 +32,8 @@ OTHERS = {
 
 @click.group(
     cls=LazyGroup,
-    modules={name: f"difftest.cli.{name}" for name in COMMANDS} | OTHERS,
+    modules={name: f"difftest.cli.{name}" for name in COMMANDS}
+    | {"replay": "difftest.report.command", **OTHERS},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="nki-difftest")

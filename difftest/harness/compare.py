@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from difftest.harness.rounding import Array, float_info, is_float, round_once, ulp
 from difftest.harness.tolerance import Tolerance
-from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement
+from difftest.harness.verdict import (
+    Inconclusive,
+    Match,
+    Mismatch,
+    WrongElement,
+    WrongOutput,
+)
 
 Mask = NDArray[np.bool_]
 
@@ -173,7 +179,7 @@ def check_values(
 ) -> Match | Mismatch | Inconclusive:
     """The verdict on the values of output ``index``, which has the expected form."""
     low, high = expected.interval()
-    bounds = low.astype(np.float64), high.astype(np.float64)
+    bounds = _as_float64(low), _as_float64(high)
     with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
         values = got.astype(np.float64)
     for kind, wrong in _wrong_places(values, bounds, unwritten):
@@ -256,7 +262,14 @@ def _mismatch(
         box=_bounding_box(every),
         shape=got.shape,
         question=expected.question,
+        evidence=WrongOutput(
+            got, expected.value, _as_float64(interval[0]), _as_float64(interval[1]), every
+        ),
     )
+
+
+def _as_float64(array: Array) -> NDArray[np.float64]:
+    return array.astype(np.float64)
 
 
 def _first(

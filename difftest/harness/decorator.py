@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ TestFunction = Callable[..., None]
 RUNNER_FIXTURE = "difftest_runner"
 ATTRIBUTE = "difftest"
 """The attribute of a decorated test that holds its :class:`KernelTest`."""
+OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
+"""How the environment variables begin by which Hypothesis writes what it ran."""
 
 
 @dataclass(frozen=True)
@@ -120,24 +123,28 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     if "case" not in names:
         raise SpecError(f"{received}; accepted: a function that takes an argument named case")
 
-    def run(case: Case, **fixtures: Any) -> None:
+    def run(case: Case, **fixtures: Any) -> BoundCase:
         __tracebackhide__ = True
         runner: Runner = fixtures.pop(RUNNER_FIXTURE)
         bound = BoundCase(spec, case, runner)
         function(case=bound, **fixtures)
         bound.require_comparison()
+        return bound
 
     def run_drawn(case: Case, **fixtures: Any) -> None:
         __tracebackhide__ = True
         runner: Runner = fixtures[RUNNER_FIXTURE]
         if runner.repeats.is_one(spec, case):
             return
+        observe({**case.values, "dtype": case.dtype})
+        observe({f"data of {name}": type(one).__name__ for name, one in case.data.items()})
         try:
-            run(case, **fixtures)
+            bound = run(case, **fixtures)
         except BaseException:
             runner.repeats.failed()
             raise
         runner.repeats.add(spec, case)
+        observe({f"verdict on {on}": type(one).__name__ for on, one in bound.verdicts.items()})
 
     def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
         __tracebackhide__ = True
@@ -167,6 +174,13 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     return test
 
 
+def observe(features: Mapping[str, Any]) -> None:
+    """Tell Hypothesis's observability what to group cases by, where it was asked for."""
+    if any(name.startswith(OBSERVED) for name in os.environ):
+        for name, value in features.items():
+            hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
+
+
 def _is_method(function: TestFunction) -> bool:
     """Whether it is defined in the body of a class."""
     owner, _, _ = function.__qualname__.rpartition(".")
@@ -186,7 +200,7 @@ def _failing(function: TestFunction, text: str) -> TestFunction:
 
 
 def _with_signature(
-    run: TestFunction, function: TestFunction, names: tuple[str, ...]
+    run: Callable[..., object], function: TestFunction, names: tuple[str, ...]
 ) -> TestFunction:
     """A function that calls ``run``, looks like ``function``, and asks for the runner too."""
 

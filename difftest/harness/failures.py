@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.harness.case import Case
 from difftest.harness.frames import without_files
+from difftest.harness.looks import History
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.report import (
     Reproduction,
@@ -14,11 +16,12 @@ from difftest.harness.report import (
     again_rows,
     case_rows,
     defect_rows,
+    quoted,
     text_of,
     verdict_rows,
 )
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import OneSided, Verdict, is_failure
+from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 
 
 class CaseFailure(AssertionError):
@@ -30,6 +33,7 @@ class CaseFailure(AssertionError):
     again : how to run the test again, where that is known.
     findings : hazards of the case.
     fresh : what came of the case in a process of its own, if it was not the same; else empty.
+    saved : the file in which it is saved for ``difftest replay``; empty if it is not.
     """
 
     def __init__(
@@ -41,7 +45,7 @@ class CaseFailure(AssertionError):
     ) -> None:
         self.spec, self.case, self.again = spec, case, again
         self.findings = tuple(findings)
-        self.fresh = ""
+        self.fresh = self.saved = ""
         super().__init__()
 
     def title(self) -> str:
@@ -54,6 +58,7 @@ class CaseFailure(AssertionError):
 
     def __str__(self) -> str:
         again = again_rows(self.case, self.again, self.fresh)
+        again += [("replay", quoted(["difftest", "replay", self.saved]))] if self.saved else []
         rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
         return text_of(f"{self.spec.name} {self.title()}", rows, self.findings)
 
@@ -65,6 +70,7 @@ class DifferentialFailure(CaseFailure):
     ----------
     verdicts : one for each backend, by name.
     others : what came of the other kernels of the contract, a line each.
+    history : the cases of the test, where they are known.
     findings : hazards of the case, which may be the reason.
 
     >>> from difftest.harness.compare import compare
@@ -108,6 +114,7 @@ class DifferentialFailure(CaseFailure):
         super().__init__(spec, case, again, told)
         self.verdicts = verdicts
         self.others: tuple[str, ...] = ()
+        self.history = History(spec)
         self._verbose = verbose
 
     def end_in_kernel(self) -> None:
@@ -134,10 +141,24 @@ class DifferentialFailure(CaseFailure):
         rows = [
             row
             for backend, verdict in self.verdicts.items()
-            for row in verdict_rows(backend, verdict, self._verbose)
+            for row in (*verdict_rows(backend, verdict, self._verbose), *self._looks_row(backend))
         ]
         others = [("beside" if line is self.others[0] else "", line) for line in self.others]
         return [*rows, *others]
+
+    @cached_property
+    def looks(self) -> dict[str, str]:
+        """By backend what its wrong values look like; of those that say something."""
+        history = self.history
+        said = {
+            backend: history.looks(self.case, backend, verdict)
+            for backend, verdict in self.verdicts.items()
+            if isinstance(verdict, Mismatch)
+        }
+        return {backend: text for backend, text in said.items() if text}
+
+    def _looks_row(self, backend: str) -> list[Row]:
+        return [("looks like", self.looks[backend])] if backend in self.looks else []
 
 
 class HazardFailure(CaseFailure):

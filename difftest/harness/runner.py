@@ -32,6 +32,7 @@ from difftest.harness.failures import (
     HazardWarning,
     NotRejectedError,
 )
+from difftest.harness.looks import History
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
 from difftest.harness.repeats import Repeats
@@ -78,6 +79,7 @@ class Runner:
     hazards : of the test that runs, errors and warnings, with the case in which each was seen.
     known : of the test that runs, the ids and places of hazards.
     repeats : drawn cases of the test that runs which are known to agree.
+    histories : what came of its cases, by the kernel's name.
     exact : whether cases run without rounding too, where their specs want it.
     watch : sees which branches and loops of the kernels' code the cases take, for the tally.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
@@ -95,6 +97,7 @@ class Runner:
     hazards: list[tuple[KernelSpec, Case, Finding]] = field(default_factory=list)
     known: set[tuple[object, ...]] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
+    histories: dict[str, History] = field(default_factory=dict)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
     watch: Watch | None = None
@@ -110,7 +113,7 @@ class Runner:
         """Begin a test: count from zero, and remember how to run it again."""
         self.tally = Tally()
         self.again = again
-        self.repeats = Repeats()
+        self.repeats, self.histories = Repeats(), {}
         self.known, self.hazards = set(), []
         if self.watch is not None:
             self.watch.start()
@@ -156,6 +159,7 @@ class Runner:
         verdicts: dict[str, Verdict] = {}
         self.traces, self.outputs = {}, {}
         findings: list[Finding] = []
+        history = self.histories.setdefault(spec.name, History(spec))
         for backend in self.backends:
             call = replace(
                 make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
@@ -184,12 +188,16 @@ class Runner:
             if data and isinstance(verdict, Mismatch):
                 verdict = replace(verdict, how=(data, *verdict.how))
             verdicts[backend.name] = verdict
+            if isinstance(verdict, Mismatch):
+                history.failed(case, backend.name, verdict)
         if any(map(is_failure, verdicts.values())):
             failure = DifferentialFailure(
                 spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
             )
+            failure.history = history
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
+        history.agreed.append(case)
         self.note_hazards(spec, case, reference, findings)
         return verdicts
 

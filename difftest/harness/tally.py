@@ -10,6 +10,9 @@ from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.signature import told_apart
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, Verdict
 
+PROPERTY = "difftest"
+"""The name under which a test's report carries its tally."""
+
 
 @dataclass
 class Counts:
@@ -143,12 +146,16 @@ def tally_from_json(text: str) -> Tally:
     return Tally(rows, reasons, doubts, agreements, document["homes"], coverage)
 
 
-def total_of(tallies: Sequence[Tally]) -> Tally:
-    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
+    """What to call each kernel, by name and module: those of one name are told apart."""
     kernels = list(dict.fromkeys(one for tally in tallies for one in tally.homes.items()))
     names, homes = [name for name, _ in kernels], [home for _, home in kernels]
-    labels = dict(zip(kernels, told_apart(names, homes), strict=True))
-    total = Tally()
+    return dict(zip(kernels, told_apart(names, homes), strict=True))
+
+
+def total_of(tallies: Sequence[Tally]) -> Tally:
+    """The sum of the tallies of tests. Kernels of one name and of several modules stay apart."""
+    labels, total = labels_of(tallies), Tally()
     for tally in tallies:
         total.merge(tally.renamed({name: labels[name, home] for name, home in tally.homes.items()}))
     return total

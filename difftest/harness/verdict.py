@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.harness.rounding import Array
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,24 @@ class WrongElement:
     """The right values: one, or the two ends of an interval."""
 
 
+@dataclass(frozen=True, eq=False)
+class WrongOutput:
+    """The arrays of a wrong output, all of its shape.
+
+    Attributes
+    ----------
+    got : what was compared, in the output's dtype.
+    value : what is right, float64; ``low`` and ``high`` are the bounds of what is right enough.
+    wrong : where it is not.
+    """
+
+    got: Array
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    wrong: NDArray[np.bool_]
+
+
 @dataclass(frozen=True)
 class Mismatch:
     """The kernel and its reference disagree.
@@ -53,6 +76,7 @@ class Mismatch:
     shape : the output's shape.
     question : "algorithm" or "arithmetic" where the two were asked apart, else empty.
     how : lines that say how the allowed error came about, the most telling first.
+    evidence : the arrays, where elements were compared.
     """
 
     kind: str
@@ -65,6 +89,7 @@ class Mismatch:
     shape: tuple[int, ...] = ()
     question: str = ""
     how: tuple[str, ...] = ()
+    evidence: WrongOutput | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

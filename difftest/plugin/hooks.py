@@ -15,6 +15,7 @@ is set (to ``no`` too):
 ``--difftest-strict``         ``difftest_strict``         yes or no
 ``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
 ``--difftest-report FILE``    ``difftest_report``
+``--difftest-save DIR``       ``difftest_save``
 ============================  ==========================  ================================
 """
 
@@ -181,12 +182,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     Its reference has one BLAS thread as its kernel has: more of them take as long, and all cores.
     """
-    from difftest.plugin.session import PROPERTY, is_drawn, reproduction_of
+    from difftest.plugin.session import is_drawn, reproduction_of, save_failure
 
     session = _session(item.config)
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
+    from difftest.choices import PAGES
     from difftest.harness.failures import (
         BrokenReferenceError,
         CaseFailure,
@@ -195,11 +197,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         NotRejectedError,
     )
     from difftest.harness.spec_arguments import SpecError
+    from difftest.harness.tally import PROPERTY
     from difftest.plugin.fresh import fresh_run
-    from difftest.plugin.run_report import CASE
+    from difftest.report.document import CASE, DETAILS, details
     from difftest.simulator.launch import one_thread
 
-    finished = False
+    finished, failed = False, None
     runner.start(reproduction_of(item, session.request))
     try:
         with one_thread():
@@ -213,6 +216,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if not isinstance(failure, BrokenReferenceError) and is_drawn(item, session.request):
             failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
+        if session.request.save is not None:
+            failure.saved = save_failure(item, session.request, failure)
+        failed = failure
         if isinstance(failure, HazardFailure):
             raise pytest.fail.Exception(str(failure), pytrace=False) from None
         if isinstance(failure, DifferentialFailure):
@@ -222,6 +228,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if not (finished and is_drawn(item, session.request)):
             runner.tally.coverage.forget_kernels()  # these were not all cases of the kernel
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
+        if session.request.report is not None:
+            said = details(runner, failed, page=session.request.report.endswith(PAGES))
+            item.user_properties.append((DETAILS, said))
     if runner.tally.nothing:
         pytest.fail(runner.tally.nothing, pytrace=False)
     return result
@@ -284,14 +293,9 @@ def pytest_terminal_summary(
         for line in lines:
             terminalreporter.write_line(line)
     if session.request.report is not None:
-        from difftest.plugin.run_report import write_report
+        from difftest.plugin.run_report import versions
+        from difftest.report.document import SessionEnd, session_document, write_report
 
         backends = session.runner.backends if session.runner else ()
-        write_report(
-            Path(session.request.report),
-            backends,
-            tally,
-            reports,
-            session.uncollected,
-            int(exitstatus),
-        )
+        end = SessionEnd(versions(), backends, reports, session.uncollected, int(exitstatus))
+        write_report(Path(session.request.report), session_document(end))

@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from difftest.choices import LEVELS, SIMULATORS, STRICTNESSES
+from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES
 
 
 class SimulateAction(argparse.Action):
@@ -125,9 +126,17 @@ NO_EXACT = Option(
 REPORT = Option(
     "--difftest-report",
     "difftest_report",
-    "write what ran and what came of it as JSON, for CI",
+    "write what ran and what came of it: a page (.html), Markdown (.md) or else JSON; on GitHub "
+    "also into the step's summary (docs/how-to/report.md)",
     declaration={"metavar": "FILE"},
     meaning="a file",
+)
+SAVE = Option(
+    "--difftest-save",
+    "difftest_save",
+    "write each failing case into this folder, with the sources that it needs, for difftest replay",
+    declaration={"metavar": "DIR"},
+    meaning="a folder",
 )
 HAZARDS = Option(
     "--difftest-strict",
@@ -137,7 +146,7 @@ HAZARDS = Option(
     _YES,
     _FLAG,
 )
-OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, CASE, REPORT)
+OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, CASE, REPORT, SAVE)
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,7 @@ class Request:
     case : the JSON of ``--case``, or None.
     options : the options that chose the backends, to run a case again.
     report : the file of ``--difftest-report``, or None.
+    save : the folder of ``--difftest-save``, or None.
     level : one of :data:`LEVELS`, or None.
     strictness : one of :data:`STRICTNESSES`, or None.
     exact : whether kernels run without rounding too, where their specs want it.
@@ -170,6 +180,7 @@ class Request:
     strict: bool = False
     taken: tuple[Option, ...] = field(default=(), kw_only=True)
     case_key: str | None = field(default=None, kw_only=True)
+    save: str | None = field(default=None, kw_only=True)
 
     @property
     def wants_backends(self) -> bool:
@@ -238,6 +249,7 @@ def read_request(
         given.get(HAZARDS.key) in (True, "yes"),
         taken=tuple(one for one in OPTIONS if one not in free and one.key not in keys),
         case_key=None if CASE in free else CASE.key,
+        save=given.get(SAVE.key),
     )
 
 
@@ -256,6 +268,11 @@ def check_report(request: Request) -> None:
     from difftest.host.output import check_output
 
     file = Path(request.report)
+    if file.suffix in PAGES and find_spec("jinja2") is None:
+        raise pytest.UsageError(
+            f"{REPORT.name}: a page needs jinja2: pip install 'nki-difftest[report]'; "
+            ".json and .md need nothing more"
+        )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         check_output(file)
@@ -362,7 +379,7 @@ def _overrides(config: pytest.Config) -> list[str]:
 
 
 def _is_of_a_case(override: str) -> bool:
-    return override.startswith((f"{CASE.key}=", f"{REPORT.key}="))
+    return override.startswith((f"{CASE.key}=", f"{REPORT.key}=", f"{SAVE.key}="))
 
 
 def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:

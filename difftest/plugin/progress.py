@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from difftest.plugin.session import PROPERTY, tally_of
+from difftest.harness.tally import PROPERTY
+from difftest.plugin.session import tally_of
 
 
 class Progress:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,12 +25,10 @@ from difftest.plugin.options import (
 )
 
 if TYPE_CHECKING:
+    from difftest.harness.failures import CaseFailure
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
-
-PROPERTY = "difftest"
-"""The name under which a test's report carries its tally."""
 
 
 @dataclass
@@ -189,9 +188,28 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
     return Reproduction(node, request.options, request.case_key)
 
 
+def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:
+    """Write what ``difftest replay`` needs of a failing case; where, from the working directory."""
+    from difftest.report.saved import Saved, file_name, modules_of
+
+    assert isinstance(item, pytest.Function)
+    name = getattr(item, "originalname", item.name)
+    saved = Saved(
+        f"{item.module.__name__}:{name}",
+        failure.case.to_json(),
+        modules_of(item.module),
+        request.level,
+        request.strictness,
+    )
+    file = Path(str(request.save)) / file_name(item.nodeid)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(saved.script(f"{failure.spec.name} {failure.title()}"), encoding="utf-8")
+    return str(file)
+
+
 def tally_of(reports: Iterable[object]) -> Tally:
     """The sum of the tallies that reports of tests carry, of this process or of workers."""
-    from difftest.harness.tally import tally_from_json, total_of
+    from difftest.harness.tally import PROPERTY, tally_from_json, total_of
 
     return total_of(
         [

@@ -1,7 +1,8 @@
 """Make the pictures of the README and of the tutorial: ``python docs/pictures/make.py``.
 
 Each is the output of a command on the code that a page shows, so that nobody draws what no
-command prints. Needs this package with the extra ``plot``, in the Python that runs the script.
+command prints. Needs this package with the extras ``plot`` and ``report``, in the Python that
+runs the script, and Chromium.
 """
 
 from __future__ import annotations
@@ -98,6 +99,20 @@ def failure(folder: Path) -> None:
     draw("failure", "pytest --simulate", report(output("pytest --simulate", folder)))
 
 
+def page(folder: Path) -> None:
+    """The page of the same failure, as Chromium shows it, which has to be installed for it."""
+    kernel, test = blocks(ROOT / "README.md")[:2]
+    (folder / "scale.py").write_text(kernel.replace(*BREAK), encoding="utf-8")
+    (folder / "test_scale.py").write_text(test, encoding="utf-8")
+    output("pytest --simulate --difftest-report=page.html", folder)
+    picture = HERE / "report.png"
+    browser = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run"
+    options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1100,1680"]
+    pages = [f"--screenshot={picture}", (folder / "page.html").as_uri()]
+    subprocess.run([*browser.split(), *options, *pages], check=True, stderr=PIPE)
+    print(picture.relative_to(ROOT))
+
+
 def first_kernel(folder: Path) -> None:
     """The files of ``difftest init``, green."""
     draw("green", "first", session(["difftest init first", "pytest --simulate first"], folder))
@@ -115,7 +130,7 @@ def profiles(folder: Path) -> None:
 
 def main() -> None:
     """Make them all, each in a folder of its own."""
-    for make in (failure, first_kernel, profiles):
+    for make in (failure, page, first_kernel, profiles):
         with tempfile.TemporaryDirectory() as folder:
             make(Path(folder))
 

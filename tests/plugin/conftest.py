@@ -25,8 +25,9 @@ for _name in (
     "host.installation",
     "plugin.profiles",
     "plugin.progress",
-    "plugin.run_report",
     "plugin.summary",
+    "report.document",
+    "report.performance",
 ):
     importlib.import_module(f"difftest.{_name}")
 

@@ -1,5 +1,6 @@
 """The plugin under pytest-xdist."""
 
+import json
 from argparse import Namespace
 
 from threadpoolctl import threadpool_limits
@@ -21,13 +22,16 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project):
     project.add_test("subtract", name="test_wrong")
     arguments = ("--simulate", "--hypothesis-seed=3", "-o", "addopts=", "-p", "no:cacheprovider")
     alone = project.run_apart(*arguments)
-    spread = project.run_apart(*arguments, "-n", "2")
+    spread = project.run_apart(*arguments, "-n", "2", "--difftest-report=report.json")
     alone.assert_outcomes(passed=4, failed=1)
     spread.assert_outcomes(passed=4, failed=1)
     assert counts(spread) == counts(alone)
     assert list(counts(spread)) == ["add", "subtract"]
     spread.stdout.fnmatch_lines(["*run again:   pytest --simulate test_wrong.py::test_add --case*"])
     spread.stdout.fnmatch_lines(["shares: worksteal"])
+    report = json.loads((project.pytester.path / "report.json").read_text())
+    (failure,) = filter(None, (one["details"]["failure"] for one in report["tests"]))
+    assert failure["outputs"][0]["looks_like"].startswith("a wrong sign: as if b were negative")
     spread.stdout.re_match_lines([r"\.*test_add.py::test_add: \d+ cases, 1 refusals +\[ *\d+%\]"])
 
 

@@ -112,6 +112,15 @@ VERDICT = Rule("difftest/verdict/**/*.py", JUDGES)
 REPORT = Rule("difftest/report/**/*.py", (*JUDGES, "difftest.report"))
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
+# A page stands on the harness and what that stands on; commands and the plugin stand on it.
+REPORT = Rule(
+    "difftest/report/*.py",
+    (
+        *("numpy", "pytest", "click", "jinja2", "markupsafe", "difftest.choices"),
+        *("difftest.report", "difftest.harness", "difftest.backends", "difftest.analysis"),
+        *("difftest.inspection", "difftest.timing", "difftest.simulator", "difftest.host"),
+    ),
+)
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
 PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=True)
 # A script for the Python of another environment, which has nrtpy and not this package.

@@ -30,7 +30,8 @@ class Budget(NamedTuple):
 
 
 BUDGETS = (
-    Budget(6_000, ("harness",)),
+    # 400 of its lines, what an error looks like, are of the 4,000 of report.
+    Budget(6_400, ("harness",)),
     Budget(1_500, ("plugin",)),
     Budget(4_300, ("backends",)),
     # Meaning, definedness, exact run and judge are still written side by side for two dialects.

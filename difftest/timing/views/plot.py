@@ -59,7 +59,7 @@ def plot(report: Report, path: Path, title: str) -> None:
     figure = Figure(figsize=(WIDTH, 1.3 + ROW_HEIGHT * sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-    colours = _colours(schedule.spans)
+    colours = colours_of(schedule.spans)
     for axis, engine in zip(axes, engines, strict=False):
         _engine(axis, engine, schedule.spans, edges, colours)
     _dma(axes[-3], schedule.spans, edges, report)
@@ -76,7 +76,7 @@ def plot(report: Report, path: Path, title: str) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _colours(spans: Iterable[Span]) -> dict[str, str]:
+def colours_of(spans: Iterable[Span]) -> dict[str, str]:
     """A colour for each opcode, the busiest first."""
     busy: dict[str, float] = {}
     for span in spans:
@@ -100,7 +100,7 @@ def _engine(
         )
         if not chosen:
             continue
-        share = _share(chosen, edges)
+        share = share_of(chosen, edges)
         axis.stairs(
             base + share, edges, baseline=base, fill=True, color=colour, label=opcode, linewidth=0
         )
@@ -112,7 +112,7 @@ def _engine(
     _legend(axis)
 
 
-def _share(intervals: list[tuple[float, float]], edges: Values) -> Values:
+def share_of(intervals: list[tuple[float, float]], edges: Values) -> Values:
     """The part of each column that the intervals, which do not overlap, cover."""
     times, covered = [edges[0]], [0.0]
     for start, end in intervals:
@@ -131,7 +131,7 @@ def _dma(axis: Any, spans: list[Span], edges: Values, report: Report) -> None:
     """Bytes a nanosecond of loads and of stores, stacked, under the rate of all engines."""
     base: Values = np.zeros(BINS)
     for store, label, colour in ((False, "loads", LOADS), (True, "stores", STORES)):
-        rate = _rate(
+        rate = rate_of(
             [s for s in spans if s.instruction.transfer and s.instruction.is_store is store], edges
         )
         axis.stairs(
@@ -146,7 +146,7 @@ def _dma(axis: Any, spans: list[Span], edges: Values, report: Report) -> None:
     _legend(axis)
 
 
-def _rate(spans: list[Span], edges: Values) -> Values:
+def rate_of(spans: list[Span], edges: Values) -> Values:
     """GB/s in each column, each transfer's bytes spread evenly over its time."""
     change: dict[float, float] = {}
     for span in spans:

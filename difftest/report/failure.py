@@ -1,0 +1,145 @@
+"""A failing test as data: what a page, a summary in Markdown and other programs show of it."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+from difftest.analysis.finding import Finding
+from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.failures import CaseFailure, DifferentialFailure
+from difftest.harness.frames import entries, is_own
+from difftest.harness.looks import nearest
+from difftest.harness.report import case_rows
+from difftest.harness.runner import make_call
+from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Mismatch, OneSided
+from difftest.report.picture import error_maps
+from difftest.report.writers import writer_of
+from difftest.simulator.errors import Location
+from difftest.simulator.trace import Event
+
+NEIGHBOURS = 3
+"""Lines that are shown before and after one."""
+
+
+def failure_document(failure: CaseFailure) -> dict[str, Any]:
+    """What is known of a failure, as JSON has it.
+
+    ``where`` has the lines that it is about, ``outputs`` the maps of each wrong output, ``nearest``
+    the case next to it that agrees.
+    """
+    spec, case = failure.spec, failure.case
+    document: dict[str, Any] = {
+        "kernel": spec.name,
+        "title": failure.title(),
+        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()]],
+        "again": failure.again.command(case) if failure.again else "",
+        "findings": findings(failure.findings),
+        "where": [],
+        "outputs": [],
+        "nearest": "",
+    }
+    if isinstance(failure, DifferentialFailure):
+        document["where"] = _where(failure)
+        document["outputs"] = _outputs(failure)
+        agreed = nearest(case, failure.history.agreed)
+        document["nearest"] = "" if agreed is None else label(agreed)
+    return document
+
+
+def label(case: Case) -> str:
+    """A case in a line: its values, its dtype and its data."""
+    values = [f"{name}={value}" for name, value in case.values.items()]
+    data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
+    return ", ".join([*values, case.dtype, *data])
+
+
+def findings(several: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings with the lines that they are about."""
+    return [
+        {**one.as_mapping(), "where": [lines_around(at, one.id) for at in one.locations]}
+        for one in several
+    ]
+
+
+def lines_around(at: Location, why: str) -> dict[str, Any]:
+    """A line with its neighbours."""
+    first = max(1, at.line - NEIGHBOURS)
+    lines = [(n, linecache.getline(at.file, n)) for n in range(first, at.line + NEIGHBOURS + 1)]
+    shown = [[n, text.rstrip("\n")] for n, text in lines if text]
+    return {"why": why, "file": at.file, "line": at.line, "lines": shown}
+
+
+def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
+    """Each wrong output, of the case and of the largest one that fails too: it shows more."""
+    outputs = []
+    for backend, verdict in failure.verdicts.items():
+        if not isinstance(verdict, Mismatch):
+            continue
+        looks = failure.looks.get(backend, "")
+        other, larger = failure.history.largest.get(backend, (failure.case, verdict))
+        outputs += _output(backend, verdict, looks)
+        if larger.shape != verdict.shape:
+            outputs += _output(backend, larger, "", f"the largest case that fails: {label(other)}")
+    return outputs
+
+
+def _output(backend: str, verdict: Mismatch, looks: str, of: str = "") -> list[dict[str, Any]]:
+    if verdict.evidence is None:
+        return []
+    output = {
+        "backend": backend,
+        "output": verdict.output,
+        "of": of,
+        "shape": list(verdict.shape),
+        "dtype": str(verdict.evidence.got.dtype),
+        "looks_like": looks,
+        "maps": [{**asdict(one), "title": one.title} for one in error_maps(verdict)],
+    }
+    return [output]
+
+
+def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
+    """The lines that raised, or that wrote the first wrong element."""
+    shown = []
+    for verdict in failure.verdicts.values():
+        if isinstance(verdict, OneSided):
+            at = raised_at(verdict.error, failure.spec)
+            if at is not None:
+                shown.append(lines_around(at, "raised here"))
+        elif isinstance(verdict, Mismatch) and verdict.first is not None:
+            event = culprit(failure.spec, failure.case, verdict)
+            if event is not None and event.location is not None:
+                index = list(verdict.first.index)
+                why = f"{event.opcode} wrote output {verdict.output} at {index} here, last"
+                shown.append(lines_around(event.location, why))
+    return shown[:1]
+
+
+def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
+    """The line of the kernel, or of the reference, that raised an error."""
+    at = getattr(error, "location", None)
+    if isinstance(at, Location):
+        return at
+    for function in (spec.kernel, spec.reference):
+        for entry in entries(error):
+            if is_own(entry, function):
+                return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
+    return None
+
+
+def culprit(spec: KernelSpec, case: Case, mismatch: Mismatch) -> Event | None:
+    """The instruction that wrote the first wrong element last, on the embedded simulator."""
+    first, output = mismatch.first, mismatch.output
+    if first is None or output is None:
+        return None
+    call = replace(make_call(spec, case, spec.inputs_of(case)), record=True)
+    outcome = EmbeddedSimulator().run(call)
+    if not isinstance(outcome, Ran) or outcome.trace is None:
+        return None
+    return writer_of(outcome.trace, output, mismatch.shape, first.index)

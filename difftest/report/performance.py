@@ -1,0 +1,70 @@
+"""How long a case is predicted to take: the numbers of ``difftest profile`` as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.runner import make_call
+from difftest.harness.spec import KernelSpec
+from difftest.inspection import memory_text
+from difftest.report.failure import findings, label
+from difftest.report.timeline import timeline_svg
+from difftest.simulator.machine import MACHINES
+from difftest.timing.advice import advise
+from difftest.timing.prediction import predict
+from difftest.timing.report import Report
+from difftest.timing.roofline import roofline
+from difftest.timing.views.text import totals
+
+MOST = 20_000
+"""Instructions of a kernel beyond which a page does not wait for a prediction."""
+LINES = 8
+"""Source lines in the table of those that take most."""
+_WIDTH = 100
+
+
+def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
+    """What is predicted of a case; None if the embedded simulator does not run it.
+
+    Nothing in it is measured.
+    """
+    call = replace(make_call(spec, case, spec.inputs_of(case)), record=True)
+    outcome = EmbeddedSimulator().run(call)
+    if not isinstance(outcome, Ran) or not outcome.trace:
+        return None
+    trace = outcome.trace
+    document: dict[str, Any] = {"kernel": spec.name, "case": label(case)}
+    if len(trace) > MOST:
+        why = f"{len(trace):,} instructions: difftest profile says how long they take"
+        return {**document, "why_not": why}
+    machine = MACHINES[trace.machine]
+    prediction = predict(trace, machine, dge=True)
+    report, bounds = Report(prediction), roofline(prediction)
+    summary = report.summary()
+    return {
+        **document,
+        "totals": list(totals(report)),
+        "microseconds": {
+            "predicted": bounds.predicted,
+            "bound by arithmetic": bounds.tensor_bound,
+            "bound by memory": bounds.memory_bound,
+        },
+        "intensity": bounds.intensity,
+        "ridge": bounds.ridge,
+        "limit": bounds.limit,
+        "timeline": timeline_svg(report),
+        "busy": {
+            name: summary[f"{name}_active_time_percent"]
+            for name in (*(f"{e}_engine" for e in ("tensor", "vector", "scalar", "gpsimd")), "dma")
+        },
+        "lines": [
+            [one.group, one.instructions, one.busy, one.critical, one.bytes]
+            for one in report.by_line()[:LINES]
+        ],
+        "memory": memory_text(trace, machine, _WIDTH),
+        "advice": findings(advise(prediction.schedule)),
+    }

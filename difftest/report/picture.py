@@ -1,0 +1,204 @@
+"""Where an output is wrong, and how far: a map of its elements, as text and as a picture.
+
+The last two axes are shown, partitions down and the free dimension to the right; of more dimensions
+a slice each. A map that is too large shows the worst of each block of elements.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.harness.verdict import Mismatch, WrongOutput
+
+ROWS, COLUMNS = 128, 192
+"""The most cells of a map."""
+SLICES = 4
+"""How many slices of an output are shown, those with the most wrong elements."""
+CELL, WIDEST, HIGHEST, LABEL = 20, 480, 256, 180
+"""Of a picture: the largest side of a cell, its own sides, and the room for an axis's name."""
+TILES = (128, 512)
+"""A tile: partitions, and elements of the free dimension."""
+RIGHT, UNWRITTEN, NOT_FINITE = ".", "u", "n"
+LEVELS = "1234567"
+"""Decades of the error over the largest expected value: 7 is all of it, 1 a millionth or less."""
+MEANING = {
+    "7": "at least the largest expected value",
+    **{str(level): f"at least 1e{level - 7} of it" for level in range(6, 1, -1)},
+    "1": "less than 1e-5 of it: as rounding is",
+    NOT_FINITE: "NaN or infinity on one side",
+    UNWRITTEN: "never written",
+}
+COLOURS = {
+    RIGHT: (203, 213, 225),
+    "1": (253, 230, 138),
+    "2": (252, 211, 77),
+    "3": (251, 191, 36),
+    "4": (249, 115, 22),
+    "5": (234, 88, 12),
+    "6": (220, 38, 38),
+    "7": (219, 39, 119),
+    NOT_FINITE: (168, 85, 247),
+    UNWRITTEN: (37, 99, 235),
+}
+"""From yellow, near, to red and pink, far; purple and blue are no numbers."""
+_CODES = RIGHT + LEVELS + NOT_FINITE + UNWRITTEN
+"""The worst last: a block shows its worst element."""
+
+Codes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ErrorMap:
+    """One slice of a wrong output.
+
+    Attributes
+    ----------
+    slice : the indices of the leading axes; empty where there are none.
+    shape : rows and columns of the slice, in elements.
+    rows : a text for each row of cells, a character for each cell.
+    wrong : elements of the slice that are wrong.
+    """
+
+    slice: tuple[int, ...]
+    shape: tuple[int, int]
+    rows: tuple[str, ...]
+    wrong: int
+
+    @property
+    def title(self) -> str:
+        """Which slice it is, and how much of it is wrong."""
+        at = ", ".join([*map(str, self.slice), ":", ":"])
+        where = f"slice [{at}]: " if self.slice else ""
+        rows, columns = self.shape
+        return f"{where}{self.wrong:,} of {rows * columns:,} elements ({rows} x {columns}) wrong"
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of elements in a cell."""
+        return _block(self.shape[0], ROWS), _block(self.shape[1], COLUMNS)
+
+
+def error_maps(mismatch: Mismatch) -> tuple[ErrorMap, ...]:
+    """The slices of a wrong output with the most wrong elements; none without evidence."""
+    if mismatch.evidence is None:
+        return ()
+    codes = _codes(mismatch.evidence, unwritten=mismatch.kind == "unwritten")
+    flat = codes.reshape(-1, *(1, *codes.shape)[-2:])
+    wrong = np.count_nonzero(flat, axis=(1, 2))
+    worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
+    lead = codes.shape[:-2]
+    return tuple(
+        ErrorMap(
+            tuple(int(one) for one in np.unravel_index(place, lead)) if lead else (),
+            (flat.shape[1], flat.shape[2]),
+            tuple(_lines(flat[place])),
+            int(wrong[place]),
+        )
+        for place in worst
+        if wrong[place]
+    )
+
+
+def _codes(seen: WrongOutput, *, unwritten: bool) -> Codes:
+    """What each element shows: a place in ``_CODES``."""
+    if unwritten:
+        return np.where(seen.wrong, _CODES.index(UNWRITTEN), 0).astype(np.uint8)
+    with np.errstate(all="ignore"):
+        error = np.abs(seen.got.astype(np.float64) - seen.value)
+        finite = np.isfinite(seen.value)
+        scale = float(np.abs(seen.value[finite]).max(initial=0.0)) or 1.0
+        level = np.clip(np.floor(np.log10(error / scale)) + len(LEVELS), 1, len(LEVELS))
+    level = np.where(np.isfinite(error), level, _CODES.index(NOT_FINITE))
+    return np.where(seen.wrong, level, 0).astype(np.uint8)
+
+
+def _block(size: int, most: int) -> int:
+    return math.ceil(size / most) or 1
+
+
+def _lines(codes: Codes) -> Iterator[str]:
+    """The cells as text, the worst element of each block."""
+    down, across = _block(codes.shape[0], ROWS), _block(codes.shape[1], COLUMNS)
+    for start in range(0, codes.shape[0], down):
+        row = codes[start : start + down].max(axis=0)
+        cells = np.maximum.reduceat(row, np.arange(0, row.size, across))
+        yield "".join(_CODES[code] for code in cells)
+
+
+def svg(picture: ErrorMap, name: str) -> str:
+    """A picture of a map, with its tiles outlined and its axes named."""
+    rows, columns = len(picture.rows), len(picture.rows[0])
+    width, height = min(columns * CELL, WIDEST), min(rows * CELL, HIGHEST)
+    left, top = 46, 26
+    whole = left + max(width, LABEL) + 8
+    parts = [
+        f'<svg role="img" viewBox="0 0 {whole} {top + height + 10}" width="{whole}" class="map">',
+        f"<title>{escape(f'{name}: {picture.title}; {spoken(picture)}')}</title>",
+        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" class="right"/>',
+        f'<image href="{_png(picture)}" x="{left}" y="{top}" width="{width}" '
+        f'height="{height}" preserveAspectRatio="none" style="image-rendering:pixelated"/>',
+        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" class="frame"/>',
+    ]
+    down, across = picture.block
+    for place in range(TILES[0], picture.shape[0], TILES[0]):
+        y = top + place / down / rows * height
+        parts.append(f'<path d="M{left} {y:.1f}h{width}" class="tile"/>')
+    for place in range(TILES[1], picture.shape[1], TILES[1]):
+        x = left + place / across / columns * width
+        parts.append(f'<path d="M{x:.1f} {top}v{height}" class="tile"/>')
+    parts += [
+        f'<text x="{left}" y="{top - 8}">free dimension: 0 to {picture.shape[1] - 1}</text>',
+        f'<text x="{left - 6}" y="{top + 10}" text-anchor="end">0</text>',
+        f'<text x="{left - 6}" y="{top + height}" text-anchor="end">{picture.shape[0] - 1}</text>',
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def spoken(picture: ErrorMap) -> str:
+    """What a picture shows, for those who do not see it: how many cells of each kind."""
+    text = "".join(picture.rows)
+    kinds = [(text.count(code), MEANING[code]) for code in reversed(_CODES[1:])]
+    down, across = picture.block
+    size = "" if down == across == 1 else f", cells of {down} x {across}"
+    return ", ".join(f"{count} {meaning}" for count, meaning in kinds if count) + size
+
+
+def _png(picture: ErrorMap) -> str:
+    """The cells as a PNG of a palette, a pixel each, as a data URI."""
+    numbers = {ord(code): number for number, code in enumerate(_CODES)}
+    lines = [b"\0" + row.translate(numbers).encode("latin-1") for row in picture.rows]
+    palette = b"".join(bytes(COLOURS[code]) for code in _CODES)
+    head = struct.pack(">IIBBBBB", len(picture.rows[0]), len(lines), 8, 3, 0, 0, 0)
+    chunks: list[tuple[bytes, bytes]] = [
+        (b"IHDR", head),
+        (b"PLTE", palette),
+        (b"tRNS", b"\0"),  # what is right has the page's own colour
+        (b"IDAT", zlib.compress(b"".join(lines))),
+        (b"IEND", b""),
+    ]
+    file = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+    return "data:image/png;base64," + base64.b64encode(file).decode("ascii")
+
+
+def legend(maps: list[Any]) -> list[tuple[str, str]]:
+    """The colours that some maps have, as (colour, meaning)."""
+    used = set("".join("".join(one["rows"]) for one in maps)) - {RIGHT}
+    return [
+        ("#" + bytes(COLOURS[code]).hex(), MEANING[code])
+        for code in reversed(_CODES)
+        if code in used
+    ]

@@ -1,0 +1,249 @@
+"""A saved failure once more, and the instruction at which a judge first disagrees.
+
+The judges: the oracle, which works out what each instruction literally means; the detectors of
+hazards; the exact run, which knows how far rounding may lead; and at last the reference, which
+knows the outputs alone, so that the instruction is the last one that wrote a wrong element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from difftest.analysis.finding import Severity
+from difftest.backends.base import Crashed, KernelCall, Unsupported
+from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
+from difftest.harness.case import Case
+from difftest.harness.explicit import CaseError
+from difftest.harness.failures import CaseFailure, DifferentialFailure
+from difftest.harness.runner import Runner, make_call
+from difftest.harness.siblings import alone
+from difftest.harness.spec import KernelSpec
+from difftest.harness.verdict import Mismatch, OneSided
+from difftest.report.failure import lines_around, raised_at
+from difftest.report.saved import Saved, SavedError, read_saved
+from difftest.report.stepping import Around, Lines, debugged, followed
+from difftest.report.writers import writer_of
+from difftest.simulator.errors import Location, OracleError
+from difftest.simulator.trace import Event, Trace
+
+_NEAR = 2
+"""Elements that are shown on each side of the first wrong one."""
+
+
+class Stop(NamedTuple):
+    """Where a judge disagrees first."""
+
+    judge: str
+    said: str
+    number: int | None = None
+    """Of the instruction; None where the launch ended before it was over."""
+    location: Location | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of a saved failure.
+
+    Attributes
+    ----------
+    text : the report of the failure; empty if the case agrees.
+    stops : where the judges disagree, the first instruction first.
+    trace, lines : of the run, as far as there are any.
+    around : what the tensors of the first stop's instruction hold after it, by role.
+    source : the line of the first stop, with its neighbours.
+    """
+
+    text: str
+    stops: tuple[Stop, ...]
+    trace: Trace | None
+    lines: Lines
+    around: dict[str, str]
+    source: list[str] = field(default_factory=list)
+
+    @property
+    def event(self) -> Event | None:
+        """The instruction of the first stop."""
+        if self.trace is None or not self.stops:
+            return None
+        return _event(self.trace, self.stops[0].number)
+
+
+def _event(trace: Trace, number: int | None) -> Event | None:
+    """The instruction of a number; of one that only moved another's result, that one."""
+    if number is None:
+        return None
+    return next((one for one in reversed(trace.events) if one.number <= number), None)
+
+
+def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = False) -> Replay:
+    """Run a saved failure again, and tell what came of it.
+
+    With ``debug`` it runs once more then, in Python's debugger, which stops at the first stop.
+    """
+    with saved.loaded() as (spec, case, folder):
+        every = [_replay(one, case, folder, saved) for one in alone(spec)]
+        (again, run), *_ = sorted(every, key=lambda pair: not pair[0].text)
+        tell(again)
+        at = _line(again) if again.stops else None
+        if debug and at is not None:
+            debugged(run, *at)
+        return again
+
+
+def replay_file(file: Path, *, debug: bool) -> int:
+    """Replay a file, print what came of it, and return the exit code of the command."""
+    try:
+        again = replayed(read_saved(file), _print, debug=debug)
+    except (SavedError, CaseError) as error:
+        raise click.ClickException(str(error)) from None
+    return int(bool(again.text or again.stops))
+
+
+def _print(again: Replay) -> None:
+    for line in replay_lines(again):
+        click.echo(line)
+
+
+def _line(again: Replay) -> tuple[str, int, int] | None:
+    """File, line and instructions before it, of the first stop."""
+    stop = again.stops[0]
+    if stop.number is not None:
+        return again.lines.of(stop.number)
+    if stop.location is None:
+        return None
+    at = stop.location.file, stop.location.line
+    before = [number for number, where in again.lines.at.items() if where == at]
+    return (*at, max(before)) if before else None
+
+
+def _replay(
+    spec: KernelSpec, case: Case, folder: Path, saved: Saved
+) -> tuple[Replay, Callable[[], Any]]:
+    """What comes of one kernel, and a run of it."""
+    backend = EmbeddedSimulator(saved.level, saved.strictness)
+    runner = Runner((backend,), record=True, verbose=True)
+    call = make_call(spec, case, spec.inputs_of(case))
+    exact = replace(call, exact=runner.settings_of(spec, case))
+
+    def run() -> Any:
+        return backend.run(_fresh(exact))
+
+    failure: CaseFailure | None = None
+    try:
+        runner.check(spec, case)
+        runner.check_hazards()
+    except CaseFailure as wrong:
+        failure = wrong
+    trace = runner.traces.get(backend.name)
+    lines = Lines()
+    followed(folder, run, lines)
+    oracle = PlainSimulator(saved.level, saved.strictness).run(_fresh(call))
+    stops = sorted(
+        _stops(failure, trace, lines, oracle),
+        key=lambda one: (one.judge != "the oracle", np.inf if one.number is None else one.number),
+    )
+    again = Replay("" if failure is None else str(failure), tuple(stops), trace, lines, {})
+    event = again.event
+    at = event.location if event is not None else stops[0].location if stops else None
+    if at is not None:
+        again.source.extend(_source(at, folder))
+    if event is not None:
+        around = Around(event)
+        followed(folder, run, around)
+        again.around.update(around.said)
+    return again, run
+
+
+def _fresh(call: KernelCall) -> KernelCall:
+    """The same call on arrays of its own."""
+    copies = [tuple(one.copy() for one in several) for several in (call.inputs, call.outputs)]
+    return replace(call, inputs=copies[0], outputs=copies[1])
+
+
+def _stops(
+    failure: CaseFailure | None, trace: Trace | None, lines: Lines, oracle: Any
+) -> Iterator[Stop]:
+    if isinstance(oracle, Crashed | Unsupported) and isinstance(oracle.error, OracleError):
+        yield Stop("the oracle", str(oracle.error), None, oracle.error.location)
+    if failure is None:
+        return
+    for one in failure.findings:
+        if one.severity is Severity.ERROR and one.evidence:
+            yield Stop("a detector", f"{one.id}: {one.happened}", min(one.evidence), one.location)
+    if lines.outside is not None:
+        number, name = lines.outside
+        said = f"{name} lies farther from its exact values than rounding explains"
+        yield Stop("the exact run", said, number)
+    if isinstance(failure, DifferentialFailure):
+        for verdict in failure.verdicts.values():
+            if isinstance(verdict, OneSided):
+                at = raised_at(verdict.error, failure.spec)
+                yield Stop("the kernel", f"{type(verdict.error).__name__} is raised here", None, at)
+            elif isinstance(verdict, Mismatch):
+                yield _last_writer(verdict, trace)
+
+
+def _last_writer(verdict: Mismatch, trace: Trace | None) -> Stop:
+    first, output = verdict.first, verdict.output
+    if first is None or output is None or trace is None:
+        return Stop("the reference", verdict.message)
+    event = writer_of(trace, output, verdict.shape, first.index)
+    said = f"output {output} at {list(first.index)} is got {first.got}, expected {first.expected}"
+    if event is None:
+        return Stop("the reference", f"{said}; no instruction wrote it")
+    near = _neighbours(verdict)
+    return Stop("the reference", f"{said}; written here last{near}", event.number, event.location)
+
+
+def _neighbours(verdict: Mismatch) -> str:
+    """What was got and what is expected around the first wrong element."""
+    seen, first = verdict.evidence, verdict.first
+    if seen is None or first is None or not first.index:
+        return ""
+    box = tuple(
+        slice(max(0, at - _NEAR), at + _NEAR + 1) if axis >= seen.value.ndim - 2 else at
+        for axis, at in enumerate(first.index)
+    )
+    got, expected = (np.array2string(one[box], precision=6) for one in (seen.got, seen.value))
+    return f"\ngot around it:\n{got}\nexpected around it:\n{expected}"
+
+
+def replay_lines(again: Replay) -> Iterator[str]:
+    """What came of it, for a terminal."""
+    if not again.text:
+        yield "the case agrees with its reference here"
+    else:
+        yield again.text
+    if not again.stops:
+        return
+    stop, *others = again.stops
+    event = again.event
+    what = "" if event is None else f" at instruction {event.number}, {event.opcode}"
+    yield ""
+    yield f"{stop.judge} disagrees first{what}"
+    yield _indented(stop.said)
+    yield from again.source
+    for role, text in again.around.items():
+        yield f"  after it, {role or 'operand'}:"
+        yield _indented(text, "    ")
+    for other in others:
+        at = "" if other.number is None else f" at instruction {other.number}"
+        yield f"{other.judge} disagrees too{at}: {other.said.splitlines()[0]}"
+
+
+def _source(at: Location, folder: Path) -> Iterator[str]:
+    file = Path(at.file)
+    near = file.relative_to(folder) if folder in file.parents else file
+    yield f"  {near.as_posix()}:{at.line}"
+    for number, text in lines_around(at, "")["lines"]:
+        yield f"  {'>' if number == at.line else ' '} {number:>4} {text}"
+
+
+def _indented(text: str, by: str = "  ") -> str:
+    return "\n".join(f"{by}{line}" for line in text.splitlines())

@@ -1,0 +1,163 @@
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from hypothesis.internal.observability import with_observability_callback
+
+from difftest.report.replay import replay_lines, replayed
+from difftest.report.saved import read_saved
+
+
+@pytest.fixture
+def report(project):
+    def run(*arguments):
+        result = project.run("--difftest-report=out/report.json", *arguments)
+        return result, json.loads((project.pytester.path / "out/report.json").read_text())
+
+    return run
+
+
+def test_what_ran_and_what_was_compared(project, report):
+    project.add_test()
+    result, document = report("--simulate=embedded")
+    assert result.ret == document["exit_code"] == 0
+    assert document["format"] == 3
+    assert [one["name"] for one in document["backends"]] == ["embedded"]
+    (kernel,) = document["kernels"]
+    assert (kernel["kernel"], kernel["backend"]) == ("add", "embedded")
+    assert kernel["elements"] > 0
+    (test,) = document["tests"]
+    assert (test["id"], test["outcome"]) == ("test_add.py::test_add", "passed")
+    assert {"python", "numpy", "nki-difftest"} <= set(document["versions"])
+
+
+def test_a_failure_has_its_case_and_its_text(project, report):
+    project.add_test("subtract")
+    result, document = report("--simulate=embedded")
+    assert result.ret == document["exit_code"] == 1
+    (test,) = document["tests"]
+    assert test["outcome"] == "failed"
+    assert test["case"]["values"] == {"m": 1, "n": 1}
+    assert "subtract disagrees with its reference" in test["failure"]
+    again = project.run(
+        "--simulate=embedded", "test_add.py::test_add", "--case", json.dumps(test["case"])
+    )
+    again.assert_outcomes(failed=1)
+
+
+def test_an_error_before_the_test_is_in_it(project, report):
+    project.pytester.makepyfile(
+        test_broken="import pytest\n@pytest.fixture\ndef x(): 1/0\ndef test_it(x): pass"
+    )
+    _, document = report()
+    assert [one["outcome"] for one in document["tests"]] == ["setup failed"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_run(project):
+    project.add_test()
+    project.pytester.makefile("", there="")
+    for place in (".", "there/report.json", ""):
+        result = project.run(f"--difftest-report={place}", "--simulate=embedded")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["ERROR: --difftest-report: *"])
+        assert "collected" not in result.stdout.str()
+
+
+def test_what_was_not_collected_is_named(project, report):
+    project.add_test()
+    _, document = report()
+    assert document["not_collected"] == ["test_add.py"]
+    assert document["backends"] == document["tests"] == []
+
+
+def test_the_junit_report_names_backends_and_cases(project):
+    project.add_test("subtract")
+    project.run("--simulate=embedded", "--junit-xml=junit.xml")
+    root = ElementTree.parse(project.pytester.path / "junit.xml").getroot()
+    properties = {one.get("name"): one.get("value") for one in root.iter("property")}
+    assert properties["difftest_backend_embedded"].startswith("the embedded simulator")
+    assert json.loads(properties["difftest_case"])["dtype"] == "float32"
+    assert json.loads(properties["difftest"])["rows"]
+
+
+def test_a_page_and_a_github_summary(project, monkeypatch):
+    summary = project.pytester.path / "summary"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    project.add_test("subtract")
+    project.add_test(name="test_well")
+    result = project.run("--simulate=embedded", "--difftest-report=page.html")
+    result.assert_outcomes(failed=1, passed=1)
+    page = (project.pytester.path / "page.html").read_text()
+    for part in (
+        *("subtract disagrees with its reference", "Looks like: ", "Predicted timeline of"),
+        *('class="map"', "nisa.dma_copy(src=nisa.tensor_tensor(", "test_well.py::test_add"),
+    ):
+        assert part in page, part
+    told = summary.read_text()
+    assert told.startswith("before\n## Kernels")
+    assert "| ❌ | subtract | embedded |" in told
+    assert "| ✅ | add | embedded |" in told
+
+
+def test_json_has_all_that_the_page_has_but_predictions(project, report):
+    project.add_test("subtract")
+    _, document = report("--simulate=embedded")
+    (test,) = document["tests"]
+    assert test["kernels"] == ["subtract"]
+    details = test["details"]
+    assert "performance" not in details
+    failure = details["failure"]
+    assert failure["outputs"][0]["maps"][0]["rows"] == ["7"]
+    (where,) = failure["where"]
+    assert where["why"] == "dma_copy wrote output 0 at [0, 0] here, last"
+    assert any("op=nl.subtract" in text for n, text in where["lines"] if n == where["line"])
+
+
+def test_a_page_without_jinja_is_told_before_the_run(project, monkeypatch):
+    monkeypatch.setattr("difftest.plugin.options.find_spec", lambda name: None)
+    project.add_test()
+    result = project.run("--difftest-report=page.html", "--simulate=embedded")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --difftest-report: a page needs jinja2: pip install *"])
+
+
+def test_a_failure_is_saved_and_replayed(project):
+    """With all that it needs: the file alone, elsewhere, does the same."""
+    project.add_test("subtract")
+    result = project.run("--simulate=embedded", "--nki-level=0.5", "--difftest-save=out/of/it")
+    file = "out/of/it/failure_test_add_py_test_add.py"
+    result.stdout.fnmatch_lines([f"*replay:      difftest replay {file}"])
+    saved = read_saved(project.pytester.path / file)
+    assert saved.test == "test_add:test_add"
+    assert sorted(saved.modules) == ["kernel", "reference_add", "test_add"]
+    assert saved.level == "0.5"
+    for one in ("kernel", "reference_add", "test_add"):
+        (project.pytester.path / f"{one}.py").unlink()
+    told = []
+    replayed(saved, lambda made: told.extend(replay_lines(made)))
+    assert "the reference disagrees first at instruction 3, dma_copy" in told
+
+
+def test_what_passes_is_not_saved(project):
+    project.add_test()
+    project.run("--simulate=embedded", "--difftest-save=out").assert_outcomes(passed=1)
+    assert not (project.pytester.path / "out").exists()
+
+
+def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):
+    """As Tyche reads it, and nothing of it where nobody asks."""
+    monkeypatch.setenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY", "1")
+    project.add_test("subtract")
+    seen = []
+    with with_observability_callback(seen.append):
+        project.run("--simulate=embedded")
+        monkeypatch.delenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY")
+        silent = len(seen)
+        project.run("--simulate=embedded")
+    cases = [one for one in seen[:silent] if one.type == "test_case" and one.features]
+    assert {one.status for one in cases} == {"passed", "failed"}
+    for one in cases:
+        assert {"m", "n", "dtype", "data of a", "data of b"} <= set(one.features)
+        assert ("verdict on embedded" in one.features) == (one.status == "passed")
+    assert not any(one.features for one in seen[silent:] if one.type == "test_case")

@@ -1,0 +1,233 @@
+"""Each judge stops a replay at the instruction that was planted, and none a correct kernel."""
+
+import io
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.report.replay import replay_lines, replayed
+from difftest.report.saved import Saved, SavedError, file_name, modules_of, read_saved
+from difftest.simulator.oracle.judge import MEANINGS
+from tests.every import every
+
+KERNEL = """import nki
+import nki.isa as nisa
+import nki.language as nl
+from parts.sizes import ROWS
+
+
+@nki.jit
+def scaled(x, factor):
+    assert x.shape[0] <= 200, "too many rows"
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for first in range(0, x.shape[0], ROWS):
+        count = min(ROWS, x.shape[0] - first)
+        tile = nl.ndarray((count, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        held = nl.ndarray((count, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[first : first + count, :])
+        nisa.tensor_scalar(dst=held, data=tile, op0=nl.multiply, operand0=factor)
+        nisa.dma_copy(dst=out[first : first + count, :], src=held)
+    return out
+"""
+TEST = """from difftest import kernel_test
+from parts import sizes as parts_sizes
+from scaled import scaled
+
+
+def reference(x, factor):
+    return x.astype("float64") * factor
+
+
+@kernel_test(
+    kernel=scaled,
+    reference=reference,
+    domain={"n": range(1, 500), "factor": [3.0, 0.3]},
+    inputs={"x": "n 2"},
+    parameters=["factor"],
+    dtypes=["float32"],
+)
+def test_scaled(case):
+    case.check()
+"""
+CASE = '{"values":{"n":%d,"factor":0.3},"dtype":"float32","data":{"x":{"random":{"seed":1}}}}'
+WRONG = "src=x[0:count, :]"
+NARROW = "held = nl.ndarray((count, x.shape[1]), dtype=nl.bfloat16"
+
+
+def saved(old="", new="", rows=130, **more):
+    assert old in KERNEL
+    modules = {
+        "test_scaled": TEST,
+        "scaled": KERNEL.replace(old, new) if old else KERNEL,
+        "parts.sizes": "ROWS = 128\n",
+    }
+    return Saved("test_scaled:test_scaled", CASE % rows, modules | more)
+
+
+def said(one):
+    texts = []
+    again = replayed(one, lambda made: texts.extend(replay_lines(made)))
+    return again, "\n".join(texts)
+
+
+def test_a_correct_kernel_stops_nowhere():
+    again, text = said(saved())
+    assert again.stops == ()
+    assert text == "the case agrees with its reference here"
+
+
+def test_the_reference_stops_at_the_last_writer():
+    again, text = said(saved("src=x[first : first + count, :]", WRONG))
+    assert [one.judge for one in again.stops] == ["the reference"]
+    assert again.event.opcode == "dma_copy"
+    assert again.event.number == 5
+    assert "  >   17         nisa.dma_copy(dst=out[first" in text
+    assert "scaled.py:17" in text
+    assert "output 0 at [128, 0] is got " in text
+    assert "written here last" in text
+    assert "after it, src:\n    held, tensor 5 [2, 2] float32 in sbuf" in text
+
+
+def test_the_exact_run_stops_where_digits_are_lost():
+    again, text = said(saved("held = nl.ndarray((count, x.shape[1]), dtype=x.dtype", NARROW))
+    assert [one.judge for one in again.stops] == ["the exact run", "the reference"]
+    assert again.event.opcode == "tensor_scalar"
+    assert again.event.number == 1
+    assert "held lies farther from its exact values than rounding explains" in text
+    assert "  >   16 " in text
+    assert "the reference disagrees too at instruction 2" in text
+
+
+def test_the_oracle_stops_where_the_simulator_is_wrong(monkeypatch):
+    monkeypatch.setitem(MEANINGS, "tensor_scalar", MEANINGS["reciprocal"])
+    again, _ = said(saved())
+    assert again.stops[0].judge == "the oracle"
+    assert again.stops[0].location.line == 16
+
+
+HAZARD = """import neuronxcc.nki.language as nl
+
+
+def scaled(x, factor):
+    result = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    scratch = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.private_hbm)
+    for i in nl.affine_range(2):
+        nl.store(scratch, nl.load(x))
+        nl.store(result, nl.multiply(nl.load(scratch), factor))
+    return result
+"""
+
+
+def test_a_detector_stops_at_its_evidence():
+    again, text = said(saved(rows=2, scaled=HAZARD))
+    assert {one.judge for one in again.stops} == {"a detector"}
+    assert "agrees with its reference here, and can be wrong on a device" in text
+    assert again.stops[0].said.startswith("affine-rewritten: ")
+    assert again.event.location.line == 8
+
+
+@every(
+    "old, new, judge, line",
+    [
+        ("<= 200", "<= 100", "AssertionError is raised here", 9),
+        ("src=held)", "src=held[0:1, :])", "ShapeError is raised here", 17),
+        ("src=held)", "src=held.nothing)", "AttributeError is raised here", 17),
+    ],
+)
+def test_what_is_raised_stops_there(old, new, judge, line):
+    again, text = said(saved(old, new))
+    (stop,) = again.stops
+    assert stop.said == judge
+    assert stop.location.line == line
+    assert f"  > {line:>4} " in text
+
+
+def test_the_debugger_stops_before_the_line(monkeypatch, capsys):
+    """Where the first stop is, in the turn of the loop that is wrong; and it runs on from there."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("p first, held.shape\nc\n"))
+    one = saved("src=x[first : first + count, :]", WRONG)
+    replayed(one, lambda made: print(*replay_lines(made), sep="\n"), debug=True)
+    report, *session = capsys.readouterr().out.split("(Pdb)")
+    assert report.rstrip().endswith("-> nisa.dma_copy(dst=out[first : first + count, :], src=held)")
+    assert report.count("disagrees first") == 1
+    assert [text.strip() for text in session] == ["(128, (2, 2))", ""]
+
+
+def test_the_command_ends_with_what_came_of_it(tmp_path):
+    file = tmp_path / "failure.py"
+    for one, code, text in (
+        (saved("src=x[first : first + count, :]", WRONG), 1, "written here last"),
+        (saved(), 0, "the case agrees with its reference here"),
+    ):
+        file.write_text(one.script("it failed"))
+        result = CliRunner().invoke(main, ["replay", str(file)])
+        assert result.exit_code == code
+        assert text in result.output
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_back(tmp_path):
+    awkward = "text = '''quoted'''\nback = 'a\\\\b'\n"
+    one = saved(**{"parts.more": awkward, "parts.empty": "'x'"})
+    file = tmp_path / "failure.py"
+    file.write_text(one.script('is "wrong" \\ here'))
+    assert read_saved(file) == one
+    assert "nisa.dma_copy(dst=tile, src=x[first : first + count, :])\n" in file.read_text()
+
+
+@every("text", ["", "TEST = 1", "TEST = call()\nCASE = 2", "not python", "x = {"])
+def test_another_file_is_refused(tmp_path, text):
+    file = tmp_path / "other.py"
+    file.write_text(text)
+    with pytest.raises(SavedError, match="is no failure that pytest --difftest-save wrote"):
+        read_saved(file)
+    result = CliRunner().invoke(main, ["replay", str(file)])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+
+
+def test_a_module_that_is_not_there_is_named():
+    one = saved("from parts.sizes import ROWS", "from elsewhere import ROWS")
+    with pytest.raises(SavedError, match=r"cannot be imported here, ModuleNotFoundError: .*else"):
+        said(one)
+    with pytest.raises(SavedError, match="test_scaled has no kernel test reference"):
+        said(Saved("test_scaled:reference", CASE % 1, saved().modules))
+
+
+def test_what_was_imported_before_comes_back():
+    before = dict(sys.modules), list(sys.path)
+    sys.modules["scaled"] = marker = type(sys)("scaled")
+    try:
+        said(saved())
+        assert sys.modules["scaled"] is marker
+    finally:
+        del sys.modules["scaled"]
+    assert list(sys.path) == before[1]
+    assert "test_scaled" not in sys.modules
+
+
+def test_the_modules_of_a_test_are_its_own_and_what_they_import(monkeypatch, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("")
+    (tmp_path / "mine" / "one.py").write_text("import numpy\nfrom . import two\nimport click\n")
+    (tmp_path / "mine" / "two.py").write_text("def f():\n    from mine.three import g\n")
+    (tmp_path / "mine" / "three.py").write_text("g = 1\n")
+    (tmp_path / "mine" / "four.py").write_text("g = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import mine.four
+    import mine.one
+    import mine.three
+
+    assert sorted(modules_of(mine.one)) == ["mine.one", "mine.three", "mine.two"]
+    for name in [name for name in sys.modules if name.startswith("mine")]:
+        del sys.modules[name]
+
+
+def test_the_files_name_is_none_that_pytest_collects():
+    assert (
+        file_name("a/test_x.py::test_y[n=2-float32]") == "failure_a_test_x_py_test_y_n_2_float32.py"
+    )
