@@ -25,6 +25,7 @@ COMMANDS = (
 )
 OTHERS = {
     "mutate": "difftest.report.mutants.command",
+    "replay": "difftest.report.command",
     "verdict": "difftest.verdict.command",
 }
 """Those that stand beside what they run."""
@@ -32,8 +33,7 @@ OTHERS = {
 
 @click.group(
     cls=LazyGroup,
-    modules={name: f"difftest.cli.{name}" for name in COMMANDS}
-    | {"replay": "difftest.report.command", **OTHERS},
+    modules={name: f"difftest.cli.{name}" for name in COMMANDS} | OTHERS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="nki-difftest")
