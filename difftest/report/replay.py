@@ -27,7 +27,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.report.failure import lines_around, raised_at
 from difftest.report.saved import Saved, SavedError, read_saved
-from difftest.report.stepping import Around, Lines, debugged, followed
+from difftest.report.stepping import Around, IssuingLines, debugged, followed
 from difftest.report.writers import writer_of
 from difftest.simulator.errors import Location, OracleError
 from difftest.simulator.trace import Event, Trace
@@ -62,7 +62,7 @@ class Replay:
     text: str
     stops: tuple[Stop, ...]
     trace: Trace | None
-    lines: Lines
+    lines: IssuingLines
     around: dict[str, str]
     source: list[str] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ def _replay(
     except CaseFailure as wrong:
         failure = wrong
     trace = runner.traces.get(backend.name)
-    lines = Lines()
+    lines = IssuingLines()
     followed(folder, run, lines)
     oracle = PlainSimulator(saved.level, saved.strictness).run(_fresh(call))
     stops = sorted(
@@ -167,7 +167,7 @@ def _fresh(call: KernelCall) -> KernelCall:
 
 
 def _stops(
-    failure: CaseFailure | None, trace: Trace | None, lines: Lines, oracle: Any
+    failure: CaseFailure | None, trace: Trace | None, lines: IssuingLines, oracle: Any
 ) -> Iterator[Stop]:
     if isinstance(oracle, Crashed | Unsupported) and isinstance(oracle.error, OracleError):
         yield Stop("the oracle", str(oracle.error), None, oracle.error.location)

@@ -52,7 +52,7 @@ def followed(folder: Path, run: Callable[[], Any], seen: Seen) -> None:
         threading.settrace(None)
 
 
-class Lines:
+class IssuingLines:
     """Who issued which instruction, and which tensor left the bounds of its exact run first.
 
     Attributes
