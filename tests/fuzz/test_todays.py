@@ -136,11 +136,11 @@ PLANTED = {
     "accumulation": (ACCUMULATED, changed(accumulation, "resolve", bool)),
     "one offset": (
         MOVED,
-        changed(dynamic.DynamicView, "settled", lambda view: view[:, 0:1].broadcast(1, 2)),
+        changed(dynamic.DynamicView, "_settled", lambda view: view[:, 0:1].broadcast(1, 2)),
     ),
     "rows": (
         GATHERED,
-        changed(dynamic.DynamicView, "offsets", lambda rows: rows[::-1]),
+        changed(dynamic.DynamicView, "_offsets", lambda rows: rows[::-1]),
     ),
 }
 
