@@ -26,6 +26,7 @@ COMMANDS = (
 OTHERS = {
     "mutate": "difftest.report.mutants.command",
     "replay": "difftest.report.command",
+    "serve": "difftest.verdict.serve",
     "verdict": "difftest.verdict.command",
 }
 """Those that stand beside what they run."""
