@@ -23,3 +23,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=20.0,
         help="how long the nightly profile compares the simulator's two modes (tests/fuzz)",
     )
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> pytest.Pytester:
+    """Pytest's own; a session that it starts finds what Hypothesis has read of difftest already.
+
+    Hypothesis reads the numbers in each module that is not installed, and keeps them below the
+    working directory. To read difftest's takes two seconds of processor time.
+    """
+    storage = pytester.path / ".hypothesis"
+    storage.mkdir()
+    kept = pytestconfig.rootpath / ".hypothesis" / "constants"
+    kept.mkdir(parents=True, exist_ok=True)
+    (storage / "constants").symlink_to(kept, target_is_directory=True)
+    return pytester
