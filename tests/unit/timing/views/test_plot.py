@@ -35,11 +35,11 @@ def test_without_matplotlib_it_says_what_to_install(report, tmp_path, monkeypatc
 
 def test_shares_are_of_each_column():
     edges = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    assert module._share([(0.5, 1.0), (1.0, 2.5)], edges) == pytest.approx([0.5, 1.0, 0.5, 0.0])
+    assert module.share_of([(0.5, 1.0), (1.0, 2.5)], edges) == pytest.approx([0.5, 1.0, 0.5, 0.0])
 
 
 def test_rates_add_up_to_the_bytes(report):
     edges = np.linspace(0, report.prediction.schedule.end / 1e3, 51)
     spans = [s for s in report.prediction.schedule.spans if s.instruction.transfer]
-    moved = module._rate(spans, edges) @ np.diff(edges) * 1e3
+    moved = module.rate_of(spans, edges) @ np.diff(edges) * 1e3
     assert moved == pytest.approx(sum(s.instruction.transfer.bytes for s in spans))
