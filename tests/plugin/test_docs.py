@@ -116,8 +116,9 @@ def test_the_kernel_tests_on_the_pages_pass(pytester, monkeypatch):
             if name := FILE.match(code):
                 (pytester.path / name[1]).write_text(code, encoding="utf-8")
     result = pytester.runpytest_subprocess("--simulate", "--hypothesis-profile=device")
-    # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other: drawn, edges
-    result.assert_outcomes(passed=1 + 1 + 1 + 2 + 1 + 1)
+    # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other,
+    # and the skill for agents: drawn, edges
+    result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 2)
     result.stdout.fnmatch_lines(["*on embedded: all bits agree in * of * cases"])
 
 
