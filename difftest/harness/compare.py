@@ -305,4 +305,5 @@ def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
 
 
 def _bounding_box(wrong: Mask) -> tuple[tuple[int, int], ...]:
-    return tuple((int(axis.min()), int(axis.max()) + 1) for axis in np.nonzero(wrong))
+    places = np.nonzero(wrong) if wrong.ndim else ()
+    return tuple((int(axis.min()), int(axis.max()) + 1) for axis in places)

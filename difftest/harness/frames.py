@@ -36,12 +36,15 @@ def without_files(
     frames: TracebackType | None, files: tuple[str, ...] = (PACKAGE,)
 ) -> TracebackType | None:
     """A traceback without the frames of files that begin so; by default those of this package."""
-    if frames is None:
-        return None
-    rest = without_files(frames.tb_next, files)
-    if frames.tb_frame.f_code.co_filename.startswith(files):
-        return rest
-    return TracebackType(rest, frames.tb_frame, frames.tb_lasti, frames.tb_lineno)
+    kept = []
+    while frames is not None:  # there are thousands if a kernel calls itself without end
+        if not frames.tb_frame.f_code.co_filename.startswith(files):
+            kept.append(frames)
+        frames = frames.tb_next
+    rest: TracebackType | None = None
+    for entry in reversed(kept):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest
 
 
 def hide_frames(error: BaseException | None, files: tuple[str, ...]) -> None:

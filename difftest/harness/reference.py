@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.frames import is_raised_by, place_of
+from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.rounding import Array
 from difftest.harness.signature import arguments_for, name_of
 
@@ -89,7 +90,7 @@ def call_reference(
     given = {**inputs, **parameters}
     received = {name: _private(value, writeable=False) for name, value in given.items()}
     try:
-        returned = _call(function, received, tuple(inputs))
+        returned = within_limits(lambda: _call(function, received, tuple(inputs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly
@@ -99,7 +100,7 @@ def call_reference(
         if isinstance(error, REFUSALS) and is_raised_by(error, function):
             raise ReferenceRefusal(error) from error
         raise ReferenceDefect(
-            f"{who} broke down",
+            f"{who} {error}" if isinstance(error, CaseLimitError) else f"{who} broke down",
             rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
             "its own; any other error is a bug in it",
             received=_text(error),

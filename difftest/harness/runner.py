@@ -32,6 +32,7 @@ from difftest.harness.failures import (
     HazardWarning,
     NotRejectedError,
 )
+from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.looks import History
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
@@ -357,7 +358,7 @@ def _explained(
     verdict: Mismatch, backend: Backend, call: KernelCall, settings: ExactSettings
 ) -> Mismatch:
     """The verdict with what an exact run says of the error: the kernel runs once more for it."""
-    outcome = backend.run(replace(call, exact=replace(settings, losses=True)))
+    outcome = run_kernel(backend, replace(call, exact=replace(settings, losses=True)))
     if not isinstance(outcome, Ran):
         again = f"unexplained: run once more, the kernel came to {type(outcome).__name__.lower()}"
         return replace(verdict, how=(again,))
@@ -389,7 +390,10 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
     """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
     try:
-        return backend.run(call)
+        outcome: Outcome = within_limits(lambda: backend.run(call))
+        return outcome
+    except CaseLimitError as error:
+        return Crashed(error)
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:  # Skipped and Failed of pytest, SystemExit

@@ -16,6 +16,8 @@ is set (to ``no`` too):
 ``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
 ``--difftest-report FILE``    ``difftest_report``
 ``--difftest-save DIR``       ``difftest_save``
+``--case-timeout SECONDS``    ``difftest_case_timeout``
+``--case-memory MIB``         ``difftest_case_memory``
 ============================  ==========================  ================================
 """
 

@@ -146,7 +146,22 @@ HAZARDS = Option(
     _YES,
     _FLAG,
 )
-OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, CASE, REPORT, SAVE)
+TIMEOUT = Option(
+    "--case-timeout",
+    "difftest_case_timeout",
+    "stop a kernel or a reference that runs longer on one case, and fail its test",
+    declaration={"metavar": "SECONDS"},
+    meaning="seconds",
+)
+MEMORY = Option(
+    "--case-memory",
+    "difftest_case_memory",
+    "stop a kernel or a reference that needs more memory for one case, and fail its test (Linux)",
+    declaration={"metavar": "MIB"},
+    meaning="MiB",
+)
+_FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY)
+OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)
 
 
 @dataclass(frozen=True)
@@ -165,6 +180,7 @@ class Request:
     strictness : one of :data:`STRICTNESSES`, or None.
     exact : whether kernels run without rounding too, where their specs want it.
     strict : whether hazards that only warn make a test fail.
+    timeout, memory : what a case may take, seconds and MiB, as they were given; or None.
     taken : those of our options that others have declared, and whose ini keys are not set.
     case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
     """
@@ -181,6 +197,8 @@ class Request:
     taken: tuple[Option, ...] = field(default=(), kw_only=True)
     case_key: str | None = field(default=None, kw_only=True)
     save: str | None = field(default=None, kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    memory: float | None = field(default=None, kw_only=True)
 
     @property
     def wants_backends(self) -> bool:
@@ -250,6 +268,8 @@ def read_request(
         taken=tuple(one for one in OPTIONS if one not in free and one.key not in keys),
         case_key=None if CASE in free else CASE.key,
         save=given.get(SAVE.key),
+        timeout=_amount(TIMEOUT, given),
+        memory=_amount(MEMORY, given),
     )
 
 
@@ -364,7 +384,7 @@ def _words(given: Mapping[str, Any]) -> list[str]:
         words.append(SIMULATE.name if choice == SIMULATORS[0] else f"{SIMULATE.name}={choice}")
     if given.get(DEVICE.key):
         words.append(DEVICE.name)
-    for option in (LEVEL, STRICTNESS):
+    for option in (LEVEL, STRICTNESS, TIMEOUT, MEMORY):
         if value := given.get(option.key):
             words.append(f"{option.name}={value}")
     words += [option.name for option in (NO_EXACT, HAZARDS) if given.get(option.key)]
@@ -380,6 +400,19 @@ def _overrides(config: pytest.Config) -> list[str]:
 
 def _is_of_a_case(override: str) -> bool:
     return override.startswith((f"{CASE.key}=", f"{REPORT.key}=", f"{SAVE.key}="))
+
+
+def _amount(option: Option, given: Mapping[str, Any]) -> float | None:
+    """A number that is more than 0, where an option has one."""
+    if (text := given.get(option.key)) is None:
+        return None
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0
+    if not amount > 0:
+        raise pytest.UsageError(f"{option.name}: received {text}; accepted: a number above 0")
+    return amount
 
 
 def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:

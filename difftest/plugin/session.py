@@ -18,6 +18,7 @@ from difftest.choices import SIMULATORS
 from difftest.plugin.options import (
     CASE,
     DEVICE,
+    MEMORY,
     SIMULATE,
     Request,
     check_case,
@@ -26,6 +27,7 @@ from difftest.plugin.options import (
 
 if TYPE_CHECKING:
     from difftest.harness.failures import CaseFailure
+    from difftest.harness.limits import CaseLimits
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
@@ -86,6 +88,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     check_case(request)
     check_report(request)
     session = Session(request)
+    _limit(config, request)
     if request.wants_backends:
         session.runner = _make_runner(config, request)
     elif config.known_args_namespace.__dict__.get("hypothesis_profile") is not None:
@@ -94,6 +97,23 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
         register_profiles()
     return session
+
+
+def _limit(config: pytest.Config, request: Request) -> None:
+    """Hold each case to what was asked for; the config's cleanup takes that back."""
+    if request.timeout is None and request.memory is None:
+        return
+    from difftest.harness import limits
+
+    if request.memory is not None and not limits.USED.exists():
+        raise pytest.UsageError(f"{MEMORY.name}: this system cannot limit a process; Linux can")
+    one = limits.LIMITS
+    config.add_cleanup(functools.partial(_set, one, one.seconds, one.memory))
+    _set(one, request.timeout, request.memory)
+
+
+def _set(limits: CaseLimits, seconds: float | None, memory: float | None) -> None:
+    limits.seconds, limits.memory = seconds, memory
 
 
 def misdirected(config: pytest.Config) -> str:

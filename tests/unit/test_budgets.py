@@ -30,8 +30,8 @@ class Budget(NamedTuple):
 
 
 BUDGETS = (
-    # 400 of its lines, what an error looks like, are of the 4,000 of report.
-    Budget(6_400, ("harness",)),
+    # Of the 4,000 of report: 400, what an error looks like, and 146, the limits of a case.
+    Budget(6_546, ("harness",)),
     Budget(1_500, ("plugin",)),
     Budget(4_300, ("backends",)),
     # Meaning, definedness, exact run and judge are still written side by side for two dialects.
@@ -46,8 +46,8 @@ BUDGETS = (
     # 100 of its lines, tools for agents, are of the 500 of inspection.
     Budget(3_100, ("verdict",)),
     Budget(3_200, ("course", "api", "host", "cli")),
-    # Planted bugs, the page, the pictures and replay; 400 lines of its 4,000 are in the harness.
-    Budget(3_600, ("report",)),
+    # Planted bugs, the page, the pictures and replay; 546 lines of its 4,000 are in the harness.
+    Budget(3_454, ("report",), now=3_600),
     Budget(150, (".",)),
 )
 """The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""

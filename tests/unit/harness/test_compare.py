@@ -177,3 +177,8 @@ def test_a_mismatch_outweighs_an_inconclusive_output():
     assert isinstance(
         compare([vague, expected([1.0])], [np.ones(1, np.float16), float32(1)]), Inconclusive
     )
+
+
+def test_an_output_without_dimensions_can_be_wrong():
+    verdict = compare_one(1.0, np.float32(2)[...])
+    assert (verdict.kind, verdict.wrong, verdict.box, verdict.first.index) == ("value", 1, (), ())

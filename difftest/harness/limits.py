@@ -1,0 +1,138 @@
+"""What one call of a kernel or a reference may take, and what it may leave behind.
+
+Time and memory are limited where that was asked for. NumPy's settings and the random states are put
+back. A call that forks is told, and its child ends here: it would run the other tests once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+USED = Path("/proc/self/statm")
+"""Pages that this process has. Where there is no such file, memory cannot be limited."""
+_FORKS: list[int] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_parent=lambda: _FORKS.append(os.getpid()))
+
+
+class CaseLimitError(RuntimeError):
+    """A call took more than a case may, or forked."""
+
+
+class _ExpiredError(BaseException):
+    """Stops a call whose time is over; no Exception, which a kernel may catch."""
+
+
+@dataclass
+class CaseLimits:
+    """Of one call: seconds, and MiB more than this process has; None for no limit."""
+
+    seconds: float | None = None
+    memory: float | None = None
+
+
+LIMITS = CaseLimits()
+
+
+def within_limits(function: Callable[[], Any]) -> Any:
+    """What a function returns.
+
+    Raises
+    ------
+    CaseLimitError : it took more than a case may, or forked. Its traceback ends in the function.
+    """
+    process, forks, expired = os.getpid(), len(_FORKS), threading.Event()
+    try:
+        with contextlib.ExitStack() as after:
+            _put_back(after)
+            _start_clock(after, expired)
+            result = function()
+    except BaseException as error:
+        _check(process, forks, expired, error)
+        raise
+    _check(process, forks, expired, getattr(result, "error", None))
+    return result
+
+
+def _check(process: int, forks: int, expired: threading.Event, error: BaseException | None) -> None:
+    """Raise a CaseLimitError if a call that ended with this error, or with none, broke a limit."""
+    text = ""
+    if os.getpid() != process:
+        os._exit(1)
+    if expired.is_set():
+        text = f"ran for more than {LIMITS.seconds:g} s (--case-timeout)"
+    elif isinstance(error, MemoryError) and LIMITS.memory is not None:
+        text = f"needed more than {LIMITS.memory:g} MiB of memory (--case-memory)"
+    elif len(_FORKS) != forks:
+        text = "forked, and its child would run the other tests too"
+    if text:
+        frames = None if error is None else error.__traceback__
+        traceback.clear_frames(frames)  # they hold what has filled the memory
+        raise CaseLimitError(text).with_traceback(frames) from None
+
+
+def _put_back(after: contextlib.ExitStack) -> None:
+    """Have settings and random states put back, and the limit of memory, which begins here."""
+    after.callback(random.setstate, random.getstate())
+    after.callback(np.random.set_state, np.random.get_state())
+    after.callback(np.set_printoptions, **np.get_printoptions())
+    after.enter_context(np.errstate())
+    if LIMITS.memory is not None:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        used = int(USED.read_text().split()[0]) * resource.getpagesize()
+        most = used + int(LIMITS.memory * 2**20)
+        after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+
+
+def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
+    """Raise in this thread, and in those that it will start, when the time is over."""
+    if LIMITS.seconds is None:
+        return
+    me, before = threading.get_ident(), {one.ident for one in threading.enumerate()}
+    has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
+
+    def stop(*_: object) -> None:
+        raise _ExpiredError
+
+    def expire() -> None:
+        expired.set()
+        for thread in {one.ident for one in threading.enumerate()} - before - {clock.ident}:
+            _raise_in(thread, _ExpiredError)
+        if has_signal:  # ends a sleep, too
+            signal.pthread_kill(me, signal.SIGALRM)
+        else:
+            _raise_in(me, _ExpiredError)
+
+    def end() -> None:
+        with contextlib.suppress(_ExpiredError):
+            clock.cancel()
+            clock.join()
+        _raise_in(me, None)
+
+    if has_signal:
+        after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
+    clock = threading.Timer(LIMITS.seconds, expire)
+    clock.start()
+    after.callback(end)
+
+
+def _raise_in(thread: int | None, error: type[BaseException] | None) -> None:
+    """Raise an error at a thread's next line of Python; None takes one back."""
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread or 0), raised)

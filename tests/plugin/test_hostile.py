@@ -1,0 +1,229 @@
+"""Kernels and references that loop, eat memory, fork or leave something behind.
+
+Each has a verdict that names it, the run goes on, and no later case is affected.
+"""
+
+import contextlib
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from difftest.harness import limits
+from difftest.harness.reference import ReferenceDefect, call_reference
+from difftest.harness.runner import run_kernel
+
+KERNELS = '''
+import os, random, sys
+import numpy as np
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+
+def recurses():
+    recurses()
+
+
+def eats():
+    kept = []
+    while True:
+        kept.append(bytearray(2**24))
+
+
+def exits():
+    sys.exit(0)
+
+
+def forks():
+    if os.fork():
+        os.wait()
+
+
+def prints():
+    print("x" * 2**20)
+
+
+def sets():
+    np.seterr(all="raise"), np.random.seed(0), random.seed(0), np.set_printoptions(precision=1)
+
+
+def copy(a, b):
+    """A right kernel, that of a case which follows a hostile one."""
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(src=a, dst=tile)
+    nisa.dma_copy(src=tile, dst=result)
+    return result
+
+
+def hostile(before, after=lambda a, result: result):
+    def kernel(a, b):
+        before()
+        return after(a, copy(a, b))
+
+    return nki.jit(kernel)
+
+
+def reference(before, after=lambda a, result: result):
+    def reference(a, b):
+        before()
+        return after(a, a)
+
+    return reference
+
+
+def twice(a, result):
+    return result, result
+
+
+def nothing(a, result):
+    return None
+
+
+def own_input(a, result):
+    nisa.dma_copy(src=result, dst=a)
+    return result
+
+
+def first_row(a, result):
+    return a[0]
+
+
+def complex_numbers(a, result):
+    return a.astype(complex)
+
+
+def written(a, result):
+    a[0] = 1
+    return a
+'''
+
+TESTS = """
+import random
+import kernels as k
+import numpy as np
+from difftest import kernel_test
+from hypothesis import Phase, settings
+from kernels import *
+
+
+def add(name, kernel, reference):
+    @settings(max_examples=1, phases=[Phase.generate])
+    @kernel_test(kernel=kernel, reference=reference, domain={"n": (4,)}, edges=False,
+                 inputs={"a": "n n", "b": "n n"})
+    def test(case):
+        before = random.getstate(), np.random.get_state()[1].tolist()
+        try:
+            case.check()
+        finally:
+            assert np.geterr()["over"] == "warn" and np.get_printoptions()["precision"] == 8
+            assert before == (random.getstate(), np.random.get_state()[1].tolist())
+    globals()["test_" + name] = test
+
+
+RIGHT = hostile(int)
+for name in ("recurses", "eats", "exits", "forks", "prints", "sets"):
+    add(f"kernel_{name}", hostile(getattr(k, name)), reference(int))
+    add(f"after_kernel_{name}", RIGHT, reference(int))
+    add(f"reference_{name}", RIGHT, reference(getattr(k, name)))
+    add(f"after_reference_{name}", RIGHT, reference(int))
+for name in ("twice", "nothing", "own_input"):
+    add(f"kernel_{name}", hostile(int, getattr(k, name)), reference(int))
+for name in ("twice", "nothing", "first_row", "complex_numbers", "written"):
+    add(f"reference_{name}", RIGHT, reference(int, getattr(k, name)))
+"""
+
+BROKE = "E * the kernel broke down, which is no refusal: {}"
+DEFECT = "E *cannot be judged: the reference reference {}"
+TOLD = {
+    "kernel_recurses": BROKE.format("RecursionError: *"),
+    "kernel_eats": BROKE.format("CaseLimitError: needed more than 99 MiB of memory*"),
+    "kernel_exits": BROKE.format("KernelExit: SystemExit: 0 *"),
+    "kernel_forks": BROKE.format("CaseLimitError: forked, *"),
+    "kernel_twice": "E * the kernel returned 2 outputs, the reference 1",
+    "kernel_nothing": "E * the kernel returned 0 outputs, the reference 1",
+    "kernel_own_input": "E *KernelError: an instruction was to write to a parameter",
+    "reference_recurses": DEFECT.format("broke down"),
+    "reference_eats": DEFECT.format("needed more than 99 MiB of memory (--case-memory)"),
+    "reference_exits": DEFECT.format("broke down"),
+    "reference_forks": DEFECT.format("forked, *"),
+    "reference_twice": "E * the kernel returned 1 outputs, the reference 2",
+    "reference_nothing": DEFECT.format("returned no array of real numbers"),
+    "reference_first_row": "E * the kernel's shape is (4, 4), the reference's (4,)",
+    "reference_complex_numbers": DEFECT.format("returned no array of real numbers"),
+    "reference_written": DEFECT.format("wrote to its argument a"),
+}
+
+
+def test_what_is_hostile_is_named_and_harms_nothing_else(project):
+    project.pytester.makepyfile(kernels=KERNELS, test_hostile=TESTS)
+    result = project.run_apart("--simulate", "--case-memory=99", "--tb=short")
+    result.assert_outcomes(failed=len(TOLD), passed=2 * 6 + 4, warnings=None)
+    text = result.stdout.str()
+    for name, line in TOLD.items():
+        report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
+        pytest.LineMatcher(report.splitlines()).fnmatch_lines([line])
+
+
+HIDDEN = """
+import os, signal, sys
+import pytest
+
+for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty"):
+    sys.modules[name] = None
+for owner, names in ((signal, ("SIGALRM", "pthread_kill", "setitimer")),
+                     (os, ("fork", "register_at_fork", "getuid", "sysconf", "forkpty"))):
+    for name in names:
+        delattr(owner, name)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def test_nothing_of_posix_is_needed(project):
+    project.add_test()
+    project.pytester.makepyfile(start=HIDDEN)
+    arguments = ["--simulate", "--case-timeout=60", "-p", "no:cacheprovider"]
+    result = project.pytester.run(sys.executable, "start.py", *arguments)
+    result.assert_outcomes(passed=1)
+
+
+def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(project, monkeypatch):
+    project.add_test()
+    result = project.run("--simulate", "--case-timeout=soon")
+    result.stderr.fnmatch_lines(["ERROR: --case-timeout: received soon; accepted: a number above*"])
+    monkeypatch.setattr(limits, "USED", limits.Path("nowhere"))
+    result = project.run("--simulate", "--case-memory=1")
+    result.stderr.fnmatch_lines(["ERROR: --case-memory: this system cannot limit a process*"])
+
+
+def loops():
+    while True:
+        with contextlib.suppress(Exception):
+            sum(range(100))
+
+
+def sleeps():
+    time.sleep(1000)
+
+
+@pytest.mark.parametrize("function", [loops, sleeps])
+def test_what_does_not_end_is_stopped_and_named(monkeypatch, function):
+    monkeypatch.setattr(limits.LIMITS, "seconds", 0.05)
+    with pytest.raises(ReferenceDefect, match="ran for more than 0") as caught:
+        call_reference(lambda: function(), {}, {})
+    assert caught.value.happened.endswith("ran for more than 0.05 s (--case-timeout)")
+    backend = SimpleNamespace(run=lambda call: function())
+    outcome = run_kernel(backend, None)
+    assert str(outcome.error) == "ran for more than 0.05 s (--case-timeout)"
+
+
+def test_a_loop_is_stopped_without_signals_too(monkeypatch):
+    monkeypatch.delattr(limits.signal, "SIGALRM", raising=False)
+    monkeypatch.setattr(limits.LIMITS, "seconds", 0.05)
+    for _ in range(3):
+        with pytest.raises(limits.CaseLimitError, match="ran for more than 0"):
+            limits.within_limits(loops)
+    monkeypatch.setattr(limits.LIMITS, "seconds", 60)
+    assert limits.within_limits(lambda: 7) == 7
