@@ -10,5 +10,6 @@ harness.
 
 Who builds on it: :func:`difftest.verdict.judge.judge` takes a spec and a worker that has loaded a
 kernel, and gives a :class:`~difftest.verdict.judgement.Judgement`;
-:func:`difftest.verdict.command.judged` is the whole way from two names to that object.
+:func:`difftest.verdict.command.judged` is the whole way from two names to that object, and
+:mod:`~difftest.verdict.batch` that of many kernels, in processes of :mod:`~difftest.verdict.bench`.
 """

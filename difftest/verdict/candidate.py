@@ -12,12 +12,12 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 _PLAIN = (int, float, str, bool, type(None))
 
@@ -58,23 +58,28 @@ def _signature(rows: Any) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-class _StandIn(MetaPathFinder, Loader):
-    """Finds the module of a file, by whatever name it is imported, and runs nothing of it."""
+Describe: TypeAlias = Callable[[], Mapping[str, Any]]
+"""What a worker says of a file that it has loaded."""
 
-    def __init__(self, file: Path, described: Mapping[str, Any]) -> None:
-        self.file = os.path.realpath(file)
-        self.described = described
+
+class _StandIn(MetaPathFinder, Loader):
+    """Finds the modules of files, by whatever names, and runs nothing of them."""
+
+    def __init__(self, files: Mapping[Path, Describe]) -> None:
+        self.files = {os.path.realpath(file): describe for file, describe in files.items()}
+        self._stems = {file.stem for file in map(Path, self.files)}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The stand-in, where Python would take the file."""
-        if fullname.rpartition(".")[2] != Path(self.file).stem:
+        if fullname.rpartition(".")[2] not in self._stems:
             return None
         found = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if found is None or not found.origin or os.path.realpath(found.origin) != self.file:
+        file = os.path.realpath(found.origin) if found is not None and found.origin else ""
+        if file not in self.files:
             return None
-        return importlib.util.spec_from_loader(fullname, self, origin=self.file)
+        return importlib.util.spec_from_file_location(fullname, file, loader=self)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         """The default kind."""
@@ -82,21 +87,22 @@ class _StandIn(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Give the module the names that the kernel's file has."""
-        for name, signature in self.described["functions"].items():
+        described = self.files[str(module.__file__)]()
+        for name, signature in described["functions"].items():
             setattr(module, name, Candidate(name, module.__name__, signature))
-        for name, value in self.described["constants"].items():
+        for name, value in described["constants"].items():
             if type(value) in _PLAIN:
                 setattr(module, name, value)
 
 
 @contextmanager
-def stand_in(file: Path, described: Mapping[str, Any]) -> Iterator[None]:
-    """A scope in which an import of the file gives its stand-in, whoever imported it before."""
-    finder = _StandIn(file, described)
+def stand_in(files: Mapping[Path, Describe]) -> Iterator[None]:
+    """A scope in which an import of a file gives its stand-in, whoever imported it before."""
+    finder = _StandIn(files)
     before = {
         name: module
         for name, module in sys.modules.items()
-        if os.path.realpath(getattr(module, "__file__", None) or "") == finder.file
+        if os.path.realpath(getattr(module, "__file__", None) or "") in finder.files
     }
     known = {*sys.modules}
     for name in before:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,12 +43,14 @@ class JudgeSettings:
     ----------
     seed : of what is drawn; None for another one each time.
     case : the JSON of the one case to judge; None for the spec's examples and drawn ones.
+    shrink : whether a case that shows a failure is made smaller.
     """
 
     cases: int = CASES
     seed: int | None = None
     limits: Limits = field(default_factory=Limits)
     case: str | None = None
+    shrink: bool = True
 
 
 def judged(
@@ -55,10 +58,12 @@ def judged(
     test: str,
     settings: JudgeSettings | None = None,
     nursery: Nursery | None = None,
+    spec: KernelSpec | None = None,
 ) -> Judgement:
     """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
 
-    With a nursery the kernel's process is one of its own that is there at once.
+    With a nursery the kernel's process is one of its own that is there at once. A spec is the
+    test's, where that is collected already with a stand-in for the kernel's file.
 
     Raises
     ------
@@ -75,7 +80,7 @@ def judged(
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
             described = _loaded(worker, file, name, judgement)
             if described is not None:
-                _judge_loaded(worker, file, described, judgement, settings)
+                _judge_loaded(worker, file, described, judgement, settings, spec)
     except WorkerEnd as end:
         judgement.outcome, judgement.reason = end.outcome, str(end)
     return judgement
@@ -95,6 +100,24 @@ def _named(kernel: str, test: str) -> tuple[Path, str]:
             "kernel into a file of its own"
         )
     return file.resolve(), name
+
+
+def described_alone(
+    kernel: str, test: str, settings: JudgeSettings, nursery: Nursery | None
+) -> Mapping[str, Any]:
+    """What a worker says of a kernel that a test imports, and is not judged now.
+
+    Raises
+    ------
+    click.ClickException : it cannot be imported.
+    """
+    file, name = _named(kernel, test)
+    judgement = Judgement({"file": str(file), "name": name}, test, 0)
+    with Sandbox(settings.limits, (test.partition("::")[0],), nursery) as worker:
+        described = _loaded(worker, file, name, judgement)
+    if described is None:
+        raise click.ClickException(f"the test imports the candidate {kernel}: {judgement.reason}")
+    return described
 
 
 def _loaded(
@@ -125,6 +148,7 @@ def _judge_loaded(
     described: Mapping[str, Any],
     judgement: Judgement,
     settings: JudgeSettings,
+    collected: KernelSpec | None,
 ) -> None:
     judgement.stage = Stage.LINT
     judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
@@ -152,19 +176,31 @@ def _judge_loaded(
             only = None if settings.case is None else case_from_json(settings.case, own)
         except (SpecError, CaseError) as error:
             raise click.UsageError(str(error)) from None
-        Judge(own, worker, judgement, settings.cases, only).run()
+        Judge(own, worker, judgement, settings.cases, only, settings.shrink).run()
 
-    with stand_in(file, described):
+    if collected is not None:
+        use(collected)
+        return
+    with stand_in({file: lambda: described}):
         with_spec(judgement.test, use)
 
 
+def _processes(context: click.Context, option: click.Parameter, value: str) -> int:
+    count = os.cpu_count() or 1 if value == "auto" else int(value) if value.isdecimal() else 0
+    if not count:
+        raise click.BadParameter(f"takes a number from 1, or auto; got {value}", context, option)
+    return count
+
+
 @click.command()
-@click.argument("kernel", metavar="FILE.py:KERNEL")
-@click.argument("test", metavar="PATH::TEST")
+@click.argument("names", nargs=-1, metavar="[FILE.py:KERNEL] PATH::TEST")
 @click.option("--json", "json_file", type=OutputFile(), help="The verdict, as its schema says.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
 @audit_option
+@click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
+@click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
+@click.option("-n", "processes", default="auto", callback=_processes, help="Of a batch.")
 @click.option("--case", metavar="JSON", help="Judge this case alone.")
 @click.option(
     "--timeout",
@@ -184,8 +220,7 @@ def _judge_loaded(
 def verdict(
     context: click.Context,
     /,
-    kernel: str,
-    test: str,
+    names: tuple[str, ...],
     json_file: Path | None,
     timeout: float,
     memory: int,
@@ -195,9 +230,20 @@ def verdict(
 
     The kernel's Python runs in a process of its own, and sees neither the reference nor the data
     that it is judged on. The exit code is 0 if it agrees; docs/reference/verdict.md has the others.
+    With --batch many kernels are judged by one test.
     """
+    batch, results, processes = (given.pop(one) for one in ("batch", "results", "processes"))
     settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **given)
-    document = judged(kernel, test, settings).as_mapping()
+    if (batch is None) != (results is None):
+        raise click.UsageError("--batch and --results go together")
+    if len(names) != (2 if batch is None else 1):
+        wanted = "FILE.py:KERNEL and PATH::TEST" if batch is None else "PATH::TEST with --batch"
+        raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
+    if batch is not None:
+        from difftest.verdict.batch import judge_batch
+
+        context.exit(judge_batch(batch, names[0], settings, results, processes))
+    document = judged(names[0], names[1], settings).as_mapping()
     if json_file is not None:
         write_file(json_file, json.dumps(document, indent=1) + "\n")
     click.echo(text_of(document))

@@ -37,7 +37,7 @@ from difftest.verdict.decoys import Shown, near
 from difftest.verdict.evidence import Gap, unfounded
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.prediction import add_memory, add_time
+from difftest.verdict.prediction import add_memory, add_time, instructions_of
 from difftest.verdict.sandbox import Sandbox
 from difftest.verdict.seeds import reseeded
 from difftest.verdict.wire import WorkerEnd
@@ -64,6 +64,7 @@ class Judge:
     spec : of the candidate alone: see :func:`spec_for`.
     cases : how many are drawn.
     only : the one case to judge, in place of all others.
+    shrink : whether the case that fails is made smaller.
     """
 
     spec: KernelSpec
@@ -71,6 +72,7 @@ class Judge:
     judgement: Judgement
     cases: int = 50
     only: Case | None = None
+    shrink: bool = True
     _largest: tuple[int, Case, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case, Failure] | None = field(default=None, init=False)
     _silenced: list[tuple[Case, Finding]] = field(default_factory=list, init=False)
@@ -148,6 +150,8 @@ class Judge:
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure, self._gaps = (case, failure), self._unfounded(case)
             self._runner.repeats.failed()
+            if not self.shrink:
+                raise _Stop from None
             raise
         except WorkerEnd as end:
             self._failure = case, end
@@ -266,6 +270,7 @@ class Judge:
         _, case, trace = self._largest
         add_memory(judgement, trace)
         add_time(judgement, trace, case, self.spec)
+        judgement.instructions = instructions_of(trace)
         evidence = judgement.evidence
         judgement.reason = (
             f"{evidence.decided} cases and {evidence.elements} elements agree with the reference"

@@ -60,6 +60,7 @@ class Judgement:
     wrong : the mismatch, where values were compared.
     findings : hazards, lint and whatever else is to be said of the kernel, as JSON has it.
     time, memory : predicted; None and empty if it was not reached.
+    instructions : a digest of those of the largest case; empty if it was not reached.
     """
 
     kernel: Mapping[str, str]
@@ -76,6 +77,7 @@ class Judgement:
     evidence: Grounds = field(default_factory=Grounds)
     time: dict[str, Any] | None = None
     memory: list[dict[str, Any]] = field(default_factory=list)
+    instructions: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -147,6 +149,7 @@ class Judgement:
             "evidence": {**vars(evidence), "doubts": sorted(evidence.doubts)},
             "time": self.time,
             "memory": self.memory,
+            "instructions": self.instructions,
             "reward": self.reward(),
             "seed": self.seed,
             "limits": dict(self.limits),

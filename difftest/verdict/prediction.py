@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -62,6 +63,28 @@ def add_time(judgement: Judgement, trace: Trace, case: Case, spec: KernelSpec) -
     }
     if line.memory_bound < task:
         judgement.add("time", _less_than_the_task(line.memory_bound, task))
+
+
+def instructions_of(trace: Trace) -> str:
+    """A digest of what is done to which elements: of no name, source line or loop.
+
+    Tensors are told apart by the order in which they are touched. Kernels that agree with one
+    reference and have the same digest take the same time.
+    """
+    whole, numbers = hashlib.sha256(), dict[int, int]()
+    for event in trace.events:
+        regions = []
+        for one in event.writes + event.reads:
+            made = one.allocation
+            number = numbers.setdefault(made.id, len(numbers))
+            tensor = number, made.space.name, made.shape, made.dtype.name, made.partition_axis
+            touched = () if one.places is None else tuple(one.places.elements.tolist())
+            place = one.pattern, one.partition_axis, one.role, one.dtype.name, touched
+            regions.append((tensor, made.address, made.places, place))
+        options = sorted((name, repr(value)) for name, value in event.arguments.items())
+        whole.update(repr((event.opcode, event.engine.name, event.program, options)).encode())
+        whole.update(repr(regions).encode())
+    return whole.hexdigest()
 
 
 def task_bytes(spec: KernelSpec, case: Case) -> int:

@@ -108,7 +108,7 @@ LINT = Rule(
 # Who judges a kernel stands on all that looks at kernels.
 BELOW = "verdict harness backends analysis inspection lint timing simulator host cli plugin"
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
-VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "mcp"))
+VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "mcp", "rich"))
 REPORT = Rule("difftest/report/**/*.py", (*JUDGES, "difftest.report"))
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))

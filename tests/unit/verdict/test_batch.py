@@ -1,0 +1,198 @@
+"""`difftest verdict --batch`: killed and resumed, nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.verdict.batch import Keyed, Results, _object, candidates, summary
+from difftest.verdict.bench import BatchOrders, remembered
+from difftest.verdict.command import JudgeSettings
+from difftest.verdict.judge import home_file
+from difftest.verdict.judgement import schema
+from difftest.verdict.outcome import Outcome
+from tests.every import every
+from tests.unit.verdict.kernels import RIGHT, WRONG
+from tests.unit.verdict.schema_check import breaches
+from tests.unit.verdict.test_command import TEST
+
+NEVER_HERE = (
+    "\nimport os\nassert 'OF_THE_JUDGE' not in os.environ, 'a candidate runs in the judge'\n"
+)
+WAIT = "import os, time\nwhile os.path.exists({!r}):\n    time.sleep(0.02)\n"
+BATCH = ["verdict", "--batch", "many:add", "test_own.py::test_add", "--results", "out.jsonl"]
+BATCH += ["-n", "1", "--cases", "2"]
+
+
+def lines_of(file):
+    return file.read_bytes().splitlines(keepends=True) if file.exists() else []
+
+
+def interrupted(folder, count, how):
+    """Start the batch, send it a signal when it has so many lines; its exit code and its text."""
+    code = f"from difftest.cli.main import main; main({BATCH!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=folder, stderr=subprocess.PIPE)
+    while len(lines_of(folder / "out.jsonl")) < count:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(how)
+    _, told = process.communicate(timeout=60)  # until its judge, which has the pipe too, has ended
+    return process.returncode, told.decode()
+
+
+def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch):
+    (tmp_path / "many").mkdir()
+    (tmp_path / "test_own.py").write_text(TEST.format(module="many.kernel_a"))
+    flags = [tmp_path / "b", tmp_path / "c"]
+    (tmp_path / "many" / "kernel_a.py").write_text(RIGHT + NEVER_HERE)
+    (tmp_path / "many" / "kernel_b.py").write_text(WAIT.format(str(flags[0])) + RIGHT)
+    (tmp_path / "many" / "kernel_c.py").write_text(WAIT.format(str(flags[1])) + WRONG)
+    (tmp_path / "many" / "kernel_d.py").write_text(RIGHT + NEVER_HERE)
+    for flag in flags:
+        flag.touch()
+    monkeypatch.setenv("OF_THE_JUDGE", "1")
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out.jsonl"
+
+    code, told = interrupted(tmp_path, 1, signal.SIGINT)
+    assert code == 130
+    assert "stopped: 2 of 4 are in out.jsonl; the same command goes on" in told
+    assert "Traceback" not in told
+    first = lines_of(out)
+    flags[0].unlink()
+
+    code, _ = interrupted(tmp_path, 2, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    second = lines_of(out)
+    assert second[:1] == first
+    with out.open("ab") as file:
+        file.write(second[0][:50])
+    flags[1].unlink()
+
+    result = CliRunner().invoke(main, BATCH)
+    assert result.exit_code == 0, result.output
+    third = lines_of(out)
+    assert third[:2] == second
+    rows = [json.loads(line) for line in third]
+    assert len({row["key"] for row in rows}) == len(rows) == 3
+    assert [row["verdict"]["outcome"] for row in rows] == ["agrees", "agrees", "wrong_algorithm"]
+    assert len({row["verdict"]["seed"] for row in rows}) == 1
+    assert [list(breaches(row["verdict"], schema())) for row in rows] == [[]] * 3
+    assert "4 candidates: 3 agrees, 1 wrong algorithm" in result.output
+    assert "the same instructions: many/kernel_b.py:add\n" in result.output
+    assert "the same instructions: many/kernel_d.py:add\n" in result.output
+
+
+def test_a_line_that_a_kill_cut_off_anywhere_is_taken_away(tmp_path):
+    file = tmp_path / "out.jsonl"
+    Results(file).add("one", {"seed": 3})
+    whole = file.read_bytes()
+    for end in range(len(whole)):
+        file.write_bytes(whole + whole[:end])
+        assert Results(file).verdicts == {"one": {"seed": 3}}
+        assert file.read_bytes() == whole
+    assert Results(file).seed == 3
+
+
+@every("text", [b"notes without an end", b"notes\n", b'{"key": "a"}\n', b"[1]\n", b'{"other": 1'])
+def test_a_file_of_something_else_is_left_alone(tmp_path, text):
+    file = tmp_path / "notes"
+    file.write_bytes(text)
+    with pytest.raises(click.UsageError, match="holds no results of a batch"):
+        Results(file)
+    assert file.read_bytes() == text
+
+
+def test_a_reference_is_asked_once_for_the_same_bytes():
+    asked = []
+
+    def double(a, scale=1):
+        asked.append(a)
+        return 2.0 * a
+
+    known = remembered(double, most=100)
+    ones = np.ones(4)
+    known(ones)[0] = 7  # what is kept is not what is given away
+    assert known(ones.copy()).tolist() == [2.0] * 4
+    assert len(asked) == 1
+    for other in (ones.view(np.int64), ones.reshape(2, 2), ones + 1):
+        assert known(other).tobytes() == (2.0 * other).tobytes()
+    assert known(ones, scale=True) is not known(ones, scale=1)
+    assert len(asked) == 6
+    known(np.zeros(20))  # too many bytes to be kept
+    known(np.zeros(20))
+    known(ones, scale=[])  # no plain value
+    known(ones, scale=[])
+    assert len(asked) == 10
+    assert home_file(known) == home_file(double) != ""
+
+
+def test_lines_name_kernels_or_hold_sources(tmp_path):
+    file = tmp_path / "many.jsonl"
+    file.write_text('{"kernel": "a.py:add"}\n{"name": "mul", "source": "x = 1"}\n')
+    named, held = candidates(str(file), "t.py::t", tmp_path / "kept")
+    assert named == "a.py:add"
+    place, _, name = held.rpartition(":")
+    assert name == "mul"
+    with open(place) as source:
+        assert source.read() == "x = 1"
+
+
+@every("line", ["", "{}", "[]", '{"name": "add"}', '{"name": "add", "source": 1}'])
+def test_a_line_of_another_form_is_told(tmp_path, line):
+    file = tmp_path / "many.jsonl"
+    file.write_text('{"kernel": "a.py:add"}\n' + line + "\n")
+    with pytest.raises(click.UsageError, match=r"many\.jsonl:2: a line is"):
+        candidates(str(file), "t.py::t", tmp_path)
+
+
+@every(
+    "given, said",
+    [
+        (["a.py:add"], "it takes FILE.py:KERNEL and PATH::TEST; got a.py:add"),
+        (["--batch", "many:add", "t.py::t"], "--batch and --results go together"),
+        (["--batch", "m:add", "--results", "o", "a", "b"], "PATH::TEST with --batch; got a b"),
+        (["--batch", "nowhere:add", "--results", "o", "t.py::t"], "nowhere:add has no candidates"),
+        (["-n", "0", "a.py:add", "t.py::t"], "takes a number from 1, or auto; got 0"),
+    ],
+)
+def test_what_does_not_go_together_is_a_usage_error(tmp_path, monkeypatch, given, said):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["verdict", *given])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+
+
+def test_what_agrees_is_ordered_by_its_time():
+    def verdict(time, instructions, outcome="agrees"):
+        time = None if time is None else {"predicted_us": time}
+        return {"outcome": outcome, "time": time, "instructions": instructions}
+
+    rows = [("slow", verdict(9, "s")), ("none", verdict(None, "n")), ("quick", verdict(2, "q"))]
+    rows += [("twin", verdict(9, "s")), ("bad", verdict(1, "", "crashed"))]
+    assert [*summary(rows)] == [
+        "5 candidates: 4 agrees, 1 crashed",
+        "       2.0 us (predicted)  quick",
+        "       9.0 us (predicted)  slow",
+        "    the same instructions: twin",
+        "no time is predicted  none",
+    ]
+
+
+@every("outcome", [Outcome.TIMEOUT, Outcome.CRASHED])
+def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(tmp_path, outcome):
+    file = tmp_path / "a.py"
+    file.write_text(RIGHT)
+    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), (), "")
+    document = _object(Keyed(f"{file}:add", "key"), outcome, orders)
+    assert document["outcome"] == outcome.value
+    assert list(breaches(document, schema())) == []
