@@ -1,6 +1,6 @@
 """Honest kernels agree, and nothing is said of them: no cheat, no error, no hazard.
 
-Each run has a quarter of them; the nightly profile has all, and those of kernels/.
+Each run has a quarter of them; the nightly profile has all.
 """
 
 from __future__ import annotations
