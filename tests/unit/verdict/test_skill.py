@@ -18,6 +18,8 @@ def test_each_command_of_the_skill_does_what_the_page_says(tmp_path, monkeypatch
     text = PAGE.read_text("utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("kernel", "test_kernel"):  # of another test, in another folder
+        monkeypatch.delitem(sys.modules, name, raising=False)
     before = {*sys.modules}
     for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL):
         Path(name).write_text(code)
