@@ -2,7 +2,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from hypothesis.internal.observability import with_observability_callback
+from hypothesis.internal import observability
 
 from difftest.report.replay import replay_lines, replayed
 from difftest.report.saved import read_saved
@@ -148,9 +148,10 @@ def test_what_passes_is_not_saved(project):
 def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):
     """As Tyche reads it, and nothing of it where nobody asks."""
     monkeypatch.setenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY", "1")
+    monkeypatch.setattr(observability, "OBSERVABILITY_COLLECT_COVERAGE", False)  # two seconds
     project.add_test("subtract")
     seen = []
-    with with_observability_callback(seen.append):
+    with observability.with_observability_callback(seen.append):
         project.run("--simulate=embedded")
         monkeypatch.delenv("HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY")
         silent = len(seen)
