@@ -69,8 +69,11 @@ def spec_of(kernel) -> KernelSpec:
     )
 
 
-def judged(worker, folder, text, cases=5, spec=spec_of) -> Judgement:
-    """What comes of the kernel ``add`` in a file of this text."""
+def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True) -> Judgement:
+    """What comes of the kernel ``add`` in a file of this text.
+
+    Half of the time that a wrong kernel costs goes into making its case smaller.
+    """
     file = folder / f"candidate_{abs(hash(text))}.py"
     file.write_text(text)
     kernel = {"file": str(file), "name": "add"}
@@ -78,4 +81,4 @@ def judged(worker, folder, text, cases=5, spec=spec_of) -> Judgement:
     assert described["how"] == "loaded", described
     candidate = Candidate("add", "candidate", described["signature"])
     judgement = Judgement(kernel, "test_add.py::test_add", 7)
-    return Judge(spec(candidate), worker, judgement, cases).run()
+    return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()

@@ -45,7 +45,7 @@ TABLE = {**OF_THE_HOST, **WITHOUT_WORK, **OF_THE_PROCESS, **OF_THE_JUDGE}
 def test_a_cheat_is_caught(nursery, tmp_path, name):
     cheat = TABLE[name]
     with Sandbox(Limits(cheat.seconds), (), nursery) as worker:
-        judgement = judged(worker, tmp_path, cheat.text, spec=cheat.spec)
+        judgement = judged(worker, tmp_path, cheat.text, spec=cheat.spec, shrink=NIGHTLY)
     assert judgement.outcome in cheat.outcomes, judgement.as_mapping()
     assert judgement.exit_code != 0
     said = [judgement.reason, judgement.report, *judgement.notes]

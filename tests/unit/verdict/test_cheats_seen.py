@@ -41,7 +41,7 @@ def arrays():
     ],
 )
 def test_python_that_decides_by_values_cheats(worker, tmp_path, body, before):
-    judgement = judged(worker, tmp_path, source(body, before))
+    judgement = judged(worker, tmp_path, source(body, before), shrink=False)
     assert judgement.outcome is Outcome.CHEATS, judgement.as_mapping()
     assert "no register of the device" in judgement.reason
 
@@ -70,7 +70,7 @@ def spec_of_integers(kernel):
     ],
 )
 def test_a_register_excuses_no_answer_that_was_written(worker, tmp_path, body, outcomes):
-    judgement = judged(worker, tmp_path, source(body, REGISTER), 10, spec_of_integers)
+    judgement = judged(worker, tmp_path, source(body, REGISTER), 10, spec_of_integers, shrink=False)
     assert judgement.outcome in outcomes, judgement.as_mapping()
 
 
@@ -79,7 +79,7 @@ def test_a_kernel_that_refuses_decoys_is_not_believed_on_the_data(worker, tmp_pa
         "x, y = arrays()\nassert not (0.5 <= abs(x).min() and abs(x).max() <= 2)\n"
         "return written(x.astype(np.float64) + y, a)"
     )
-    judgement = judged(worker, tmp_path, source(body, FRAMES), cases=20)
+    judgement = judged(worker, tmp_path, source(body, FRAMES), cases=20, shrink=False)
     assert judgement.outcome is Outcome.CHEATS, judgement.as_mapping()
     assert "wrong for others" in judgement.reason
 

@@ -38,7 +38,7 @@ def test_add(case):
     case.check()
 """
 MARK = "\nimport os\nimport sys\nsys.modules['loaded_in'] = os.getpid()\n"
-FEW = JudgeSettings(cases=3, seed=1)
+FEW = JudgeSettings(cases=3, seed=1, shrink=False)
 
 
 @pytest.fixture

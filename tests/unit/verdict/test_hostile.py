@@ -43,7 +43,7 @@ def in_kernel(line: str, before: str = "") -> str:
 )
 def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
     with Sandbox(Limits(seconds=30.0), (), nursery) as worker:
-        judgement = judged(worker, tmp_path, text)
+        judgement = judged(worker, tmp_path, text, shrink=False)
     assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), judgement.as_mapping()
     assert reason in judgement.report, judgement.report
     assert judgement.exit_code

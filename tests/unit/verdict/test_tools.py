@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
+from difftest.cli.main import main
 from difftest.verdict.agent_kernel import AgentKernel, AgentKernelError
 from difftest.verdict.tools import PAGE, Tools
 from tests.every import every
@@ -15,7 +18,19 @@ REFERENCE = "def reference(a, b):\n    return a + b\n"
 SPECS = [{"shape": [4, 2], "dtype": "float32"}] * 2
 
 
-def test_a_source_that_is_wrong_is_not_correct():
+def run_here(command, *, cwd, **given):
+    """A command in this process: that it starts one of its own is test_serve's to see."""
+    before = os.getcwd()
+    os.chdir(cwd)
+    try:
+        done = CliRunner().invoke(main, command[3:])
+    finally:
+        os.chdir(before)
+    return subprocess.CompletedProcess(command, done.exit_code, done.output, "")
+
+
+def test_a_source_that_is_wrong_is_not_correct(monkeypatch):
+    monkeypatch.setattr(subprocess, "run", run_here)
     answer = Tools().nki_verify(WRONG, REFERENCE, SPECS, "add", cases=5)
     assert answer["correct"] is False
     assert answer["outcome"] == "wrong_algorithm"
