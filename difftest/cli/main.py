@@ -27,6 +27,7 @@ OTHERS = {
     "mutate": "difftest.report.mutants.command",
     "replay": "difftest.report.command",
     "serve": "difftest.verdict.serve",
+    "sweep": "difftest.scale.sweep",
     "verdict": "difftest.verdict.command",
 }
 """Those that stand beside what they run."""

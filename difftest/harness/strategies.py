@@ -290,19 +290,16 @@ def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
-    """Cases of the spec's domain. They shrink name by name, in the order of the domain.
-
-    The first use calls the reference a few times, to see what it does with its inputs.
-    """
+    """Cases of the domain, which shrink name by name. The reference is called for its nature."""
     if spec.reduction == 0:
-        return _cases(spec, Nature(moves=True, selects=True))
-    return st.deferred(lambda: _cases(spec, nature_of(spec, _samples(spec))))
+        return cases_like(spec, Nature(moves=True, selects=True))
+    return st.deferred(lambda: cases_like(spec, nature_of(spec, _samples(spec))))
 
 
 def _samples(spec: KernelSpec) -> list[Case]:
     """The same few cases each time."""
     try:
-        return examples(_cases(spec, Nature()), _SAMPLES)
+        return examples(cases_like(spec, Nature()), _SAMPLES)
     except SpecError:
         raise
     except (ValueError, ArithmeticError, HypothesisException):
@@ -330,7 +327,8 @@ def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
 
 
 @st.composite
-def _cases(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
+def cases_like(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
+    """Cases of the domain, for a reference of this nature."""
     values = draw(values_of(spec, {}))
     _check_size(spec, values)
     dtype = draw(st.sampled_from(spec.dtypes), label="dtype")

@@ -50,39 +50,38 @@ class Keyed(NamedTuple):
 
 
 class Results:
-    """The objects of kernels by their keys, in a file that grows by a line for each.
+    """The objects of keys, in a file that grows by a line for each.
+
+    Parameters
+    ----------
+    member : what a line calls its object. of : whose results they are, in words.
 
     Raises
     ------
     click.UsageError : the file holds something else.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.verdicts: dict[str, dict[str, Any]] = {}
+    def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
+        self.file, self.member = file, member
+        self.known: dict[str, dict[str, Any]] = {}
         text = file.read_bytes() if file.exists() else b""
         whole, _, torn = text.rpartition(b"\n")
         try:
             for line in whole.splitlines():
                 row = json.loads(line)
-                self.verdicts[row["key"]] = row["verdict"]
+                self.known[row["key"]] = row[member]
             if not torn.startswith(_FIRST[: len(torn)]):
-                raise ValueError("its last line is none of a batch")
+                raise ValueError(f"its last line is none of {of}")
         except (ValueError, KeyError, TypeError) as error:
-            raise click.UsageError(f"{file} holds no results of a batch: {error}") from None
+            raise click.UsageError(f"{file} holds no results of {of}: {error}") from None
         if torn:
             os.truncate(file, len(text) - len(torn))
 
-    @property
-    def seed(self) -> int | None:
-        """Of what was drawn; None before the first line."""
-        return next((int(one["seed"]) for one in self.verdicts.values()), None)
-
-    def add(self, key: str, verdict: dict[str, Any]) -> None:
+    def add(self, key: str, result: dict[str, Any]) -> None:
         """Write a line, and see it on the disk."""
-        self.verdicts[key] = verdict
+        self.known[key] = result
         with self.file.open("ab") as file:
-            file.write(json.dumps({"key": key, "verdict": verdict}).encode() + b"\n")
+            file.write(json.dumps({"key": key, self.member: result}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -141,14 +140,15 @@ def judge_batch(
 ) -> int:
     """Judge what is not judged yet, and say what came of all: the exit code of the command."""
     known = Results(results)
-    seed = settings.seed if settings.seed is not None else known.seed
-    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    seeds = [settings.seed] if settings.seed is not None else []
+    seeds += [int(one["seed"]) for one in known.known.values()]
+    seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
     columns = TextColumn("judged"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as folder:
         orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels, folder)
         entries = [_entry(kernel, orders) for kernel in kernels]
-        left = {one.key: one for one in entries if one.key not in known.verdicts}
+        left = {one.key: one for one in entries if one.key not in known.known}
         done = len({one.key for one in entries}) - len(left)
         try:
             with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -157,11 +157,11 @@ def judge_batch(
                     known.add(entry.key, verdict)
                     progress.advance(bar)
         except KeyboardInterrupt:
-            count = sum(one.key in known.verdicts for one in entries)
+            count = sum(one.key in known.known for one in entries)
             told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"
             click.echo(told, err=True)
             return INTERRUPTED
-    click.echo("\n".join(summary([(one.kernel, known.verdicts[one.key]) for one in entries])))
+    click.echo("\n".join(summary([(one.kernel, known.known[one.key]) for one in entries])))
     return 0
 
 

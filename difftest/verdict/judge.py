@@ -223,21 +223,18 @@ class Judge:
     def _differ(self, failure: DifferentialFailure) -> None:
         verdict = next(one for one in failure.verdicts.values() if is_failure(one))
         judgement = self.judgement
+        judgement.outcome = outcome_of(verdict)
         if isinstance(verdict, Mismatch):
             judgement.stage, judgement.wrong = Stage.COMPARE, verdict
-            coarse = verdict.question == "arithmetic"
-            judgement.outcome = Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
             judgement.reason = verdict.message
             judgement.notes += [str(one) for one in self._gaps]
             whole = next((one for one in self._gaps if one.whole), None)
             if whole is not None:
                 judgement.outcome = Outcome.CHEATS
                 judgement.reason = f"{whole}, and the reference's does: {verdict.message}"
-        else:
-            assert isinstance(verdict, OneSided)
-            judgement.outcome = outcome_of(verdict)
+        elif isinstance(verdict, OneSided):
             said = f"{type(verdict.error).__name__}: {verdict.error}"
-            judgement.reason = said.splitlines()[0] if said else verdict.how
+            judgement.reason = said.splitlines()[0]
         for one in failure.findings:
             judgement.add("hazards", one)
 
@@ -318,8 +315,12 @@ def home_file(reference: Callable[..., Any]) -> str:
     return "" if is_library(file) or is_installed(file) else os.path.realpath(file)
 
 
-def outcome_of(verdict: OneSided) -> Outcome:
-    """The outcome where one side has no result."""
+def outcome_of(verdict: Verdict) -> Outcome:
+    """The outcome where values are wrong, or one side has no result."""
+    if isinstance(verdict, Mismatch):
+        coarse = verdict.question == "arithmetic"
+        return Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
+    assert isinstance(verdict, OneSided)
     error = verdict.error
     if verdict.failed == "reference":
         return Outcome.WRONG_ALGORITHM

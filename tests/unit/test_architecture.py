@@ -110,6 +110,14 @@ BELOW = "verdict harness backends analysis inspection lint timing simulator host
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
 VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "mcp", "rich"))
 REPORT = Rule("difftest/report/**/*.py", (*JUDGES, "difftest.report"))
+# Many points of one test: nothing imports it but the command line, by name.
+SCALE = Rule(
+    "difftest/scale/**/*.py",
+    (
+        *(*JUDGES, "rich", "difftest.choices", "difftest.scale", "difftest.report.mutants"),
+        *("pyarrow", "distributed", "optuna", "scipy", "matplotlib"),
+    ),
+)
 # What the documentation lists is compared with what the simulator and the timing model have.
 API = Rule("difftest/api/**/*.py", ("difftest.api", "difftest.simulator", "difftest.timing"))
 # A page stands on the harness and what that stands on; commands and the plugin stand on it.
@@ -138,7 +146,7 @@ CONFORMANCE = Rule(
 )
 
 RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT, REPORT]
+RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT, REPORT, SCALE]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (

@@ -44,8 +44,9 @@ BUDGETS = (
     # Of its 3,500 lines 200 are commands: they are in cli.
     Budget(3_300, ("lint",)),
     # 100 of its lines, tools for agents, are of the 500 of inspection. 480, batches, are of the
-    # 3,000 of scale, which is not built.
+    # 3,000 of scale.
     Budget(3_580, ("verdict",)),
+    Budget(2_520, ("scale",)),
     Budget(3_200, ("course", "api", "host", "cli")),
     # Planted bugs, the page, the pictures and replay; 546 lines of its 4,000 are in the harness.
     Budget(3_454, ("report",), now=3_600),

@@ -77,7 +77,7 @@ def _entry(line: str) -> tuple[str, str, Fate] | None:
 
 def digest_of(suites: Iterable[Suite]) -> str:
     """A digest of all that decides what tests find."""
-    whole = hashlib.sha256(_package().encode())
+    whole = hashlib.sha256(package_digest().encode())
     for suite in suites:
         for part in (suite.name, *_parts(suite.spec), *(case.to_json() for case in suite.drawn)):
             whole.update(part.encode() + b"\0")
@@ -106,10 +106,10 @@ def _text(function: Callable[..., Any]) -> Iterable[str]:
 
 
 @functools.cache
-def _package() -> str:
+def package_digest(*rooms: str) -> str:
     """A digest of what runs and judges kernels in this package, and of Python's version."""
     whole = hashlib.sha256(platform.python_version().encode())
-    for room in _ROOMS:
+    for room in (*_ROOMS, *rooms):
         for file in sorted((Path(__file__).parents[2] / room).rglob("*.py")):
             whole.update(file.read_bytes())
     return whole.hexdigest()

@@ -41,7 +41,7 @@ def _is_authors(function: FunctionType) -> bool:
 
 def _named(function: FunctionType) -> Iterator[Any]:
     """What stands under the names in a function's code; of a module what the code may take."""
-    names = list(_names(function.__code__))
+    names = list(code_names(function.__code__))
     yield from (cell.cell_contents for cell in function.__closure__ or () if cell != CellType())
     for name in names:
         value = function.__globals__.get(name)
@@ -55,11 +55,12 @@ def _named(function: FunctionType) -> Iterator[Any]:
             yield value
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def code_names(code: CodeType) -> Iterator[str]:
+    """The global names and attributes in a function's code, and in that of those inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from code_names(constant)
 
 
 def name_of(function: FunctionType) -> str:

@@ -179,7 +179,7 @@ def suites_of(name: str, spec: KernelSpec, drawn: Sequence[Case]) -> list[Suite]
     ]
 
 
-def _verdict(error: DifferentialFailure) -> Mismatch | OneSided:
+def failing(error: DifferentialFailure) -> Mismatch | OneSided:
     """The verdict that makes a test fail."""
     verdict = next(one for one in error.verdicts.values() if is_failure(one))
     assert isinstance(verdict, (Mismatch, OneSided))
@@ -190,7 +190,7 @@ def said(error: Exception) -> str:
     """What a test that fails says, in a line."""
     told: object = error
     if isinstance(error, DifferentialFailure):
-        verdict = _verdict(error)
+        verdict = failing(error)
         told = verdict.message if isinstance(verdict, Mismatch) else verdict.error
     return next(iter(str(told).splitlines()), type(told).__name__)
 
@@ -203,7 +203,7 @@ def who(error: Exception) -> str:
         return "edge or refusal"
     if not isinstance(error, DifferentialFailure):
         return "reference"
-    verdict = _verdict(error)
+    verdict = failing(error)
     if isinstance(verdict, Mismatch):
         return f"comparison: {verdict.kind}"
     kind = type(verdict.error).__name__

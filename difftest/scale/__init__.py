@@ -1,0 +1,1 @@
+"""Many points of one kernel test: swept on processes and machines, and tuned."""

@@ -1,0 +1,186 @@
+"""What comes of a kernel at one point: a row of plain values."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck
+
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
+from difftest.harness.nature import Nature, nature_of
+from difftest.harness.runner import Runner
+from difftest.harness.spec import KernelSpec, elements_of
+from difftest.harness.strategies import cases_like
+from difftest.harness.verdict import BothRejected, Match
+from difftest.inspection import fails
+from difftest.report.mutants.suite import failing, said
+from difftest.scale.placing import PlacedSpec, placed
+from difftest.simulator.trace import Trace
+from difftest.verdict.judge import outcome_of
+from difftest.verdict.judgement import Judgement
+from difftest.verdict.outcome import Outcome
+from difftest.verdict.prediction import add_memory, add_time
+
+_TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
+
+_TRIES, _BYTES = 10, 2**14
+"""For each case so many draws are tried, each from so many random bytes."""
+_SAMPLES = 9
+"""Cases on which a reference shows its nature."""
+
+
+def cases_of(spec: KernelSpec, nature: Nature, count: int) -> list[Case]:
+    """So many cases, or all that are soon found, the smallest first; the same in each process.
+
+    They are made of random bytes, always the same. What Hypothesis draws by itself depends on the
+    numbers in whatever modules a process has imported.
+    """
+    drawn: dict[str, Case] = {}
+
+    @hypothesis.settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @hypothesis.given(cases_like(spec, nature))
+    def keep(case: Case) -> None:
+        drawn.setdefault(case.to_json(), case)
+
+    draw: Callable[[bytes], object] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+    for number in range(_TRIES * count):
+        if len(drawn) == count:
+            break
+        draw(random.Random(number).randbytes(_BYTES))
+    return sorted(drawn.values(), key=lambda case: elements_of(spec, case.values))
+
+
+@dataclass
+class PointJudge:
+    """Judges a spec at points.
+
+    Attributes
+    ----------
+    count : cases drawn at each point.
+    """
+
+    spec: KernelSpec
+    count: int
+    _natures: dict[str | None, Nature] = field(default_factory=dict)
+
+    def row(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Run drawn cases at a point, the smallest first, and predict the time of the largest.
+
+        Returns
+        -------
+        kernel : its name. outcome, reason : as of a verdict; a case that kernel and reference both
+            refuse counts for nothing. findings : the ids of hazards. cases : that ran. case : the
+            one whose time is predicted, or the one that is wrong, as ``--case`` takes it.
+            predicted_us, low_us, high_us : its predicted latency and the interval. bound_us : what
+            its traffic and its arithmetic take at least; limited_by : which of them is more.
+            sbuf_bytes, psum_bytes : of a partition, live together at its peak. seconds : that all
+            of this took.
+        """
+        began = time.monotonic()
+        place = placed(self.spec, point)
+        judgement = Judgement({"name": place.spec.name}, "", 0)
+        with place.in_place(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            drawn = self.cases(place.spec, judgement)
+            if drawn:
+                judge_cases(place, drawn, judgement)
+        return {**row_of(judgement), "seconds": time.monotonic() - began}
+
+    def cases(self, spec: KernelSpec, judgement: Judgement) -> list[Case]:
+        """The cases of a spec at a point; none if that fails, which is told."""
+        try:
+            return cases_of(spec, self._nature(spec), self.count)
+        except Exception as error:  # a function of the domain, or Hypothesis
+            judgement.outcome = Outcome.INCONCLUSIVE
+            said = f"no case can be drawn: {type(error).__name__}: {error}"
+            judgement.reason = said.splitlines()[0]
+            return []
+
+    def _nature(self, spec: KernelSpec) -> Nature:
+        """Of the reference over the whole domain: found once."""
+        machine = spec.machine
+        if machine not in self._natures:
+            whole, found = replace(self.spec, machine=machine), Nature(moves=True, selects=True)
+            if spec.reduction != 0:
+                found = nature_of(whole, cases_of(whole, Nature(), _SAMPLES))
+            self._natures[machine] = found
+        return self._natures[machine]
+
+
+def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> None:
+    """Judge these cases in their order; memory and time are those of the last, if all agree."""
+    runner = Runner((EmbeddedSimulator(place.level),))
+    largest = max(drawn, key=lambda one: elements_of(place.spec, one.values))
+    kept: Trace | None = None
+    for case in drawn:
+        runner.record = case is largest
+        if not _agrees(runner, place.spec, case, judgement):
+            return
+        kept = next(iter(runner.traces.values()), None) if case is largest else kept
+    judgement.case = largest.to_json()
+    for _, case, one in runner.hazards:
+        judgement.add("hazards", one)
+        if fails(one, strict=False) and judgement.outcome is Outcome.AGREES:
+            judgement.outcome, judgement.case = Outcome.HAZARD, case.to_json()
+            judgement.reason = one.happened
+    if not judgement.evidence.decided:
+        reasons = "; ".join(sorted(runner.tally.reasons))
+        judgement.outcome = Outcome.WEAK_SPEC
+        judgement.reason = f"no case has an element that decides{': ' * bool(reasons)}{reasons}"
+    if kept is not None:
+        add_memory(judgement, kept)
+        if judgement.outcome is Outcome.AGREES:
+            add_time(judgement, kept, largest, place.spec)
+            judgement.reason = judgement.reason or "; ".join(judgement.notes)
+
+
+def _agrees(runner: Runner, spec: KernelSpec, case: Case, judgement: Judgement) -> bool:
+    """Whether a case is right, or proves nothing; what is wrong with it is told."""
+    judgement.evidence.cases += 1
+    try:
+        verdicts = runner.check(spec, case)
+    except DifferentialFailure as failure:
+        judgement.outcome, judgement.reason = outcome_of(failing(failure)), said(failure)
+        for one in failure.findings:
+            judgement.add("hazards", one)
+    except BrokenReferenceError as failure:
+        judgement.outcome, judgement.reason = Outcome.INCONCLUSIVE, failure.title()
+    else:
+        (verdict,) = verdicts.values()
+        if isinstance(verdict, BothRejected):
+            runner.tally.reasons.add(f"both refuse: {verdict.kernel_error}".splitlines()[0])
+        judgement.evidence.decided += isinstance(verdict, Match) and verdict.elements > 0
+        return True
+    judgement.case = case.to_json()
+    return False
+
+
+def row_of(judgement: Judgement) -> dict[str, Any]:
+    """What a row has of a judgement; None where nothing is known."""
+    times = judgement.time or {}
+    bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
+    return {
+        "kernel": judgement.kernel["name"],
+        "outcome": judgement.outcome.value,
+        "reason": judgement.reason,
+        "findings": sorted({one["id"] for one in judgement.findings}),
+        "cases": judgement.evidence.cases,
+        "case": judgement.case,
+        **{name: times.get(name) for name in _TIMES},
+        "bound_us": max(bounds, default=None),
+        **dict(_peaks(judgement)),
+    }
+
+
+def _peaks(judgement: Judgement) -> Iterator[tuple[str, int | None]]:
+    for name in ("SBUF", "PSUM"):
+        needed = [one["needed"] for one in judgement.memory if one["memory"].upper() == name]
+        yield f"{name.lower()}_bytes", max(needed, default=None)

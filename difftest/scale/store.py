@@ -1,0 +1,231 @@
+"""The rows of a sweep on the disk: a line for each as it comes, and Parquet when all are there.
+
+A row is on the disk before the next is done. Whatever ends a sweep, and when, the same command does
+what is left: rows are told apart by what decides them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from difftest.harness.spec import KernelSpec, is_function_of_the_domain
+from difftest.plugin.run_report import versions
+from difftest.report.mutants.ledger import package_digest
+from difftest.report.mutants.reached import functions_of
+from difftest.scale.axes import Point
+from difftest.verdict.batch import Results
+
+Row = dict[str, Any]
+IDENTITY = MappingProxyType(
+    {
+        "kernel_digest": "the kernel's files",
+        "spec_digest": "the test, the reference or the domain",
+        "versions": "the versions of what runs and judges it",
+    }
+)
+"""Columns that say what a row is of, in words."""
+COLUMNS = MappingProxyType(
+    {
+        "key": "string",
+        "kernel": "string",
+        "outcome": "string",
+        "reason": "string",
+        "findings": "list",
+        "cases": "int64",
+        "case": "string",
+        "predicted_us": "float64",
+        "low_us": "float64",
+        "high_us": "float64",
+        "bound_us": "float64",
+        "limited_by": "string",
+        "sbuf_bytes": "int64",
+        "psum_bytes": "int64",
+        "caution": "string",
+        "seconds": "float64",
+        **dict.fromkeys(IDENTITY, "string"),
+    }
+)
+"""Of each row, after the axes."""
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_AXES = b"difftest axes"
+
+
+def need(module: str, what: str) -> None:
+    """A usage error if an extra is not installed."""
+    if find_spec(module) is None:
+        raise click.UsageError(f"{what} needs {module}: pip install 'nki-difftest[scale]'")
+
+
+def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
+    """Digests of all that decides what comes of a point, and of the versions."""
+    kernels = [spec.kernel, *spec.others]
+    functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
+    functions += [one for one in spec.domain.values() if is_function_of_the_domain(one)]
+    told = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
+    own = Path(test.partition("::")[0])
+    return {
+        "kernel_digest": _digest(_files(kernels)),
+        "spec_digest": _digest([*_files(functions), own.read_bytes(), json.dumps(told).encode()]),
+        "versions": json.dumps({**versions(), "build": package_digest("timing", "scale")[:12]}),
+    }
+
+
+def _files(functions: Iterable[Any]) -> list[bytes]:
+    """The files of the functions and of those of the same author that they call."""
+    reached = [inner for one in functions for inner in functions_of(one)]
+    return [Path(one).read_bytes() for one in sorted({f.__code__.co_filename for f in reached})]
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(hashlib.sha256(part).digest())
+    return whole.hexdigest()[:16]
+
+
+def key_of(identity: Mapping[str, str], test: str, point: Point, cases: int) -> str:
+    """What tells a row from others."""
+    name = test.rpartition("::")[2]
+    return _digest([json.dumps([dict(identity), name, point, cases]).encode()])
+
+
+class Store:
+    """The rows of a sweep by their keys, in ``FILE.parquet`` and ``FILE.parquet.jsonl``.
+
+    The second is there while a sweep goes on.
+
+    Raises
+    ------
+    click.UsageError : one of them holds something else.
+    """
+
+    def __init__(self, file: Path, *, fresh: bool = False) -> None:
+        need("pyarrow", "a sweep")
+        self.file = file
+        journal = file.with_name(f"{file.name}.jsonl")
+        if fresh:
+            journal.unlink(missing_ok=True)
+        self.rows: dict[str, Row] = {}
+        if file.exists() and not fresh:
+            self.rows |= {row["key"]: row for row in read_rows(file)}
+        self.journal = Results(journal, "row", "a sweep")
+        self.rows |= self.journal.known
+
+    def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:
+        """What is there already is of the same sweep.
+
+        Raises
+        ------
+        click.UsageError : it is of another kernel, test or version, or of points that are not
+            among ``keys``: it says which.
+        """
+        remedy = "give another -o, and compare with --compare; or --fresh forgets it"
+        for row in self.rows.values():
+            for name, words in IDENTITY.items():
+                if row[name] != identity[name]:
+                    then = f": {row[name]}, now {identity[name]}" * (name == "versions")
+                    raise click.UsageError(
+                        f"{self.file} holds a sweep of before: since then changed {words}{then}; "
+                        f"{remedy}"
+                    )
+        foreign = len(self.rows.keys() - set(keys))
+        if foreign:
+            raise click.UsageError(
+                f"{self.file} holds {foreign} points that are not among those of this command: "
+                f"other axes, another --sample or --cases; {remedy}"
+            )
+
+    def add(self, row: Row) -> None:
+        """Keep a row, and see it on the disk."""
+        self.rows[row["key"]] = row
+        self.journal.add(row["key"], row)
+
+    def finish(self, keys: Sequence[str], axes: Sequence[str]) -> list[Row]:
+        """Write Parquet, with the rows in the order of their keys; the journal is not needed then.
+
+        A kill leaves the file as it was or as it will be.
+        """
+        rows = [self.rows[key] for key in keys]
+        part = self.file.with_name(f"{self.file.name}.part")
+        write_rows(part, rows, axes)
+        os.replace(part, self.file)
+        self.journal.file.unlink(missing_ok=True)
+        return rows
+
+
+def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
+    """Write rows as Parquet: a column for each axis, then those that each row has."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    kinds = {"list": pa.list_(pa.string())}
+    names = [name for name in axes if name not in COLUMNS]
+    fields = [pa.field(name, _kind([row[name] for row in rows])) for name in names]
+    fields += [
+        pa.field(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS.items()
+    ]
+    schema = pa.schema(fields, metadata={_AXES: json.dumps(list(axes)).encode()})
+    told = [
+        {**row, **{one.name: _as(one.type, row[one.name]) for one in fields[: len(names)]}}
+        for row in rows
+    ]
+    parquet.write_table(pa.Table.from_pylist(told, schema), file)
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+def _kind(values: Sequence[Any]) -> Any:
+    """The type of a column: of its values, or text where they are of several kinds."""
+    import pyarrow as pa
+
+    kinds = {type(one) for one in values} - {type(None)}
+    if kinds == {int}:
+        return pa.int64()
+    if kinds and kinds <= {int, float}:
+        return pa.float64()
+    return pa.bool_() if kinds == {bool} else pa.string()
+
+
+def _as(kind: Any, value: Any) -> Any:
+    return str(value) if str(kind) == "string" and value is not None else value
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a sweep.
+
+    Raises
+    ------
+    click.UsageError : the file is none.
+    """
+    need("pyarrow", "a sweep")
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        table = parquet.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        raise click.UsageError(f"{file} holds no results of a sweep: {error}") from None
+    if _AXES not in (table.schema.metadata or {}):
+        raise click.UsageError(
+            f"{file} holds no results of a sweep: it does not say which axes it has"
+        )
+    rows: list[Row] = table.to_pylist()
+    return rows
+
+
+def axes_of(file: Path) -> list[str]:
+    """The axes of a sweep."""
+    import pyarrow.parquet as parquet
+
+    names: list[str] = json.loads(parquet.read_schema(file).metadata[_AXES])
+    return names

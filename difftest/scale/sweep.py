@@ -1,0 +1,151 @@
+"""`difftest sweep`: one kernel test over a grid of points, a row for each in Parquet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from difftest.cli.collecting import with_spec
+from difftest.cli.commands import INTERRUPTED
+from difftest.cli.kernel_run import OutputFile
+from difftest.harness.spec import KernelSpec
+from difftest.scale.axes import Axes, SweepAxis, parse_axes, parse_case
+from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of, judged_here
+from difftest.scale.placing import check_axes
+from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of
+
+CASES, TIMEOUT = 5, 60.0
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """How a sweep is run.
+
+    Attributes
+    ----------
+    sample : points drawn of the grid; None for all. workers : processes; 0 for this one.
+    scheduler : the address of Dask's, in place of processes of one's own.
+    """
+
+    cases: int = CASES
+    sample: int | None = None
+    workers: int = 0
+    scheduler: str | None = None
+    timeout: float = TIMEOUT
+    fresh: bool = False
+
+
+def sweep_spec(
+    spec: KernelSpec, test: str, axes: Axes, settings: SweepSettings, file: Path
+) -> list[Row]:
+    """Judge the points that have no row yet; all rows, in the order of the points.
+
+    Raises
+    ------
+    click.UsageError : an axis stands for nothing, or the file holds another sweep.
+    KeyboardInterrupt : what is known is in the file's journal.
+    """
+    check_axes(spec, axes)
+    orders = SweepOrders(_absolute(test), settings.cases, settings.timeout)
+    identity = identity_of(spec, test)
+    tasks = [
+        SweepTask(key_of(identity, test, point, settings.cases), point)
+        for point in axes.points(settings.sample)
+    ]
+    store = Store(file, fresh=settings.fresh)
+    store.check(identity, (task.key for task in tasks))
+    left = [task for task in tasks if task.key not in store.rows]
+    columns = TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # The collection of the test, around this, has a standard error of its own.
+    with Progress(*columns, console=Console(file=sys.__stderr__)) as progress:
+        bar = progress.add_task("", total=len(tasks), completed=len(tasks) - len(left))
+        with _results(spec, orders, settings, left) as results:
+            for task, row in results:
+                empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
+                store.add({**empty, **row, **task.point, **identity, "key": task.key})
+                progress.advance(bar)
+    return store.finish([task.key for task in tasks], list(axes[0]))
+
+
+@contextmanager
+def _results(
+    spec: KernelSpec, orders: SweepOrders, settings: SweepSettings, left: Sequence[SweepTask]
+) -> Iterator[Iterator[tuple[SweepTask, Row]]]:
+    """The rows of points as they come."""
+    if not left or (not settings.workers and settings.scheduler is None):
+        yield judged_here(spec, orders, left)
+        return
+    with client_of(min(settings.workers, len(left)), settings.scheduler) as client:
+        yield Cluster(client, orders).results(left)
+
+
+def _absolute(test: str) -> str:
+    place, separator, name = test.partition("::")
+    return f"{Path(place).resolve()}{separator}{name}"
+
+
+def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:
+    if value == "all":
+        return None
+    if not value.isdecimal() or not int(value):
+        raise click.BadParameter(f"takes a number from 1, or all; got {value}", context, option)
+    return int(value)
+
+
+def axes_of_command(over: Sequence[str], machines: str | None, case: str | None) -> Axes:
+    """The axes that a command line names."""
+    axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
+    shared = parse_case(case)
+    for name in (*(axis.name for axis in axes), *shared):
+        if name in COLUMNS and name != "kernel":
+            raise click.UsageError(f"{name} is a column of each row, and no name of an axis")
+    if not axes:
+        raise click.UsageError("name what varies: --over NAME=VALUES, or --machines")
+    return Axes(tuple(SweepAxis(*one) for one in ((a.name, a.values) for a in axes)), shared)
+
+
+@click.command()
+@click.argument("test", metavar="PATH::TEST")
+@click.option(
+    "--over",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="A name of the domain, a parameter of the kernel with a default, a constant of its file, "
+    "an input (kinds of data), dtype, level or kernel. Values: 1,2,3; a..b doubles; a..b:step.",
+)
+@click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
+@click.option("--case", metavar="JSON", help="What all points share: names and values.")
+@click.option("--sample", default="all", callback=_sample, help="So many points, drawn; or all.")
+@click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
+@click.option("-o", "file", type=OutputFile(), required=True, help="FILE.parquet. It goes on.")
+@click.option("-n", "workers", type=int, default=os.cpu_count() or 1, help="Processes; or 0.")
+@click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT)
+@click.option("--fresh", is_flag=True, help="Forget what the file holds.")
+@click.pass_context
+def sweep(
+    context: click.Context,
+    /,
+    test: str,
+    over: tuple[str, ...],
+    file: Path,
+    **given: Any,
+) -> None:
+    """Run a kernel test over a grid of points, a row of a Parquet file for each."""
+    axes = axes_of_command(over, given.pop("machines"), given.pop("case"))
+    settings = SweepSettings(**given)
+    try:
+        rows = with_spec(test, lambda spec: sweep_spec(spec, test, axes, settings, file))
+    except KeyboardInterrupt:
+        click.echo(f"stopped: what is done is in {file}.jsonl; the same command goes on", err=True)
+        context.exit(INTERRUPTED)
+    click.echo(f"{len(rows)} points")

@@ -1,0 +1,77 @@
+import click
+import pytest
+
+from difftest.scale.axes import Axes, SweepAxis, parse_axes, parse_axis, parse_case
+from tests.every import every
+
+
+@every(
+    "text, values",
+    [
+        ("pool_size=1,2,3", (1, 2, 3)),
+        ("dtype=float16,bfloat16", ("float16", "bfloat16")),
+        ("BLOCK_BYTES=2048..16384", (2048, 4096, 8192, 16384)),
+        ("BLOCK_BYTES=3..20", (3, 6, 12)),
+        ("n=1..7:3,100", (1, 4, 7, 100)),
+        ("n=-2..2:2", (-2, 0, 2)),
+        ("t=None,True,0.5", (None, True, 0.5)),
+        ("n=5..5", (5,)),
+    ],
+)
+def test_values_of_an_axis(text, values):
+    axis = parse_axis(text)
+    assert axis.values == values
+    assert [type(one) for one in axis.values] == [type(one) for one in values]
+
+
+@every(
+    "text, told",
+    [
+        ("pool_size", "NAME=VALUES"),
+        ("a-b=1", "NAME=VALUES"),
+        ("n=", "NAME=VALUES"),
+        ("n=8..2", "a range is a..b"),
+        ("n=0..8", "at least 1"),
+        ("n=1..8:0", "a range is a..b"),
+        ("n=1,2,1", "the value 1 twice"),
+        ("n=1..100000:1", "100,000 values"),
+    ],
+)
+def test_what_is_no_axis_is_refused(text, told):
+    with pytest.raises(click.BadParameter, match=told):
+        parse_axis(text)
+
+
+def test_an_axis_is_given_once():
+    with pytest.raises(click.BadParameter, match="n is given twice"):
+        parse_axes(["n=1", "n=2"])
+
+
+def test_points_are_all_combinations_and_the_last_axis_varies_fastest():
+    axes = Axes((SweepAxis("a", (1, 2)), SweepAxis("b", ("x", "y"))), {"n": 3, "a": 9})
+    assert len(axes) == 4
+    assert list(axes.points()) == [
+        {"n": 3, "a": a, "b": b} for a, b in ((1, "x"), (1, "y"), (2, "x"), (2, "y"))
+    ]
+
+
+def test_a_sample_is_drawn_without_repeats_and_the_same_each_time():
+    axes = Axes(parse_axes(["a=1..100:1", "b=1..100:1", "c=1..1000:1"]), {})
+    drawn = list(axes.points(sample=50))
+    assert drawn == list(axes.points(sample=50)) != list(axes.points(sample=50, seed=1))
+    assert len({tuple(one.values()) for one in drawn}) == 50
+    assert len({one["a"] for one in drawn}) > 20
+    assert len(list(Axes(parse_axes(["a=1,2"]), {}).points(sample=5))) == 2
+
+
+def test_what_all_points_share():
+    whole = '{"values":{"n":5},"dtype":"float16","data":{"x":"zeros"}}'
+    assert parse_case(whole) == {"n": 5, "dtype": "float16"}
+    assert parse_case('{"n": 5}') == {"n": 5}
+    assert parse_case(None) == {}
+
+
+@every("text", ["n=5", "[1]", '{"n": [1]}'])
+def test_what_is_no_case_is_refused(text):
+    with pytest.raises(click.BadParameter, match="--case"):
+        parse_case(text)
