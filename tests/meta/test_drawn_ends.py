@@ -16,11 +16,13 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import Input, KernelSpec
 from difftest.harness.strategies import sizes
 from reference.conv2d_maxpool import conv2d_maxpool
+from tests.kernels.budget import NIGHTLY
 from tests.kernels.layers import INPUTS, PARAMETERS, small_layers
 from tests.meta.drawing import drawn
 from tests.meta.operators import softmax_of, softmax_reference
 from tests.unit.standin import PlainBackend, add_spec
 
+SEEDS = range(2 if NIGHTLY else 1)
 TABLE = {"P": sizes(1, 64), "N": sizes(1, 300)}
 
 
@@ -66,30 +68,30 @@ def from_a_start(start):
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_integers_of_every_width_reach_both_ends_often(dtype):
     spec = rows(lambda x: x, lambda x: x, inputs={"x": Input("P N", dtype=dtype)})
-    arrays = [spec.inputs_of(case)[0] for case in drawn(spec, 100)]
+    arrays = [spec.inputs_of(case)[0] for case in drawn(spec, 60)]
     info = np.iinfo(dtype)
-    assert sum(array.min() == info.min for array in arrays) > 10
-    assert sum(array.max() == info.max for array in arrays) > 10
+    assert sum(array.min() == info.min for array in arrays) > 6
+    assert sum(array.max() == info.max for array in arrays) > 6
 
 
 def test_wide_integers_whose_sums_a_reference_has_in_float64_fit_their_dtype():
     """NKI's int32 wraps around: nothing could be told of an overflow."""
     spec = add_spec(dtypes=("int32",))
-    sums = [spec.reference(*spec.inputs_of(case)) for case in drawn(spec, 200)]
+    sums = [spec.reference(*spec.inputs_of(case)) for case in drawn(spec, 100)]
     assert 2**30 <= max(np.abs(one).max() for one in sums) < 2**31
 
 
 @pytest.mark.parametrize("start", [0.0, -1e4, -65504.0, -3.4e38])
 def test_a_maximum_that_starts_at_a_number_is_found(start):
     spec = rows(rounded(from_a_start(start)), largest)
-    assert all(first_red(spec, seed) for seed in range(2))
+    assert all(first_red(spec, seed) for seed in SEEDS)
     assert not first_red(rows(rounded(largest), largest))
 
 
 def test_all_elements_of_a_maximum_are_negative_in_a_quarter_of_the_cases():
     spec = rows(rounded(largest), largest)
-    negative = sum((spec.inputs_of(case)[0] < 0).all() for case in drawn(spec, 200))
-    assert negative > 50
+    negative = sum((spec.inputs_of(case)[0] < 0).all() for case in drawn(spec, 100))
+    assert negative > 25
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -101,7 +103,7 @@ def test_a_softmax_whose_maximum_starts_at_a_number_is_found(dtype):
             return powers / powers.sum(axis=1, keepdims=True)
 
     wrong = rows(rounded(from_ten_thousand_less), softmax_of, dtype)
-    assert all(first_red(wrong, seed) for seed in range(2))
+    assert all(first_red(wrong, seed) for seed in SEEDS)
     assert not first_red(rows(rounded(softmax_reference), softmax_of, dtype))
 
 
@@ -111,14 +113,14 @@ def test_a_transposition_that_spreads_nan_is_found():
     def product_with_identity(x):
         return x.T @ np.eye(x.shape[0])
 
-    assert all(first_red(rows(rounded(product_with_identity), np.transpose), s) for s in range(2))
+    assert all(first_red(rows(rounded(product_with_identity), np.transpose), s) for s in SEEDS)
     assert not first_red(rows(rounded(np.transpose), np.transpose))
 
 
 @pytest.mark.parametrize("reference", [largest, lambda x: np.maximum(x, 0), np.sort, softmax_of])
 def test_no_nan_is_drawn_where_values_decide(reference):
     spec = rows(rounded(reference), reference)
-    assert all(np.isfinite(spec.inputs_of(case)[0]).all() for case in drawn(spec, 200))
+    assert all(np.isfinite(spec.inputs_of(case)[0]).all() for case in drawn(spec, 100))
 
 
 def conv2d(change):
@@ -147,10 +149,10 @@ def test_a_float16_that_saturates_or_flushes_is_found_in_convolutions(change):
         return change(wide)
 
     spec = conv2d(in_float16)
-    assert all(first_red(spec, seed) for seed in range(2))
+    assert all(first_red(spec, seed) for seed in SEEDS)
 
 
 def test_products_of_a_row_stay_finite():
     spec = rows(rounded(lambda x: np.cumprod(x, axis=1)), lambda x: np.cumprod(x, axis=1))
-    for case in drawn(spec, 200):
+    for case in drawn(spec, 100):
         assert np.isfinite(np.cumprod(spec.inputs_of(case)[0], axis=1)).all()
