@@ -30,6 +30,7 @@ QUESTIONS = {
     "repeated_transposes": "which repeated transposes does it leave out",
     "repeated_loads": "which repeated loads does it leave out",
     "merged_loads": "does it trigger loads into one tile as one",
+    "one_table": "are all activation functions in one table",
 }
 
 
@@ -62,6 +63,8 @@ class Compiler(NamedTuple):
     """Loads of an input's bytes that lie in another tile of the same form."""
     merged_loads: bool
     """Whether loads one after the other, into one tile from one tensor, are triggered as one."""
+    one_table: bool
+    """Whether the kernel's activation functions are all in the table that is loaded first."""
 
 
 LIKELY = Compiler(
@@ -72,6 +75,7 @@ LIKELY = Compiler(
     repeated_transposes=RepeatRule.OLDER,
     repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
+    one_table=False,
 )
 """What predictions are made with."""
 FASTEST = Compiler(
@@ -82,6 +86,7 @@ FASTEST = Compiler(
     repeated_transposes=RepeatRule.INVARIANT,
     repeated_loads=RepeatRule.REMOVED,
     merged_loads=True,
+    one_table=True,
 )
 SLOWEST = Compiler(
     renames=False,
@@ -91,4 +96,5 @@ SLOWEST = Compiler(
     repeated_transposes=RepeatRule.KEPT,
     repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
+    one_table=False,
 )

@@ -94,7 +94,7 @@ class Costing:
 def _kind(event: Event) -> Hashable:
     """All that the cost of an instruction can depend on: not where its operands lie."""
     told = event.attributes, event.arguments.get("dge_mode"), clears(event)
-    kind = [event.opcode, event.engine, *told, len(event.writes)]
+    kind = [event.opcode, event.engine, *told, len(event.writes), *(r.role for r in event.reads)]
     for allocation, _, shape, strides, axis, _, _, view, _ in event.writes + event.reads:
         kind += (
             shape,

@@ -225,9 +225,12 @@ def _filled(event: Event) -> str:
 
 
 def _activation(event: Event) -> str:
+    space = _space(event)
+    if any(region.role == "scale" for region in event.reads):
+        return f"scaled {space}"
     if len(event.writes) > 1:
         return "reduced"
-    return f"copy {_space(event)}" if event.attributes.op in COPIES else ANY
+    return f"copy {space}" if event.attributes.op in COPIES else space
 
 
 def _register(event: Event) -> str:

@@ -70,6 +70,8 @@ class Schedule:
         """
         if other.instructions is not self.program.instructions:
             return False
+        if other.compiler.one_table and self.timeline.table_loads > other.cores:
+            return False
         if order is None and self.order is not None:
             return not self.timeline.held and self.order == list(map(sorted, self.order))
         return order == self.order

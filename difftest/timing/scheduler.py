@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
+from difftest.timing.costs import COPIES
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
@@ -21,6 +22,8 @@ from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 NEVER = float("inf")
 FREE = 1 << 30
 """The event that a tensor's place is free, after the engines' numbers."""
+IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
+"""Activation functions that need no table of their own: copies (TODAY); the others are assumed."""
 
 _HOPS = {one: {other: hop(one, other) for other in Engine} for one in Engine}
 _SECOND_WAITS = {engine: WAITS.get(engine, 0.0) for engine in Engine}
@@ -112,7 +115,7 @@ class Scheduler:
         timeline = self.timeline
         timeline.finish = self._finish()
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
-        timeline.table_loads = sum(len(core.tables) for core in self.cores)
+        timeline.table_loads = sum(core.table_loads for core in self.cores)
         timeline.spilled = max(core.buffers.spilled for core in self.cores)
         return timeline
 
@@ -140,15 +143,20 @@ class Scheduler:
 
     def _prefetch_table(self) -> None:
         """Each core loads its first table of activation functions before all else (TRACE)."""
-        left = set(self.cores)
-        for one in self.instructions if left else ():
+        for one in self.instructions:
             core = self.cores[one.core]
-            if core in left and Engine.SCALAR in one.times:
-                left.remove(core)
-                core.tables.add(_table(one))
+            if one.times and not core.table and Engine.SCALAR in one.times:
+                core.table, core.table_loads = _table(one), 1
                 core.units[Engine.SCALAR].free = self.clockwork.table_load.value
-                if not left:
-                    break
+
+    def _load_table(self, core: PhysicalCore, one: LoweredInstruction) -> float:
+        """How long the Scalar Engine loads the table that a function needs, if another is there."""
+        table = _table(one)
+        if not table or table == core.table or self.program.compiler.one_table:
+            return 0.0
+        core.table = table
+        core.table_loads += 1
+        return self.clockwork.table_load.value
 
     # Readiness
 
@@ -248,10 +256,7 @@ class Scheduler:
         else:
             timed = one.times[engine]
             if engine is Engine.SCALAR:
-                table = _table(one)
-                if table not in core.tables:
-                    core.tables.add(table)
-                    now += self.clockwork.table_load.value
+                now += self._load_table(core, one)
             end = now + timed.latency
             busy = timed.interval
         timeline.engine[index] = engine
@@ -411,6 +416,6 @@ class Scheduler:
 
 
 def _table(one: LoweredInstruction) -> str:
-    """The table of activation functions that it needs; copies are in every table."""
+    """The table of activation functions that it needs; empty if any has what it does."""
     op = one.event.attributes.op if purpose(one.event) is Purpose.FUNCTION else None
-    return op or "copy"
+    return "" if op is None or op in IN_EVERY_TABLE else op

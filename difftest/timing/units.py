@@ -120,7 +120,9 @@ class PhysicalCore:
         self.stores = Queue(figures.outstanding)
         self.sharing = Sharing(figures)
         self.bursts = Bursts(figures)
-        self.tables: set[str] = set()
+        self.table = ""
+        """The functions that the Scalar Engine can compute now, by the one that needed them."""
+        self.table_loads = 0
         self.buffers = Buffers(
             program.machine, [one for one in program.instructions if one.core == core]
         )

@@ -10,6 +10,8 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict
+from difftest.timing.clockwork import clockwork
+from difftest.timing.costing import Costing
 from difftest.timing.costs import CostTable, all_costs, cost_table, variant
 from difftest.timing.evidence import Evidence
 from difftest.timing.program import MODELLED
@@ -279,3 +281,30 @@ def test_what_sums_beside_its_result_starts_later():
     assert summed.evidence is Evidence.ASSUMED
     plain, reduced = two["activation", S, "*"], two["activation", S, "reduced"]
     assert reduced.interval_ns - plain.interval_ns == pytest.approx(82 * 1.4 / 1.2, rel=0.01)
+
+
+@every(
+    "space, scaled, interval, latency",
+    [("sbuf", False, 307, 397), ("psum", False, 267, 367), ("sbuf", True, 517, 517),
+     ("psum", True, 476, 476)],
+)  # fmt: skip
+def test_a_function_takes_longer_with_a_scale_of_each_partition(space, scaled, interval, latency):
+    """Traced on trn2, 128 elements: 517 ns start to start from SBUF, 476 from PSUM."""
+    build = Builder()
+    data = build.psum((128, 128)) if space == "psum" else build.tensor((128, 128))
+    column = whole(build.tensor((128, 1)))._replace(role="scale" if scaled else "bias")
+    reads = [whole(data), column]
+    build.emit("activation", S, [whole(build.tensor((128, 128)))], reads, op="exp")
+    timed = Costing(cost_table(TRN2), clockwork(TRN2)).of(build.trace.events[0])[S]
+    assert (timed.interval, timed.latency) == pytest.approx((interval, latency), abs=1)
+
+
+def test_costs_of_scales_and_biases_are_looked_up_apart():
+    build = Builder()
+    tile, column = build.tensor((128, 128)), whole(build.tensor((128, 1)))
+    for role in ("scale", "bias"):
+        reads = [whole(tile), column._replace(role=role)]
+        build.emit("activation", S, [whole(build.tensor((128, 128)))], reads, op="exp")
+    costing = Costing(cost_table(TRN2), clockwork(TRN2))
+    first, second = (costing.of(event)[S].interval for event in build.trace.events)
+    assert first > second

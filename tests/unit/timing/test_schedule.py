@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from difftest.analysis import dependences
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine, Region, Space
+from difftest.timing import predict, scheduler
 from difftest.timing import program as program_module
-from difftest.timing import scheduler
 from difftest.timing.clockwork import SAME_ENGINE
 from difftest.timing.renaming import Renaming, refills
 from difftest.timing.schedule import schedule
+from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 
 LOAD = 950 + 8 * (9 + 4000 / 28.1) + 410 + 790
@@ -128,17 +129,42 @@ def test_a_transpose_loads_an_identity_first():
     assert set(transpose.data) == {identity.index, load.index}
 
 
-def test_a_function_table_is_loaded_once():
+def functions(*names):
+    """A kernel that does one after the other to a tile."""
     build = Builder()
     tile = build.load((128, 10))
-    for function in ("exp", "exp", "tanh"):
+    for name in names:
         build.emit("activation", Engine.SCALAR, [whole(build.tensor((128, 10)))], [whole(tile)],
-                   op=function)  # fmt: skip
-    timeline = schedule(build.program(), dge=False)
+                   op=name)  # fmt: skip
+    return build
+
+
+def test_a_function_table_is_loaded_before_its_first_function():
+    timeline = schedule(functions("exp", "exp", "tanh").program(), dge=False)
     _, first, second, third = timeline.spans
     assert timeline.timeline.table_loads == 2
     assert first.start > 1283.3  # the first table came before the operands
     assert third.start - second.start == pytest.approx(10 / 1.2 + 200 + 1283.3)
+
+
+@every(
+    "names, loads",
+    [
+        (["copy", "exp", "copy", "exp"], 1),  # traced: one load, copies before the first function
+        (["square", "rsqrt", "square", "rsqrt"], 1),
+        (["exp", "rsqrt"] * 4, 8),  # traced: 8 in four blocks of a decoder's attention
+    ],
+)
+def test_a_function_of_another_table_loads_it_again(names, loads):
+    program = functions(*names).program()
+    assert schedule(program, dge=False).timeline.table_loads == loads
+
+
+def test_a_compiler_with_one_table_for_all_functions_loads_it_once():
+    prediction = predict(functions("exp", "rsqrt", "exp").trace, TRN2, dge=False)
+    assert prediction.middle - prediction.compiled.low == pytest.approx(2 * 1.2833, abs=0.01)
+    alike = predict(functions("exp", "exp").trace, TRN2, dge=False)
+    assert alike.compiled.low == alike.middle
 
 
 def test_copies_without_an_engine_are_shared_if_many_wait():
