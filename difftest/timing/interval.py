@@ -180,8 +180,7 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
         return Basis(Evidence.ASSUMED.value, one.opcode), ASSUMED
     within = range_of(cost)
     if one.engine is Engine.UNKNOWN:
-        chosen = Range(min(within.low, CHOSEN.low), max(within.high, CHOSEN.high))
-        return Basis(INFERRED, "copies shared among engines"), chosen
+        return Basis(INFERRED, "copies shared among engines"), within.with_all_of(CHOSEN)
     return Basis(cost.evidence.value, one.opcode), within
 
 
@@ -194,8 +193,8 @@ def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range
         return Basis(basis.value, one.opcode), known
     within = range_of_evidence(one.modelled, machine)
     if schedule.dge and one.event.arguments.get("dge_mode") != "none":
-        within = Range(min(within.low, GENERATED.low), max(within.high, GENERATED.high))
-        return Basis(one.modelled.value, "DMAs with generated descriptors"), within
+        generated = within.with_all_of(GENERATED)
+        return Basis(one.modelled.value, "DMAs with generated descriptors"), generated
     return Basis(one.modelled.value, "DMAs"), within
 
 
@@ -208,8 +207,8 @@ def _product(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]
         PROBED_PRODUCTS if machine.nc_version < 3 else range_of_evidence(one.modelled, machine.name)
     )
     if one.matmul.partial:
-        within = Range(min(within.low, PARTIAL.low), max(within.high, PARTIAL.high))
-        return Basis(one.modelled.value, "products of part of the PE array"), within
+        partial = within.with_all_of(PARTIAL)
+        return Basis(one.modelled.value, "products of part of the PE array"), partial
     return Basis(one.modelled.value, "products"), within
 
 

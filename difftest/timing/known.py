@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from difftest.analysis.purpose import PURPOSES, Purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
@@ -18,53 +20,41 @@ def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset
     """
     times = clockwork(machine)
     if engine is Engine.DMA:
-        return _classes(_dma(times, instruction))
+        return _classes(_figures(times, _of_dma(instruction)))
     if engine is Engine.TENSOR:
-        return _classes(_tensor(times))
+        return _classes((times.clocks[engine], *_figures(times, TENSOR)))
     rows = cost_table(machine).rows.values()
     return frozenset(
         row.evidence for row in rows if (row.instruction, row.engine) == (instruction, engine)
     )
 
 
-def _classes(figures: tuple[Figure, ...]) -> frozenset[Evidence]:
+MOVED = (
+    *("trigger", "generation", "generation_per_partition", "addressed_generation"),
+    *("dma_lead", "dma_read", "dma_tail", "dma_minimum"),
+    *("descriptor", "bandwidth", "long_rate", "element_write"),
+)
+"""The fields of Clockwork that every DMA's time is made of; other kinds have more."""
+TURNED = ("transpose_share",)
+NAMED = ("indirect_generation", "indirect_per_partition")
+TENSOR = (
+    *("row_share", "row_overhead", "row_overhead_fp32", "partial_slowdown", "drain"),
+    *("load_weights", "weights_interval", "turned_interval"),
+    *("throttle_window", "throttle_slowdown"),
+)
+"""Those of the Tensor Engine, beside its clock."""
+
+
+def _classes(figures: Iterable[Figure]) -> frozenset[Evidence]:
     return frozenset(figure.evidence for figure in figures)
 
 
-def _dma(times: Clockwork, instruction: str) -> tuple[Figure, ...]:
-    moved = (
-        times.trigger,
-        times.generation,
-        times.generation_per_partition,
-        times.addressed_generation,
-        times.dma_lead,
-        times.dma_read,
-        times.dma_tail,
-        times.dma_minimum,
-        times.descriptor,
-        times.bandwidth,
-        times.long_rate,
-        times.element_write,
-    )
+def _figures(times: Clockwork, names: Iterable[str]) -> Iterator[Figure]:
+    for name in names:
+        found = getattr(times, name)
+        yield from found.values() if isinstance(found, dict) else (found,)
+
+
+def _of_dma(instruction: str) -> tuple[str, ...]:
     does = PURPOSES.get(instruction)
-    if does is Purpose.TRANSPOSE:
-        return (*moved, times.transpose_share)
-    if does in INDIRECT:
-        return (*moved, times.indirect_generation, times.indirect_per_partition)
-    return moved
-
-
-def _tensor(times: Clockwork) -> tuple[Figure, ...]:
-    return (
-        times.clocks[Engine.TENSOR],
-        times.row_share,
-        times.row_overhead,
-        times.row_overhead_fp32,
-        times.partial_slowdown,
-        times.drain,
-        *times.load_weights.values(),
-        *times.weights_interval.values(),
-        times.turned_interval,
-        times.throttle_window,
-        times.throttle_slowdown,
-    )
+    return MOVED + (TURNED if does is Purpose.TRANSPOSE else NAMED if does in INDIRECT else ())

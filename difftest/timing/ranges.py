@@ -23,6 +23,10 @@ class Range(NamedTuple):
     low: float
     high: float
 
+    def with_all_of(self, other: Range) -> Range:
+        """From the lower of the lows to the higher of the highs."""
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
 
 MEASURED = Range(0.95, 1.05)
 """A row of cycles and start-up through many samples: what is left is contention."""

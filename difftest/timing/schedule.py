@@ -92,20 +92,8 @@ class Schedule:
 
     def span(self, index: int) -> Span:
         """When one instruction ran."""
-        one = self.timeline
-        return Span(
-            self.program.instructions[index],
-            one.engine[index],
-            one.start[index],
-            one.end[index],
-            one.busy[index],
-            one.ready[index],
-            one.waited_for[index],
-            one.buffer[index],
-            one.transfer_start[index],
-            one.transfer_end[index],
-            one.released_by[index],
-        )
+        columns = self.timeline.columns
+        return Span(self.program.instructions[index], *(column[index] for column in columns))
 
 
 def schedule(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from difftest.simulator.trace import Engine
 
 
@@ -23,6 +25,8 @@ class Timeline:
         self.transfer_start = [0.0] * count
         self.transfer_end = [0.0] * count
         self.released_by = [-1] * count
+        self.columns: tuple[list[Any], ...] = tuple(vars(self).values())
+        """All of these, in this order."""
         self.finish = 0.0
         self.cold_time = 0.0
         """Time that the Tensor Engine streamed at half speed."""

@@ -27,11 +27,10 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     writers = _writers(schedule.program.instructions)
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
     for spans in by_line(copies).values():
-        worth = units.without(Removed(spans).times)
         yield advice_on(
             spans,
             "redundant-copies",
-            worth,
+            units.without(Removed(spans).times),
             happened=f"{len(spans):,} copies inside SBUF {_made(spans)}, and their readers "
             "could take the originals",
             rule="instructions take strided and broadcast operands, and cast on their own",
@@ -193,11 +192,10 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if not movable:
             continue
         share = min((busy - spare) / 2, sum(span.busy for span in movable))
-        worth = units.without({engine.value: share})
         yield advice_on(
             movable,
             "uneven-engines",
-            worth,
+            units.without({engine.value: share}),
             happened=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
             f"{other.value} engine {spare / end:.0%}",
             rule="the Vector and the Scalar Engine run side by side, and both copy",

@@ -45,11 +45,10 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
             size = bytes_of(target)
             unused, loaded = unused + int(part * size), loaded + size
         if loaded and unused / loaded >= UNUSED:
-            worth = units.without(removed.times)
             yield advice_on(
                 spans,
                 "unused-data",
-                worth,
+                units.without(removed.times),
                 happened=f"{unused / loaded:.1%} of the {_mib(loaded)} that {len(spans):,} DMAs "
                 "load is never read",
                 rule="a load takes the DMA engines' time for each byte, whether it is used or not",
@@ -123,11 +122,10 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             distinct = _distinct(source, regions)
             if not distinct or loaded / distinct < AGAIN:
                 continue
-            worth = units.without(Removed(group, 1.0 - distinct / loaded).times)
             yield advice_on(
                 group,
                 "loaded-again",
-                worth,
+                units.without(Removed(group, 1.0 - distinct / loaded).times),
                 happened=f"{_mib(distinct)} of {source.name or 'a tensor'} are loaded "
                 f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
                 rule="what stays in SBUF need not come from HBM a second time",

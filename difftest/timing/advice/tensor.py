@@ -48,11 +48,10 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
                 removed.add(helper)
         if repeated < len(seen):
             continue
-        worth = units.without(removed.times)
         yield advice_on(
             spans,
             "transposed-again",
-            worth,
+            units.without(removed.times),
             happened=f"{len(spans):,} {_called(spans)} of {len(seen):,} different tiles",
             rule="a transpose takes the Tensor Engine as long as a matmul does",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
@@ -152,11 +151,10 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         for span in spans:
             columns += elements(span.instruction.event.reads[1])
             removed.take(TENSOR, max(0.0, span.busy - _streaming(span, program.clockwork, bank)))
-        worth = units.without(removed.times)
         yield advice_on(
             spans,
             "empty-psum-tiles",
-            worth,
+            units.without(removed.times),
             happened=f"{len(spans):,} matmuls fill {columns / len(spans):,.0f} of {bank} columns "
             f"of a PSUM bank ({columns / len(spans) / bank:.0%})",
             rule="a matmul has a fixed overhead, and a full PSUM bank spreads it furthest",
@@ -186,11 +184,10 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         and any(region.allocation.id in narrow for region in span.instruction.event.reads[:2])
     ]
     for spans in by_line(wide).values():
-        worth = units.without(Removed(spans, 0.75).times)
         yield advice_on(
             spans,
             "float32-operands",
-            worth,
+            units.without(Removed(spans, 0.75).times),
             happened=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast "
             "from two bytes",
             rule="the Tensor Engine multiplies float32 in four passes and two-byte dtypes in one",

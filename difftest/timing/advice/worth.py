@@ -91,10 +91,7 @@ class Units:
     """How long each unit is busy; what taking work away from some of them is worth."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self.busy: dict[str, float] = {}
-        for span in schedule.spans:
-            for unit, time in work_of(span).items():
-                self.busy[unit] = self.busy.get(unit, 0.0) + time
+        self.busy = Removed(schedule.spans).times
 
     def without(self, removed: Mapping[str, float]) -> tuple[float, float]:
         """(what the busiest unit gains, all work removed), microseconds; ``removed`` in ns."""
