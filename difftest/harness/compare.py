@@ -181,7 +181,7 @@ def check_values(
     low, high = expected.interval()
     bounds = _as_float64(low), _as_float64(high)
     with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
-        values = got.astype(np.float64)
+        values = _as_float64(got)
     for kind, wrong in _wrong_places(values, bounds, unwritten):
         if wrong.any():
             every = wrong | _outside(values, bounds)
@@ -269,7 +269,7 @@ def _mismatch(
 
 
 def _as_float64(array: Array) -> NDArray[np.float64]:
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=False)
 
 
 def _first(

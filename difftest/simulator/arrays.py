@@ -35,6 +35,7 @@ class Arguments:
         self,
         tensor: Callable[[Array, str, bool], Any],
         function: Callable[..., Any],
+        signature: inspect.Signature,
         known: Callable[[object, str], Any],
         *,
         by_reference: bool,
@@ -43,7 +44,7 @@ class Arguments:
         """Makes a tensor in HBM of an array, its name, and whether the kernel may write to it."""
         self.known = known
         """Raises for a dtype that the kernel's dialect does not have."""
-        self.parameters = inspect.signature(function).parameters
+        self.parameters = signature.parameters
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.location = None if code is None else Location(code.co_filename, code.co_firstlineno)
         self.by_reference = by_reference
@@ -103,7 +104,11 @@ class Arguments:
 
         One array may be several of them. Where it matters which of them is last, a warning says so.
         """
-        changed = [one for one in self.copies if one[0].tobytes() != one[1].tobytes()]
+        changed = [
+            copied
+            for copied, (array, tensor) in zip(self.copies, self.written, strict=True)
+            if tensor._storage.allocation.writes and array.tobytes() != copied[1].tobytes()
+        ]
         pairs = itertools.combinations([array for array, _ in changed], 2)
         if any(itertools.starmap(np.may_share_memory, pairs)) and _depends_on_order(changed):
             shapes = ", ".join(str(list(array.shape)) for array, _ in changed)

@@ -90,7 +90,7 @@ class Core:
         self.issued: Any = None
         """What was asked of the instruction that is being issued, for its errors."""
         self.calls: dict[Any, Any] = {}
-        """The signatures of instructions that this launch has checked, for the gate alone."""
+        """The signatures of instructions that were checked, for the gate alone."""
         self.grid = grid
         self.program: Shape = (0,) * len(grid)
         self.record = record

@@ -30,6 +30,7 @@ from difftest.simulator.frontend.grid import grid_shape, physical_cores
 from difftest.simulator.frontend.launchable import Launchable, as_launchable
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.instructions.gate import kept_calls
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
@@ -257,6 +258,7 @@ class Launch:
         core.auto_alloc = forces_auto_alloc(target.function)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
+        core.calls = kept_calls(chosen, target.dialect)
         core.trace.cores = physical_cores(grid)
         if _side_by_side(core):
             core.trace.cores = tuple(range(math.prod(grid)))
@@ -279,7 +281,8 @@ def _arguments(
     bound = _bind(function, args, kwargs)
     known = as_nki_dtype if target.dialect == "nki" else as_dtype
     tensor = functools.partial(_argument, core)
-    arguments = Arguments(tensor, function, known, by_reference=target.by_reference)
+    by_reference = target.by_reference
+    arguments = Arguments(tensor, function, bound.signature, known, by_reference=by_reference)
     values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
     call = inspect.BoundArguments(bound.signature, values)
     return arguments, functools.partial(_call, function, *call.args, **call.kwargs)

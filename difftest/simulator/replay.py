@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
+from difftest.simulator import tape as forms
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
@@ -41,18 +42,7 @@ from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.memory import Shape, Storage
-from difftest.simulator.tape import (
-    DynamicForm,
-    IndexedForm,
-    IndexForm,
-    IndirectForm,
-    Opcode,
-    Operator,
-    RegisterForm,
-    Tape,
-    TapedCall,
-    TileForm,
-)
+from difftest.simulator.tape import Tape, TapedCall, TileForm
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
 
@@ -292,7 +282,7 @@ class _Program:
         self._tiles[access] = tile
         return tile
 
-    def scattered(self, access: IndexedForm) -> IndexedTile:
+    def scattered(self, access: forms.IndexedForm) -> IndexedTile:
         """A tile indexed by tiles."""
         items = [
             Index(*affine) if tile is None else DynamicIndex(self.tile(tile), Index(*affine))
@@ -300,18 +290,18 @@ class _Program:
         ]
         return IndexedTile(self.tile(access.base), tuple(items))
 
-    def shifted(self, access: DynamicForm) -> DynamicView:
+    def shifted(self, access: forms.DynamicForm) -> DynamicView:
         """A view that one offset moves, or one for each row."""
         held = access.offsets
         index: Any
-        if isinstance(held, RegisterForm):
+        if isinstance(held, forms.RegisterForm):
             index = DeviceValue(held.value, frozen=True, label=held.label)
         else:
             index = self.tile(held)
         owner = self.tile(access.owner)
         return DynamicView(owner, access.pattern, index, Rows(*access.rows), whole=access.whole)
 
-    def grouped(self, access: IndirectForm) -> IndirectTensor:
+    def grouped(self, access: forms.IndirectForm) -> IndirectTensor:
         """A view by tensor indirection."""
         owner: Any = self.tile(access.owner)
         return IndirectTensor._of(owner, self.tile(access.offsets), access.size, access.group)
@@ -321,12 +311,12 @@ _OPERATORS = {**NKI_OPS, AVERAGE.name: AVERAGE}
 _RECORDS = {**INSTRUCTIONS, **EFFECTS, "added_product": added_product}
 _FORMS: dict[type, Callable[[_Program, Any], Any]] = {
     TileForm: _Program.tile,
-    IndexedForm: _Program.scattered,
-    DynamicForm: _Program.shifted,
-    IndirectForm: _Program.grouped,
-    IndexForm: lambda program, index: Index(*index),
-    Operator: lambda program, op: _OPERATORS[op.name],
-    Opcode: lambda program, opcode: _RECORDS[opcode.name],
+    forms.IndexedForm: _Program.scattered,
+    forms.DynamicForm: _Program.shifted,
+    forms.IndirectForm: _Program.grouped,
+    forms.IndexForm: lambda program, index: Index(*index),
+    forms.Operator: lambda program, op: _OPERATORS[op.name],
+    forms.Opcode: lambda program, opcode: _RECORDS[opcode.name],
 }
 
 

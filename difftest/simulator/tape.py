@@ -109,6 +109,11 @@ class Opcode(NamedTuple):
     name: str
 
 
+FORMS: tuple[Any, ...] = (TileForm, RegisterForm, IndexForm, IndexedForm, DynamicForm, IndirectForm)
+FORMS += (Operator, Opcode)
+"""What stands on a tape for what a launch would hold."""
+
+
 class TapedCall(NamedTuple):
     """One call: of :data:`difftest.simulator.replay.CALLS` by name, with what it was given."""
 

@@ -158,6 +158,8 @@ def machine_of(
 
 def function_in(kernel: Any) -> FunctionType | None:
     """The Python function that a call of ``kernel`` runs; None for a class, or what is in C."""
+    if not callable(kernel):
+        return None
     while not isinstance(kernel, FunctionType) or hasattr(kernel, "__wrapped__"):
         inner = getattr(kernel, "__wrapped__", None) or getattr(kernel, "__func__", None)
         if isinstance(kernel, functools.partial):
@@ -213,9 +215,14 @@ def _is_named_nki(value: Any) -> bool | None:
     if isinstance(value, Launchable):
         return value.dialect == "nki"
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    if f"{home}.".startswith((f"{_OURS}.nki.", "nki.")):
+    return _is_home_of_nki(home) if isinstance(home, str) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_home_of_nki(module: str) -> bool | None:
+    if f"{module}.".startswith((f"{_OURS}.nki.", "nki.")):
         return True
-    return False if f"{home}.".startswith((f"{_OURS}.", "neuronxcc.")) else None
+    return False if f"{module}.".startswith((f"{_OURS}.", "neuronxcc.")) else None
 
 
 def _names(code: CodeType) -> Iterator[str]:

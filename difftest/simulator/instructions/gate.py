@@ -4,6 +4,9 @@ Whoever calls, the rules of the record are checked on the operands and on every 
 they depend on is a signature: buffers, dtypes, shapes, options. One that passed is kept, with the
 :class:`~difftest.simulator.instructions.record.Call` that came of it, and is not checked again.
 What depends on the data (bounds, what was written, values) is checked each time.
+
+What is kept serves later launches of the same machine and dialect too: shrinking launches small
+kernels by the hundred. So a call holds no tensor, and its errors name those of its issue.
 """
 
 from __future__ import annotations
@@ -35,13 +38,16 @@ from difftest.simulator.instructions.observing import (
 )
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach
 from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.machine import Machine
 from difftest.simulator.recording import Part
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
 _KEPT = 4096
-"""Calls kept for each machine; beyond that they are forgotten, and checked anew."""
+"""Calls kept for each machine and dialect; beyond that they are forgotten, and checked anew."""
+_CALLS: dict[tuple[Machine, str], dict[Any, Call]] = {}
+"""By machine and dialect, and by signature."""
 _PLAIN = frozenset((float, int, type(None)))
 """Most operands that are no tiles."""
 _DISTINCT = (str, AluOp, type(None))
@@ -248,6 +254,11 @@ def _indices(access: Any) -> list[tuple[Tile, str]]:
     """The tiles that hold where an access goes."""
     tiles = access._index_tiles if isinstance(access, IndirectTile) else ()
     return [(tile, "index") for tile in tiles]
+
+
+def kept_calls(machine: Machine, dialect: str) -> dict[Any, Call]:
+    """The calls that passed before on this machine, in this dialect: for :attr:`Core.calls`."""
+    return _CALLS.setdefault((machine, dialect), {})
 
 
 def prepare(core: Core, issued: Issue) -> Call:

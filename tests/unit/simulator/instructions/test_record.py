@@ -1,14 +1,27 @@
 from __future__ import annotations
 
+import dataclasses
+import gc
 import importlib
 import inspect
 import pkgutil
+import random
+import weakref
 
 import numpy as np
 import pytest
 
 from difftest.api.documented import CLASSIC, documented_names
-from difftest.simulator import TRN2, Engine, KernelError, NkiError, ShapeError, instructions, launch
+from difftest.simulator import (
+    TRN1,
+    TRN2,
+    Engine,
+    KernelError,
+    NkiError,
+    ShapeError,
+    instructions,
+    launch,
+)
 from difftest.simulator.core import current
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.frontend.classic import isa as nisa
@@ -31,6 +44,7 @@ from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
 from difftest.timing.known import evidence_of
 from tests.every import every
+from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
 CLASSIC_RECORDS = {name: record for name, record in INSTRUCTIONS.items() if record.classic}
@@ -132,6 +146,40 @@ def test_a_signature_is_checked_once(monkeypatch):
     with pytest.raises(KernelError, match="a kernel returns tensors"):
         launch(kernel)
     assert [args[1].instruction.name for args in checked].count("tensor_tensor") == 5
+
+
+def test_what_was_checked_serves_later_launches_of_the_same_machine_and_dialect(monkeypatch):
+    checked = []
+    check = gate.check
+    monkeypatch.setattr(gate, "_CALLS", {})
+    monkeypatch.setattr(gate, "check", lambda *args: checked.append(args) or check(*args))
+
+    def kernel():
+        tile = nl.zeros((8, 16), nl.float32)
+        nl.add(tile, tile)
+
+    counts = []
+    for machine in (TRN2, TRN2, TRN1, dataclasses.replace(TRN1, partitions=64), TRN1):
+        launch(kernel, machine=machine)
+        counts.append(len(checked))
+    assert counts == [2, 2, 4, 6, 6]
+
+
+def test_what_was_checked_holds_no_tensor():
+    made = []
+    new_tile = gate.new_tile
+
+    def noted(core, call):
+        made.append(weakref.ref((tile := new_tile(core, call))._storage.data))
+        return tile
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gate, "new_tile", noted)
+        for name in sorted(EXAMPLES):
+            drawn(name, random.Random(1).choice).run("record")
+    gc.collect()
+    assert len(made) > 40
+    assert not [one for one in made if one() is not None]
 
 
 def test_an_error_names_the_tensors_of_its_own_call():
