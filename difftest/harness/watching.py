@@ -25,8 +25,8 @@ _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
 _PATIENCE = 10
 """Cases in a row that bring nothing new, after which ``sys.settrace`` is given up for a test."""
-_FREE_TOOLS = (4, 5)
-"""Ids of ``sys.monitoring``: one that has no name, and that of optimizers. Hypothesis takes 3."""
+_FREE_TOOLS = (5, 4)
+"""Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
 _Codes = dict[int, CodeType]
 """By ``id``: functions of the same text at the same line of two files have equal code."""
 

@@ -11,6 +11,7 @@ their options were no others than those of plugins, and once after them, which i
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -418,3 +419,9 @@ def _amount(option: Option, given: Mapping[str, Any]) -> float | None:
 def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:
     if value not in accepted:
         raise pytest.UsageError(f"{key} = {value}: accepted are {', '.join(accepted)}")
+
+
+def is_campaign() -> bool:
+    """Whether HypoFuzz collects this session's tests, and runs them when the session is over."""
+    detection = sys.modules.get("hypofuzz.detection")
+    return detection is not None and bool(detection.in_hypofuzz_run())

@@ -18,6 +18,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
+from difftest.plugin.options import is_campaign
+
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "quick": {"max_examples": 20},
     "ci": {"max_examples": 50, "derandomize": True, "database": None},
@@ -52,7 +54,7 @@ def default_profile(device: bool) -> Iterator[None]:
     """
     settings.register_profile(_BEFORE, settings.default)
     register_profiles()
-    usual = "ci" if os.environ.get("CI") else "quick"
+    usual = "ci" if os.environ.get("CI") and not is_campaign() else "quick"
     settings.load_profile("device" if device else usual)
     ours = settings.default
     try:

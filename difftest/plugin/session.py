@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from difftest.plugin.options import (
     Request,
     check_case,
     check_report,
+    is_campaign,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     it all; at the latest, the config's cleanup does.
     """
     done = ExitStack()
-    config.add_cleanup(done.close)
+    _at_end(config, done.close)
     if request.wants_backends:
         from difftest.plugin.profiles import default_profile
 
@@ -80,6 +82,11 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
     return done
 
 
+def _at_end(config: pytest.Config, action: Callable[[], None]) -> None:
+    """Undo something at the session's end; in a campaign, whose cases run after that, at exit."""
+    (atexit.register if is_campaign() else config.add_cleanup)(action)
+
+
 def start_session(config: pytest.Config, request: Request) -> Session:
     """Prepare the backends that were asked for; the config's cleanup undoes what this installs.
 
@@ -91,6 +98,10 @@ def start_session(config: pytest.Config, request: Request) -> Session:
     _limit(config, request)
     if request.wants_backends:
         session.runner = _make_runner(config, request)
+        if request.case is None and not request.device:
+            from difftest.scale.replayed import with_findings
+
+            session.runner = with_findings(config, request, session.runner)
     elif config.known_args_namespace.__dict__.get("hypothesis_profile") is not None:
         # Asked for by name, though no kernel test runs: an unknown profile would be an error.
         from difftest.plugin.profiles import register_profiles
@@ -108,7 +119,7 @@ def _limit(config: pytest.Config, request: Request) -> None:
     if request.memory is not None and not limits.USED.exists():
         raise pytest.UsageError(f"{MEMORY.name}: this system cannot limit a process; Linux can")
     one = limits.LIMITS
-    config.add_cleanup(functools.partial(_set, one, one.seconds, one.memory))
+    _at_end(config, functools.partial(_set, one, one.seconds, one.memory))
     _set(one, request.timeout, request.memory)
 
 

@@ -1,1 +1,1 @@
-"""Many points of one kernel test: swept on processes and machines, and tuned."""
+"""More than one machine's minute: campaigns of fuzzing, sweeps over many points, tuning."""

@@ -1,0 +1,213 @@
+"""Kernel tests under HypoFuzz: what leads it, and how what it finds is kept.
+
+HypoFuzz (``hypothesis fuzz -- --simulate PATHS``) collects the tests, ends pytest's session and
+runs their cases itself. Of its own accord it would count the branches of the simulator and of
+NumPy, which depend on what ran before: a case that it runs twice would never show the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import hypofuzz.provider
+import hypothesis
+from hypofuzz.coverage import CoverageCollector
+from hypothesis.internal.conjecture.data import ConjectureResult
+from hypothesis.internal.escalation import current_pytest_item
+from hypothesis.internal.observability import observability_enabled
+
+from difftest.backends.base import Backend, KernelCall, Outcome
+from difftest.harness.case import Case
+from difftest.harness.coverage import Coverage
+from difftest.harness.failures import CaseFailure, HazardFailure
+from difftest.harness.frames import is_installed, is_library
+from difftest.harness.questions import Reference
+from difftest.harness.repeats import Repeats
+from difftest.harness.report import Reproduction
+from difftest.harness.rounding import Array
+from difftest.harness.runner import Runner, run_kernel
+from difftest.harness.spec import KernelSpec
+from difftest.harness.tally import Tally
+from difftest.harness.verdict import Verdict
+from difftest.harness.watching import Watch
+from difftest.inspection import fails
+from difftest.scale.features import features
+from difftest.scale.findings import Findings
+from difftest.scale.found import CLOSED, Found, found_of
+from difftest.simulator.launch import one_thread
+
+_OLD_NAME = "slice_comments"
+
+
+class KernelCoverage(CoverageCollector):
+    """HypoFuzz's own, of the kernels, their references and tests, and of no library."""
+
+    def trace_branch(self, code: CodeType, source_offset: int, dest_offset: int) -> Any:
+        """A branch, as ``sys.monitoring`` tells it."""
+        if not is_own_file(code.co_filename):
+            return sys.monitoring.DISABLE
+        return super().trace_branch(code, source_offset, dest_offset)
+
+    def trace_pre_312(self, frame: Any, event: Any, arg: Any) -> Any:
+        """A line, as ``sys.settrace`` tells it."""
+        if not is_own_file(frame.f_code.co_filename):
+            return None
+        return super().trace_pre_312(frame, event, arg)
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a file is of whoever wrote the kernels and the tests."""
+    return not (file.startswith("<") or is_library(file) or is_installed(file))
+
+
+def _lead_hypofuzz() -> None:
+    """Let HypoFuzz count as :class:`KernelCoverage` does, in this process.
+
+    HypoFuzz 25.11 breaks down when it has shrunk its first failure, where Hypothesis has the newer
+    name of what it asks a result for: the older one stands for it.
+    """
+    vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
+    if not hasattr(ConjectureResult, _OLD_NAME):
+        setattr(ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments))
+
+
+class _NoRepeats(Repeats):
+    """HypoFuzz runs a case again to see whether it does the same: none is left out."""
+
+    def is_one(self, spec: KernelSpec, case: Case) -> bool:
+        return False
+
+    def add(self, spec: KernelSpec, case: Case) -> None:
+        pass
+
+
+class CampaignRunner(Runner):
+    """Runs cases for a fuzzer: each on its own, hazards included, and tells it what they did.
+
+    Whatever HypoFuzz runs in this process from now on is led by :class:`KernelCoverage`.
+
+    Parameters
+    ----------
+    runner : of the session that collected the tests.
+    findings : where what fails is kept.
+    root : the folder that files and tests are named from.
+    setting : what decides whether another run is like this one, in words.
+    options : of the session, to run a case again.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        findings: Findings,
+        root: Path,
+        setting: str,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        watch = Watch()
+        atexit.register(watch.close)
+        super().__init__(
+            runner.backends,
+            record=True,
+            strict=runner.strict,
+            exact=runner.exact,
+            beside=runner.beside,
+            watch=watch,
+        )
+        _lead_hypofuzz()
+        self.repeats = _NoRepeats()
+        self.findings, self.root, self.setting = findings, root, setting
+        self.options = options
+        self._did = Coverage()
+        self._first: dict[tuple[str, str], tuple[Found, Found | None]] = {}
+        self._noted: CaseFailure | None = None
+
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call; what the kernel did in its own code is told, in each case anew."""
+        assert self.watch is not None
+        with self.watch.call(call.kernel) as seen:
+            outcome = run_kernel(backend, call)
+        seen.tell(spec.name, self._did)
+        return outcome
+
+    def check(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+    ) -> dict[str, Verdict]:
+        """Run the case; a hazard fails it as a wrong value does.
+
+        Raises
+        ------
+        CaseFailure : it fails; the finding is kept.
+        """
+        __tracebackhide__ = True
+        self.again = Reproduction(_node(), self.options)
+        self.tally, self.histories, self._did = Tally(), {}, Coverage()
+        self.known, self.hazards, self.traces = set(), [], {}
+        with self._keeping(), one_thread():
+            verdicts = super().check(spec, case, reference)
+            seen = [one for *_, one in self.hazards]
+            if failing := [one for one in seen if fails(one, strict=self.strict)]:
+                raise HazardFailure(spec, case, self.again, failing)
+        for feature in sorted(features(self._did, self.traces.values(), seen, verdicts)):
+            hypothesis.event(feature)
+        return verdicts
+
+    def reference(
+        self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
+    ) -> Reference | Exception:
+        """See :class:`Runner`; one that breaks down is a finding too."""
+        with self._keeping():
+            return super().reference(spec, case, inputs)
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        try:
+            yield
+        except CaseFailure as failure:
+            if failure is not self._noted:
+                self._noted = failure
+                self._keep(failure)
+            raise
+
+    def _keep(self, failure: CaseFailure) -> None:
+        """Keep the first case of a failure at once, and in its place the one that it shrinks to.
+
+        HypoFuzz listens to the first run and to the one after shrinking, and to none between.
+        """
+        if not observability_enabled():
+            return
+        found = found_of(failure, _node(), self.root, self.setting, self.traces)
+        known = self.findings.get(found.id)
+        which = found.test, found.kernel
+        if which not in self._first:
+            self._first[which] = found, known
+            if known is None or known.state == CLOSED:
+                self.findings.put(found)
+            return
+        first, before = self._first.pop(which)
+        if before is None or before.state == CLOSED:
+            self.findings.drop(first)
+            if before is not None:
+                self.findings.put(before)
+            known = before if found.id == first.id else known
+        if known is None or known.state == CLOSED:
+            self.findings.put(replace(found, found=known.found) if known else found)
+            print(f"difftest: {_told(found, known)}", file=sys.stderr, flush=True)
+
+
+def _told(found: Found, known: Found | None) -> str:
+    """What is said of a finding, once."""
+    news = "finding" if known is None else "a finding is back:"
+    return f"{news} {found.id}: {found.kind} at {found.place}, {found.shapes} ({found.test})"
+
+
+def _node() -> str:
+    """The test that runs, as pytest names it."""
+    item = current_pytest_item.value
+    return "" if item is None else item.nodeid.partition("[")[0]

@@ -1,0 +1,279 @@
+"""A finding of a campaign: its key, its case, and what became of it since."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from difftest.harness.case import Case
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    CaseFailure,
+    DifferentialFailure,
+    HazardFailure,
+)
+from difftest.harness.frames import entries, is_own
+from difftest.harness.spec import KernelSpec
+from difftest.harness.strategies import HARDWARE_LIMITS
+from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
+from difftest.simulator.trace import Location, Region, Trace
+
+OPEN, CLOSED = "open", "closed"
+_DIGITS = 10
+"""Of a finding's id: as many as nobody types, and files are named by."""
+
+
+class FoundError(ValueError):
+    """A file or a database's entry is no finding."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One bug that a campaign has found, and the smallest case that shows it.
+
+    Attributes
+    ----------
+    kind : the rule that was broken or the detector, by its id, or how the outputs differ.
+    file, source : of the kernel's line; the line's text and not its number, which edits change.
+    line : its number when it was found; 0 if no line is known.
+    shapes : the class of the inputs' shapes, as :func:`class_of_shapes` has it.
+    test : the pytest node that replays it, without parameters.
+    case : what ``--case`` takes.
+    setting : the backends, level and strictness that show it; no other run closes it.
+    options : of the pytest session that found it.
+    text : the first line of its report.
+    state : "open" or "closed".
+    found, changed : when it was found, and when its state changed last; the commit beside each.
+    """
+
+    kind: str
+    file: str
+    source: str
+    line: int
+    shapes: str
+    kernel: str
+    test: str
+    case: Mapping[str, Any]
+    setting: str
+    options: tuple[str, ...]
+    text: str
+    state: str
+    found: str
+    found_at: str
+    changed: str
+    changed_at: str
+
+    @property
+    def id(self) -> str:
+        """The same for the same kind, line and class of shapes, whoever finds it and when."""
+        key = "\n".join((self.kind, self.file, self.source, self.shapes))
+        return hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
+
+    @property
+    def place(self) -> str:
+        """Its line as people write it."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The options that said what a case may take."""
+        return tuple(
+            one for one in self.options if one.startswith(("--case-timeout", "--case-mem"))
+        )
+
+    @property
+    def needs_limits(self) -> bool:
+        """Whether it is that a case takes too much: without a limit it may never end."""
+        return self.kind.endswith("LimitError") and bool(self.limits)
+
+    @property
+    def case_text(self) -> str:
+        """What ``--case`` takes."""
+        return json.dumps(self.case, separators=(",", ":"))
+
+    def to_json(self) -> str:
+        """A file's text: sorted, so that it changes only where the finding does."""
+        return json.dumps({"id": self.id, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+
+    def now(self, state: str, commit: str) -> Found:
+        """The same in another state, from now on."""
+        return replace(self, state=state, changed=moment(), changed_at=commit)
+
+
+def found_from_json(text: str | bytes) -> Found:
+    """What :meth:`Found.to_json` wrote.
+
+    Raises
+    ------
+    FoundError : it is something else.
+    """
+    try:
+        document = json.loads(text)
+        known = {one.name: document[one.name] for one in fields(Found)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise FoundError(f"no finding ({type(error).__name__}: {error})") from None
+    return Found(**{**known, "options": tuple(known["options"])})
+
+
+def moment() -> str:
+    """The time now, in UTC; later ones sort behind it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a working tree; empty if it is none."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def found_of(
+    failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
+) -> Found:
+    """The finding that a failing case is.
+
+    Parameters
+    ----------
+    test : the pytest node.
+    root : the folder that files are named from, if they are below it.
+    traces : of the case, by backend, where there are any.
+    """
+    at = _line_of(failure, traces)
+    now, commit = moment(), commit_of(root)
+    return Found(
+        kind=kind_of(failure),
+        file=_near(at.file, root) if at else failure.spec.name,
+        source=at.text if at else "",
+        line=at.line if at else 0,
+        shapes=class_of_shapes(failure.spec, failure.case),
+        kernel=failure.spec.name,
+        test=test,
+        case=json.loads(failure.case.to_json()),
+        setting=setting,
+        options=failure.again.options if failure.again else (),
+        text=f"{failure.spec.name} {failure.title()}",
+        state=OPEN,
+        found=now,
+        found_at=commit,
+        changed=now,
+        changed_at=commit,
+    )
+
+
+def kind_of(failure: CaseFailure) -> str:
+    """The rule or the kind of disagreement, in a few words that stay the same."""
+    if isinstance(failure, HazardFailure):
+        return failure.findings[0].id
+    if isinstance(failure, BrokenReferenceError):
+        return "broken reference"
+    verdict = _wrong(failure)
+    if isinstance(verdict, Mismatch):
+        return f"{verdict.kind} differs" + (f" ({verdict.question})" if verdict.question else "")
+    if isinstance(verdict, OneSided):
+        return f"{verdict.failed} {verdict.how}: {type(verdict.error).__name__}"
+    return type(failure).__name__
+
+
+def class_of_size(size: int) -> str:
+    """Where a size lies among the hardware's limits: 1, <128, 128, <512, 512 or >512.
+
+    >>> [class_of_size(one) for one in (1, 2, 128, 129, 4096)]
+    ['1', '<128', '128', '<512', '>512']
+    """
+    if size <= 1:
+        return str(size)
+    for limit in HARDWARE_LIMITS:
+        if size <= limit:
+            return str(limit) if size == limit else f"<{limit}"
+    return f">{HARDWARE_LIMITS[-1]}"
+
+
+def class_of_shapes(spec: KernelSpec, case: Case) -> str:
+    """The classes of all sizes of the inputs: ``a (<128, 1), b (1,)``."""
+    shapes = ((name, spec.shape(name, case.values)) for name in spec.inputs)
+    return ", ".join(f"{name} ({', '.join(map(class_of_size, shape))})" for name, shape in shapes)
+
+
+def _wrong(failure: CaseFailure) -> Verdict | None:
+    verdicts = failure.verdicts.values() if isinstance(failure, DifferentialFailure) else ()
+    return next(filter(is_failure, verdicts), None)
+
+
+def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | None:
+    """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
+    if isinstance(failure, HazardFailure):
+        return failure.findings[0].location
+    verdict, spec = _wrong(failure), failure.spec
+    if isinstance(verdict, OneSided):
+        given = getattr(verdict.error, "location", None)
+        judged = spec.reference if verdict.failed == "reference" else spec.kernel
+        return given if isinstance(given, Location) else _place(verdict.error, judged)
+    if isinstance(verdict, Mismatch):
+        written = (writer_of(verdict, trace) for trace in traces.values())
+        return next(filter(None, written), None) or _definition(spec.kernel)
+    if isinstance(failure, BrokenReferenceError) and failure.defect.__cause__ is not None:
+        return _place(failure.defect.__cause__, spec.reference)
+    return _definition(spec.kernel)
+
+
+def writer_of(verdict: Mismatch, trace: Trace) -> Location | None:
+    """The line of the last instruction that wrote the first wrong element to HBM, or near it."""
+    at, element = verdict.first.index if verdict.first else (), 0
+    for size, index in zip(verdict.shape, at, strict=False):
+        element = element * size + index
+    for event in reversed(trace.events):
+        if any(_spans(region, verdict.shape, element) for region in event.writes):
+            return event.location
+    return None
+
+
+def _spans(region: Region, shape: tuple[int, ...], element: int) -> bool:
+    if not region.allocation.space.is_hbm or region.allocation.shape != shape:
+        return False
+    ends = [(size - 1) * stride for size, stride in zip(region.shape, region.strides, strict=True)]
+    low = region.offset + sum(end for end in ends if end < 0)
+    return low <= element <= region.offset + sum(end for end in ends if end > 0)
+
+
+def _place(error: BaseException, function: Callable[..., Any]) -> Location | None:
+    for entry in entries(error):
+        if is_own(entry, function):
+            return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
+    return _definition(function)
+
+
+def _definition(function: Callable[..., Any]) -> Location | None:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None else Location(code.co_filename, code.co_firstlineno)
+
+
+def _near(file: str, root: Path) -> str:
+    path = Path(os.path.realpath(file))
+    home = Path(os.path.realpath(root))
+    return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
+
+
+def newest(several: Iterable[Found]) -> dict[str, Found]:
+    """By id the one whose state changed last."""
+    found: dict[str, Found] = {}
+    for one in several:
+        if one.id not in found or found[one.id].changed < one.changed:
+            found[one.id] = one
+    return found

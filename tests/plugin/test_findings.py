@@ -1,0 +1,149 @@
+"""What a campaign finds: kept once, replayed by whoever shares its database, closed when clean."""
+
+import atexit
+import json
+import sys
+from random import Random
+
+import hypofuzz.provider
+import pytest
+from hypofuzz import detection
+from hypofuzz.collection import collect_tests
+from hypothesis import configuration, settings
+from hypothesis.database import InMemoryExampleDatabase
+
+KERNEL = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def twice(a):
+    rows, columns = a.shape
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for first in range(0, rows, 4):
+        last = min(first + 4, rows)
+        tile = nl.ndarray((last - first, columns), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[first:last])
+        factor = 2.0
+        if last - first == 1:
+            if first >= 8 and columns > 3:
+                factor = FACTOR
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+        nisa.dma_copy(dst=out[first:last], src=tile)
+    return out
+"""
+TEST = """
+import numpy as np
+
+from difftest import kernel_test
+from hypothesis import strategies as st
+from twice import twice
+
+
+@kernel_test(
+    kernel=twice,
+    reference=lambda a: 2 * a.astype(np.float64),
+    domain={"rows": st.integers(1, 14), "columns": st.integers(1, 6)},
+    inputs={"a": "rows columns"},
+    edges=False,
+)
+def test_twice(case):
+    case.check()
+"""
+
+
+class Machines:
+    """Checkouts of the tests that share Hypothesis's database and nothing else."""
+
+    def __init__(self, project, monkeypatch):
+        self.project, self.monkeypatch = project, monkeypatch
+        self.database = InMemoryExampleDatabase()
+        default = settings.get_profile("default")
+        settings.register_profile("default", default, database=self.database)
+        self.move("first")
+        self.write(factor="3.0")
+
+    def move(self, name):
+        folder = self.project.pytester.path
+        self.home = folder / name
+        self.home.mkdir()
+        (self.home / "constants").symlink_to(folder / ".hypothesis" / "constants")
+        self.monkeypatch.setattr(configuration, "__hypothesis_home_directory", self.home)
+
+    def write(self, factor, test=TEST):
+        """The kernel with another factor; no two of one length, which Python would not compile."""
+        kernel = KERNEL.replace("FACTOR", factor)
+        self.project.pytester.makepyfile(twice=kernel, test_twice=test)
+
+    def run(self, *arguments):
+        return self.project.run("--simulate", "-p", "no:cacheprovider", "test_twice.py", *arguments)
+
+    def campaign(self, most=400, seed=0):
+        """A worker of HypoFuzz, until it has found something: how many cases it ran."""
+        self.monkeypatch.setattr(detection, "_in_hypofuzz_run", True)
+        self.monkeypatch.setattr(
+            hypofuzz.provider, "CoverageCollector", hypofuzz.coverage.CoverageCollector
+        )
+        at_exit = []
+        self.monkeypatch.setattr(atexit, "register", at_exit.append)
+        try:
+            (target,) = collect_tests(["--simulate", "-p", "no:cacheprovider"]).fuzz_targets
+            target.provider.random, target.random = Random(seed), Random(seed)
+            target._enter_fixtures()
+            while not target.has_found_failure and target.provider.ninputs < most:
+                target.run_one()
+            target._exit_fixtures()
+        finally:
+            self.monkeypatch.setattr(detection, "_in_hypofuzz_run", False)
+            for undo in at_exit:
+                undo()
+            for name in ("twice", "test_twice"):
+                sys.modules.pop(name, None)
+        return target.provider.ninputs
+
+    @property
+    def found(self):
+        """What the files on this machine say, by id."""
+        files = sorted((self.home / "difftest-findings").glob("*.json"))
+        return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+@pytest.fixture
+def machines(project, monkeypatch):
+    return Machines(project, monkeypatch)
+
+
+def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, capfd):
+    machines.campaign()
+    ((id, found),) = machines.found.items()
+    assert found["case"]["values"] == {"rows": 9, "columns": 4}
+    assert (found["kind"], found["shapes"]) == ("value differs (algorithm)", "a (<128, <128)")
+    assert found["source"] == "nisa.dma_copy(dst=out[first:last], src=tile)"
+    assert found["test"] == "test_twice.py::test_twice"
+    told = [line for line in capfd.readouterr().err.splitlines() if "difftest: " in line]
+    assert told == [
+        f"difftest: finding {id}: value differs (algorithm) at twice.py:{found['line']}, "
+        "a (<128, <128) (test_twice.py::test_twice)"
+    ]
+
+    machines.campaign()
+    assert capfd.readouterr().err == ""  # told once
+
+    machines.move("second")
+    result = machines.run("-k", "finding")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*1 open of 1: difftest findings*", f"FAILED *finding-{id}*"])
+
+    machines.write(factor="2.00")
+    result = machines.run()
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines([f"finding {id} replays clean and is closed: value differs*"])
+    assert machines.found[id]["state"] == "closed"
+
+    machines.move("third")
+    machines.write(factor="3.000")
+    result = machines.run("-k", "finding")
+    result.stdout.fnmatch_lines([f"finding {id} is back, and open again: value differs*"])
+    assert machines.found[id]["state"] == "open"
