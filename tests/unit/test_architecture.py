@@ -115,7 +115,7 @@ SCALE = Rule(
     "difftest/scale/**/*.py",
     (
         *(*JUDGES, "rich", "difftest.choices", "difftest.scale", "difftest.report.mutants"),
-        *("pyarrow", "distributed", "optuna", "scipy", "matplotlib"),
+        *("hypofuzz", "pytest", "pyarrow", "distributed", "optuna", "scipy", "matplotlib"),
     ),
 )
 # What the documentation lists is compared with what the simulator and the timing model have.
