@@ -1,9 +1,11 @@
 """The project's kernels whose footprint depends on their sizes are run where a memory is full."""
 
 import pytest
+from hypothesis import settings
 
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness import filling
 from difftest.harness.edge_checks import run_recorded
 from difftest.harness.filling import fillings_of, footprint_of
 from difftest.harness.runner import Runner
@@ -15,6 +17,8 @@ with embedded():
     from tests.kernels import test_conv2d, test_conv2d_ladder, test_tutorial_matmul, test_vector_add
 
 NEARLY_ALL = 0.9
+WORK = -(-50 * filling.WORK_OF_A_CASE // settings.default.max_examples)
+"""As much as the profile of 50 cases has: one of fewer fills nothing that takes so long."""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,8 @@ NEARLY_ALL = 0.9
     ],
     ids=["vector_add_stream", "matmul_hoisted", "fused_conv2d_maxpool", "conv2d_row_tiles"],
 )
-def test_a_kernel_meets_a_full_sbuf(test):
+def test_a_kernel_meets_a_full_sbuf(test, monkeypatch):
+    monkeypatch.setattr(filling, "WORK_OF_A_CASE", WORK)
     runner = Runner((EmbeddedSimulator(),))
     spec = alone(test.difftest.spec)[-1]
     found = list(
