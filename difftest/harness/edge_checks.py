@@ -104,12 +104,14 @@ def _reference_call(spec: KernelSpec, name: str, size: int) -> Callable[[], None
 
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
     settings = runner.settings_of(spec, edge.case) if spec.reduction is None else None
+    runner.now = spec, edge.case
     call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
     return run_kernel(backend, replace(call, exact=settings))
 
 
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
     """What comes of a case on a backend that keeps its trace, without an exact run."""
+    runner.now = spec, case
     call = make_call(spec, case, spec.inputs_of(case))
     return run_kernel(backend, replace(call, record=True))
 

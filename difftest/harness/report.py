@@ -81,8 +81,8 @@ def again_rows(case: Case, again: Reproduction | None, fresh: str = "") -> list[
 
 def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
     """What was run."""
-    values = ", ".join(f"{name}={value}" for name, value in case.values.items())
-    rows = [("case", f"{values}, {case.dtype}")]
+    values = [f"{name}={value}" for name, value in case.values.items()]
+    rows = [("case", ", ".join([*values, case.dtype]))]
     rows += [(name, f"{spec.shape(name, case.values)} {case.data[name]!r}") for name in spec.inputs]
     return rows
 

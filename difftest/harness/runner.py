@@ -82,6 +82,7 @@ class Runner:
     repeats : drawn cases of the test that runs which are known to agree.
     histories : what came of its cases, by the kernel's name.
     exact : whether cases run without rounding too, where their specs want it.
+    now : the case that runs.
     watch : sees which branches and loops of the kernels' code the cases take, for the tally.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
@@ -101,6 +102,7 @@ class Runner:
     histories: dict[str, History] = field(default_factory=dict)
     exact: bool = True
     beside: Callable[[KernelCall], Ran | str] | None = None
+    now: tuple[KernelSpec, Case] | None = None
     watch: Watch | None = None
 
     def __repr__(self) -> str:
@@ -153,6 +155,7 @@ class Runner:
         BrokenReferenceError : the reference is.
         """
         __tracebackhide__ = True
+        self.now = spec, case
         inputs = spec.inputs_of(case)
         if reference is None:
             reference = self.reference(spec, case, inputs)
@@ -286,6 +289,7 @@ class Runner:
     ) -> Reference | Exception:
         """What the reference says, or the error with which it refuses the case."""
         __tracebackhide__ = True
+        self.now = spec, case
         try:
             return reference_of(spec, case, inputs)
         except ReferenceRefusal as refusal:
@@ -296,7 +300,8 @@ class Runner:
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
         """Each backend must refuse the case, with the text that the spec says."""
         case = simplest_case(spec, rejection.values, rejection.dtype or spec.dtypes[0])
-        case = replace(case, dtypes={**case.dtypes, **rejection.dtypes})
+        self.now = spec, replace(case, dtypes={**case.dtypes, **rejection.dtypes})
+        _, case = self.now
         for backend in self.backends:
             call = make_call(spec, case, spec.inputs_of(case, rejection.shapes), rejection.shapes)
             outcome = run_kernel(backend, call)

@@ -2,23 +2,9 @@
 
 Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
 
-Options, and the ini keys that take their place where a conftest or another plugin has declared
-an option of the same name: ours gives way then, and one line of the header says so, unless the key
-is set (to ``no`` too):
-
-============================  ==========================  ================================
-``--simulate[=SIMULATOR]``    ``difftest_simulate``       auto, embedded, plain, sdk or no
-``--device``                  ``difftest_device``         yes or no
-``--nki-level=LEVEL``         ``difftest_nki_level``      0.3 to 0.7
-``--nki-strictness=SETTING``  ``difftest_nki_strictness`` documented, seen, relaxed
-``--no-exact``                ``difftest_exact``          yes or no
-``--difftest-strict``         ``difftest_strict``         yes or no
-``--case JSON``               ``difftest_case``           also ``-o difftest_case=JSON``
-``--difftest-report FILE``    ``difftest_report``
-``--difftest-save DIR``       ``difftest_save``
-``--case-timeout SECONDS``    ``difftest_case_timeout``
-``--case-memory MIB``         ``difftest_case_memory``
-============================  ==========================  ================================
+Options, and the ini keys that take their place, are in :mod:`difftest.plugin.options`. A key counts
+where a conftest or another plugin has declared an option of the same name: ours gives way then, and
+one line of the header says so, unless the key is set (to ``no`` too).
 """
 
 from __future__ import annotations
@@ -227,6 +213,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             failure.end_in_kernel()
         raise
     finally:
+        runner.now = None
         if not (finished and is_drawn(item, session.request)):
             runner.tally.coverage.forget_kernels()  # these were not all cases of the kernel
         item.user_properties.append((PROPERTY, runner.tally.to_json()))
@@ -239,10 +226,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Name the backends in a JUnit report; say how far kernel tests are where there are dots."""
+    """Name the backends in a JUnit report; say how far kernel tests are, and what takes long."""
     config = session.config
     runner = _session(config).runner
     if runner is not None:
+        from difftest.report.waiting import Waiting
+
+        config.add_cleanup(Waiting(runner).close)
         if config.get_verbosity() == 0 and not hasattr(config, "workerinput"):
             from difftest.plugin.progress import Progress
 

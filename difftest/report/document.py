@@ -9,7 +9,6 @@ a field does.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from difftest.choices import PAGES
 from difftest.harness.coverage import missed
 from difftest.harness.failures import CaseFailure
 from difftest.harness.looks import History
+from difftest.harness.spec import elements_of
 from difftest.harness.tally import PROPERTY, labels_of, tally_from_json, total_of
 from difftest.report.failure import failure_document, findings
 from difftest.report.markdown import markdown_text
@@ -57,13 +57,10 @@ def _performance(history: History) -> dict[str, Any] | None:
     from difftest.report.performance import performance_document
 
     spec = history.spec
-
-    def elements(case: Any) -> int:
-        return sum(math.prod(spec.shape(name, case.values)) for name in spec.inputs)
-
     if history.failing or not history.agreed:
         return None
-    return performance_document(spec, max(history.agreed, key=elements))
+    largest = max(history.agreed, key=lambda case: elements_of(spec, case.values))
+    return performance_document(spec, largest)
 
 
 @dataclass(frozen=True)

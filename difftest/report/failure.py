@@ -21,7 +21,7 @@ from difftest.harness.verdict import Mismatch, OneSided
 from difftest.report.picture import error_maps
 from difftest.report.writers import writer_of
 from difftest.simulator.errors import Location
-from difftest.simulator.trace import Event
+from difftest.simulator.trace import Event, Trace
 
 NEIGHBOURS = 3
 """Lines that are shown before and after one."""
@@ -138,8 +138,12 @@ def culprit(spec: KernelSpec, case: Case, mismatch: Mismatch) -> Event | None:
     first, output = mismatch.first, mismatch.output
     if first is None or output is None:
         return None
+    trace = trace_of(spec, case)
+    return None if trace is None else writer_of(trace, output, mismatch.shape, first.index)
+
+
+def trace_of(spec: KernelSpec, case: Case) -> Trace | None:
+    """The trace of a case; None if the embedded simulator does not run it."""
     call = replace(make_call(spec, case, spec.inputs_of(case)), record=True)
     outcome = EmbeddedSimulator().run(call)
-    if not isinstance(outcome, Ran) or outcome.trace is None:
-        return None
-    return writer_of(outcome.trace, output, mismatch.shape, first.index)
+    return outcome.trace if isinstance(outcome, Ran) else None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from difftest.backends.base import Ran
-from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.runner import make_call
 from difftest.harness.spec import KernelSpec
 from difftest.inspection import memory_text
-from difftest.report.failure import findings, label
+from difftest.report.failure import findings, label, trace_of
 from difftest.report.timeline import timeline_svg
 from difftest.simulator.machine import MACHINES
 from difftest.timing.advice import advise
@@ -32,11 +28,9 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
 
     Nothing in it is measured.
     """
-    call = replace(make_call(spec, case, spec.inputs_of(case)), record=True)
-    outcome = EmbeddedSimulator().run(call)
-    if not isinstance(outcome, Ran) or not outcome.trace:
+    trace = trace_of(spec, case)
+    if not trace:
         return None
-    trace = outcome.trace
     document: dict[str, Any] = {"kernel": spec.name, "case": label(case)}
     if len(trace) > MOST:
         why = f"{len(trace):,} instructions: difftest profile says how long they take"

@@ -7,6 +7,7 @@ knows the outputs alone, so that the instruction is the last one that wrote a wr
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,15 +100,12 @@ def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = Fals
 def replay_file(file: Path, *, debug: bool) -> int:
     """Replay a file, print what came of it, and return the exit code of the command."""
     try:
-        again = replayed(read_saved(file), _print, debug=debug)
+        again = replayed(
+            read_saved(file), lambda made: click.echo("\n".join(replay_lines(made))), debug=debug
+        )
     except (SavedError, CaseError) as error:
         raise click.ClickException(str(error)) from None
     return int(bool(again.text or again.stops))
-
-
-def _print(again: Replay) -> None:
-    for line in replay_lines(again):
-        click.echo(line)
 
 
 def _line(again: Replay) -> tuple[str, int, int] | None:
@@ -227,11 +225,11 @@ def replay_lines(again: Replay) -> Iterator[str]:
     what = "" if event is None else f" at instruction {event.number}, {event.opcode}"
     yield ""
     yield f"{stop.judge} disagrees first{what}"
-    yield _indented(stop.said)
+    yield textwrap.indent(stop.said, "  ")
     yield from again.source
     for role, text in again.around.items():
         yield f"  after it, {role or 'operand'}:"
-        yield _indented(text, "    ")
+        yield textwrap.indent(text, "    ")
     for other in others:
         at = "" if other.number is None else f" at instruction {other.number}"
         yield f"{other.judge} disagrees too{at}: {other.said.splitlines()[0]}"
@@ -243,7 +241,3 @@ def _source(at: Location, folder: Path) -> Iterator[str]:
     yield f"  {near.as_posix()}:{at.line}"
     for number, text in lines_around(at, "")["lines"]:
         yield f"  {'>' if number == at.line else ' '} {number:>4} {text}"
-
-
-def _indented(text: str, by: str = "  ") -> str:
-    return "\n".join(f"{by}{line}" for line in text.splitlines())

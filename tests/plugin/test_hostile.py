@@ -5,6 +5,7 @@ Each has a verdict that names it, the run goes on, and no later case is affected
 
 import contextlib
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import pytest
 from difftest.harness import limits
 from difftest.harness.reference import ReferenceDefect, call_reference
 from difftest.harness.runner import run_kernel
+from difftest.report import waiting
 
 KERNELS = '''
 import os, random, sys
@@ -204,6 +206,37 @@ def test_a_limit_that_is_no_number_or_not_to_be_had_is_a_usage_error(project, mo
     monkeypatch.setattr(limits, "USED", limits.Path("nowhere"))
     result = project.run("--simulate", "--case-memory=1")
     result.stderr.fnmatch_lines(["ERROR: --case-memory: this system cannot limit a process*"])
+
+
+SLEEPS = """
+import time
+from difftest import kernel_test
+from hypothesis import Phase, settings
+from kernel import add
+
+
+def reference(a, b):
+    time.sleep(0.2)
+    return a + b
+
+
+@settings(max_examples=1, phases=[Phase.generate])
+@kernel_test(kernel=add, reference=reference, domain={"m": (3,)}, inputs={"a": "m 2", "b": "m 2"},
+             edges=False)
+def test_add(case):
+    case.check()
+"""
+
+
+def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, capfd):
+    before = threading.active_count()
+    monkeypatch.setattr(waiting, "AFTER", 0.1)
+    monkeypatch.setattr(waiting, "EVERY", 0.02)
+    project.pytester.makepyfile(test_sleeps=SLEEPS)
+    project.run("--simulate").assert_outcomes(passed=1)
+    told = capfd.readouterr().err
+    assert "difftest: test_sleeps.py::test_add: add has run for 0 s on the case m=3, float" in told
+    assert threading.active_count() == before
 
 
 def loops():

@@ -78,13 +78,13 @@ def _operands_swapped(site: Site) -> Iterator[Replacement]:
     for first, second in _PAIRS:
         both = first in given and second in given and not commutes
         if both and site.source.of(given[first]) != site.source.of(given[second]):
-            swapped = _copy(node)
+            swapped = copy.deepcopy(node)
             for one in swapped.keywords:
                 if one.arg in (first, second):
                     one.value = given[second if one.arg == first else first]
             yield node, ast.unparse(swapped)
     if isinstance(node.func, ast.Attribute) and called(node) in _ORDERED and len(node.args) > 1:
-        swapped = _copy(node)
+        swapped = copy.deepcopy(node)
         swapped.args[:2] = swapped.args[1::-1]
         yield node, ast.unparse(swapped)
 
@@ -102,7 +102,7 @@ def _argument_dropped(site: Site) -> Iterator[Replacement]:
     node = site.node
     for name in keywords_of(node):
         if name in _OPTIONAL and isinstance(node.func, ast.Attribute):
-            without = _copy(node)
+            without = copy.deepcopy(node)
             gone = ("op1", "operand1") if name in ("op1", "operand1") else (name,)
             without.keywords = [one for one in without.keywords if one.arg not in gone]
             yield node, ast.unparse(without)
@@ -161,7 +161,3 @@ def _hoisted(site: Site) -> Iterator[Replacement]:
         first, last = source.span(line)
         text = f"{source.text[start:first]}pass{source.text[last:end]}"
         yield loop, f"{source.of(line)}\n{' ' * loop.col_offset}{text}"
-
-
-def _copy(node: ast.Call) -> ast.Call:
-    return copy.deepcopy(node)

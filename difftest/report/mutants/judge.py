@@ -17,16 +17,20 @@ Test: TypeAlias = tuple[str, str]
 Announce: TypeAlias = Callable[[Test], None]
 """Told of each test before it runs."""
 
-KILLED, TIMEOUT = "killed", "timeout"
-SURVIVED = "survived"
-EQUIVALENT = "equivalent by trace"
-SAME_BITS = "same bits"
-NOT_COVERED = "not covered"
-INVALID = "invalid"
+STATUSES = {
+    "killed": "Killed",
+    "timeout": "Timeout",
+    "survived": "Survived",
+    "same bits": "Ignored",
+    "equivalent by trace": "Ignored",
+    "not covered": "NoCoverage",
+    "invalid": "CompileError",
+}
+"""What can become of a mutant, and what Stryker calls it: its viewers leave what is ignored out of
+the score. What is ``invalid`` is no Python."""
+KILLED, TIMEOUT, SURVIVED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID = STATUSES
 _IN_FULL = 10
 """Tests of a mutant before a case is only looked at."""
-STATUSES = (KILLED, TIMEOUT, SURVIVED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID)
-"""What can become of a mutant. ``invalid`` is no Python."""
 
 
 @dataclass(frozen=True)

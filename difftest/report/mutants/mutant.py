@@ -144,7 +144,7 @@ class Mutant:
         """
         module = compile(self.text, self.file, "exec", dont_inherit=True)
         line = int(self.function.rpartition(":")[2])
-        for code in _codes(module):
+        for code in codes_in(module):
             if (code.co_name, code.co_firstlineno) == (function.__name__, line):
                 if code.co_freevars != function.__code__.co_freevars:
                     raise SyntaxError("the change takes a name of the closure away")
@@ -159,11 +159,12 @@ def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
             yield min([node.lineno, *(one.lineno for one in node.decorator_list)]), node
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """The code of functions and classes inside of other code."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from _codes(constant)
+            yield from codes_in(constant)
 
 
 @contextlib.contextmanager

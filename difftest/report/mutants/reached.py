@@ -7,7 +7,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from difftest.harness.frames import is_installed, is_library
-from difftest.report.mutants.mutant import KernelText, functions_in, source_of
+from difftest.report.mutants.mutant import KernelText, codes_in, functions_in, source_of
 from difftest.simulator.frontend.launchable import function_in
 
 
@@ -57,10 +57,8 @@ def _named(function: FunctionType) -> Iterator[Any]:
 
 def code_names(code: CodeType) -> Iterator[str]:
     """The global names and attributes in a function's code, and in that of those inside it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from code_names(constant)
+    for one in (code, *codes_in(code)):
+        yield from one.co_names
 
 
 def name_of(function: FunctionType) -> str:

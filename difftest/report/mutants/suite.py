@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import CodeType, FrameType, FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 from difftest.backends.base import Ran
@@ -30,6 +30,7 @@ from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases, examples
 from difftest.harness.verdict import Inconclusive, Mismatch, OneSided, is_failure
+from difftest.report.mutants.mutant import codes_in
 from difftest.report.mutants.reached import functions_of
 from difftest.simulator.errors import LimitError, NkiError
 from difftest.simulator.trace_json import trace_to_json
@@ -225,7 +226,8 @@ class Lines:
 
     def __init__(self, functions: Sequence[FunctionType]) -> None:
         self.seen: set[tuple[str, int]] = set()
-        self._codes = {code for function in functions for code in _with_inner(function.__code__)}
+        whole = [function.__code__ for function in functions]
+        self._codes = {*whole, *(inner for code in whole for inner in codes_in(code))}
         self._before: Any = None
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
@@ -246,10 +248,3 @@ class Lines:
         finally:
             sys.settrace(before)
             threading.settrace(before)
-
-
-def _with_inner(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _with_inner(constant)

@@ -8,16 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from difftest.report.mutants.campaign import Campaign
-from difftest.report.mutants.judge import (
-    EQUIVALENT,
-    INVALID,
-    KILLED,
-    NOT_COVERED,
-    SAME_BITS,
-    SURVIVED,
-    TIMEOUT,
-    Fate,
-)
+from difftest.report.mutants.judge import NOT_COVERED, STATUSES, SURVIVED, Fate
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.score import (
     ALIVE,
@@ -28,18 +19,6 @@ from difftest.report.mutants.score import (
     shown,
     total,
 )
-
-_STATUSES = {
-    KILLED: "Killed",
-    TIMEOUT: "Timeout",
-    SURVIVED: "Survived",
-    SAME_BITS: "Ignored",
-    EQUIVALENT: "Ignored",
-    NOT_COVERED: "NoCoverage",
-    INVALID: "CompileError",
-}
-"""What Stryker calls them: viewers leave what is ignored out of the score."""
-
 
 _HEAD = (
     "| mutants | found | survived | not covered | suspected equivalents | score "
@@ -137,7 +116,7 @@ def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any
         "mutatorName": mutant.operator,
         "replacement": mutant.change.text,
         "location": {"start": start, "end": end},
-        "status": "Pending" if result is None else _STATUSES[result.status],
+        "status": "Pending" if result is None else STATUSES[result.status],
     }
     if result is not None:
         document |= _told(result)

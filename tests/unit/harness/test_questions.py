@@ -224,6 +224,32 @@ def test_no_digit_left_tells_nothing():
     assert runner.tally.reasons
 
 
+def softmax_of(least):
+    """Of the first ``least`` columns: the others are hidden by scores of -1e30."""
+
+    def shares(x):
+        hidden = nisa.iota(nl.arange(SHAPE["N"])[None, :], dtype=nl.float32)
+        scores = nl.add(x, nl.multiply(nl.greater_equal(hidden, float(least)), -1e30))
+        powers = nl.exp(nl.subtract(scores, nl.max(scores, axis=1, keepdims=True)))
+        return nl.divide(powers, nl.sum(powers, axis=1, keepdims=True))
+
+    return made_of(shares)
+
+
+@wide
+def softmax_of_one(x):
+    return np.eye(1, SHAPE["N"]) + 0 * x
+
+
+def test_a_wrong_kernel_cannot_excuse_itself():
+    """Where all scores are -1e30 none of its digits is sure; those of the reference are."""
+    verdict, _ = checked(softmax_of(1), softmax_of_one)
+    assert isinstance(verdict, Match)
+    verdict, text = failure(softmax_of(0), softmax_of_one)
+    assert (verdict.kind, verdict.question) == ("value", "algorithm")
+    assert "first wrong: output 0 at [0, 0]" in text
+
+
 def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():
     """The mean of 49 ones is not 1 in float64 either, where 1/49 is rounded."""
 

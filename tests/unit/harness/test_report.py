@@ -9,14 +9,15 @@ from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Fill, Zeros
 from difftest.harness.report import (
     Reproduction,
+    case_rows,
     describe_box,
     quoted,
     rejection_text,
 )
-from difftest.harness.spec import Rejection
+from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from tests.every import every
-from tests.unit.standin import add_spec
+from tests.unit.standin import add, add_reference, add_spec
 
 SPEC = add_spec()
 CASE = Case({"n": 2}, "float32", {"a": Zeros(), "b": Fill(1.0, ((1, 2.0),))})
@@ -42,6 +43,13 @@ def test_the_whole_report_of_a_mismatch():
         "  run again:   pytest --simulate tests/test_add.py::test_add --case "
         "'" + CASE.to_json() + "'",
     ]
+
+
+def test_a_case_of_an_empty_domain_is_its_dtype():
+    spec = KernelSpec(kernel=add, reference=add_reference, domain={}, inputs={"a": "2", "b": "2"})
+    case = Case({}, "float32", {"a": Zeros(), "b": Zeros()})
+    first, *_ = case_rows(spec, case)
+    assert first == ("case", "float32")
 
 
 def test_the_line_to_run_again_survives_the_shell():
