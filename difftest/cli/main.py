@@ -28,6 +28,7 @@ OTHERS = {
     "replay": "difftest.report.command",
     "serve": "difftest.verdict.serve",
     "sweep": "difftest.scale.sweep",
+    "tune": "difftest.scale.tune",
     "verdict": "difftest.verdict.command",
 }
 """Those that stand beside what they run."""

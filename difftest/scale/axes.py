@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 import math
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import click
+
+from difftest.cli.launching import parse_keywords
 
 Point: TypeAlias = dict[str, Any]
 """A value for each axis, and for each name that all points share."""
@@ -54,9 +55,9 @@ def parse_axis(text: str) -> SweepAxis:
 
 
 def _values(part: str, text: str) -> Sequence[Any]:
-    found = _RANGE.fullmatch(part.strip())
+    found = _RANGE.fullmatch(part)
     if found is None:
-        return (parse_value(part.strip()),)
+        return [*parse_keywords([f"value={part}"]).values()]
     first, last = int(found[1]), int(found[2])
     if first > last or (found[3] is None and first < 1) or found[3] == "0":
         raise click.BadParameter(
@@ -65,15 +66,6 @@ def _values(part: str, text: str) -> Sequence[Any]:
     if found[3] is not None:
         return range(first, last + 1, int(found[3]))
     return [first << n for n in range((last // first).bit_length())]
-
-
-def parse_value(text: str) -> Any:
-    """A number, a bool or None as Python writes them; else the text itself."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return value if value is None or isinstance(value, (bool, int, float, str)) else text
 
 
 def parse_axes(texts: Iterable[str]) -> tuple[SweepAxis, ...]:

@@ -8,7 +8,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,22 +24,13 @@ from difftest.verdict.outcome import Outcome
 
 AHEAD = 2
 """Points that a worker has at a time: one that it judges, and the next."""
-SLOW = 5.0
-"""So many times as long as most points take, and seconds at least, until a point at the end of a
-sweep is given to a second worker."""
-POLL = 0.5
-"""Seconds between two looks at who is slow."""
+SLOW, POLL = 5.0, 0.5
+"""At the end of a sweep a point that takes so many times as long as most, and as many seconds, is
+given to a second worker; seconds between two looks."""
 
 
 class SweepOrders(NamedTuple):
-    """What each worker is told.
-
-    Attributes
-    ----------
-    test : PATH::TEST, an absolute path that each worker has.
-    cases : drawn at each point.
-    timeout : seconds that a call of a kernel or a reference may take.
-    """
+    """What each worker is told: a test at a path that it has, cases of a point, seconds a call."""
 
     test: str
     cases: int
@@ -73,8 +64,9 @@ class Collected(threading.Thread):
     def __init__(self, orders: SweepOrders) -> None:
         super().__init__(daemon=True)
         self.orders = orders
-        self.asked: queue.Queue[Point] = queue.Queue()
+        self.asked: queue.Queue[Point | None] = queue.Queue()
         self.told: queue.Queue[Row | BaseException] = queue.Queue()
+        self.turn = threading.Lock()  # workers elsewhere may have several threads
         self.start()
 
     def run(self) -> None:
@@ -87,13 +79,14 @@ class Collected(threading.Thread):
 
     def _serve(self, spec: KernelSpec) -> None:
         judge = PointJudge(spec, self.orders.cases)
-        while True:
-            self.told.put(judge.row(self.asked.get()))
+        for point in iter(self.asked.get, None):
+            self.told.put(judge.row(point))
 
     def judged(self, point: Point) -> Row:
         """The row of a point."""
-        self.asked.put(point)
-        told = self.told.get()
+        with self.turn:
+            self.asked.put(point)
+            told = self.told.get()
         if isinstance(told, BaseException):
             raise RuntimeError(getattr(told, "message", None) or repr(told))
         return told
@@ -101,18 +94,20 @@ class Collected(threading.Thread):
 
 _COLLECTED: dict[SweepOrders, Collected] = {}
 """Of this worker."""
+_COLLECTING = threading.Lock()
 
 
 def judge_remotely(orders: SweepOrders, point: Point) -> Row:
     """The row of a point, in a worker."""
-    known = _COLLECTED.get(orders)
-    if known is None or not known.is_alive():
-        known = _COLLECTED[orders] = Collected(orders)
+    with _COLLECTING:
+        known = _COLLECTED.get(orders)
+        if known is None or not known.is_alive():
+            known = _COLLECTED[orders] = Collected(orders)
     return known.judged(point)
 
 
 @contextlib.contextmanager
-def client_of(workers: int, scheduler: str | None) -> Iterator[Any]:
+def client_of(workers: int, scheduler: str | None, timeout: float = 20) -> Iterator[Any]:
     """A client of a cluster of so many local processes, or of the scheduler at an address.
 
     Raises
@@ -123,22 +118,17 @@ def client_of(workers: int, scheduler: str | None) -> Iterator[Any]:
     need("distributed", "a sweep on several processes (-n 0 needs none)")
     import distributed
 
+    dask: Any = distributed  # has types in part
     with contextlib.ExitStack() as after:
-        known: Any = distributed  # it has types in part
+        place: Any = scheduler
         if scheduler is None:
-            cluster = known.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                silence_logs=50,
-            )
-            after.enter_context(cluster)
-            scheduler = cluster.scheduler_address
+            settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+            place = after.enter_context(dask.LocalCluster(n_workers=workers, **settings))
         try:
-            yield after.enter_context(known.Client(scheduler, timeout="20s"))
+            client = after.enter_context(dask.Client(place, timeout=timeout))
         except OSError as error:
             raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
+        yield client
 
 
 @dataclass
@@ -146,92 +136,80 @@ class Cluster:
     """Points on the workers of a client.
 
     Only so many are submitted as keep the workers busy. What a worker that ends had is judged by
-    another; a point that has ended three in a row is a crash. When nothing is left to submit, what
-    a slow worker has is given to another too: the first row counts.
+    another; a point that has ended several in a row is a crash. When nothing is left to submit,
+    what a slow worker has is given to another too: the first row counts.
     """
 
     client: Any
     orders: SweepOrders
-    clock: Callable[[], float] = time.monotonic
-    _began: dict[Any, float] = field(default_factory=dict)
-    _tasks: dict[Any, SweepTask] = field(default_factory=dict)
-    _took: list[float] = field(default_factory=list)
     twins: int = 0
+    _running: dict[Any, tuple[SweepTask, float]] = field(default_factory=dict)
+    _took: list[float] = field(default_factory=list)
 
     def results(self, tasks: Sequence[SweepTask]) -> Iterator[tuple[SweepTask, Row]]:
         """The rows of points as they are known, each once.
 
         Raises
         ------
-        click.ClickException : the workers cannot collect the test, or there are none.
+        click.ClickException : the workers cannot collect the test.
         """
-        left, done = deque(tasks), set[str]()
-        while len(done) < len(tasks):
-            while left and len(self._tasks) < AHEAD * self._workers():
+        left = deque(tasks)
+        while left or self._running:
+            while left and len(self._running) < AHEAD * max(1, len(self.client.ncores())):
                 self._submit(left.popleft())
             if not left:
                 self._add_twins()
             for future in self._ready():
-                task = self._tasks.pop(future, None)
-                if task is None:  # its twin was first
+                if future not in self._running:  # its twin was first
                     continue
-                self._took.append(self.clock() - self._began.pop(future))
-                done.add(task.key)
-                row = self._row(future)
-                for other in [one for one, its in self._tasks.items() if its.key == task.key]:
-                    del self._tasks[other], self._began[other]
+                task, began = self._running.pop(future)
+                self._took.append(time.monotonic() - began)
+                for other in [one for one, (its, _) in self._running.items() if its is task]:
+                    del self._running[other]
                     other.cancel()
-                yield task, row
-
-    def _workers(self) -> int:
-        return max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
+                yield task, self._row(future)
 
     def _submit(self, task: SweepTask, name: str = "", **where: Any) -> None:
+        key = f"point-{task.key}{name}"
         future = self.client.submit(
-            judge_remotely,
-            self.orders,
-            task.point,
-            key=f"point-{task.key}{name}",
-            pure=False,
-            **where,
+            judge_remotely, self.orders, task.point, key=key, pure=False, **where
         )
-        self._tasks[future], self._began[future] = task, self.clock()
+        self._running[future] = task, time.monotonic()
 
     def _ready(self) -> list[Any]:
         """The futures that are done, if one is soon."""
         import distributed
 
-        known: Any = distributed
+        dask: Any = distributed
         try:
-            done, _ = known.wait([*self._tasks], timeout=POLL, return_when="FIRST_COMPLETED")
+            return [*dask.wait([*self._running], POLL, "FIRST_COMPLETED").done]
         except TimeoutError:
             return []
-        return [*done]
 
     def _add_twins(self) -> None:
         """Give what takes long to workers that do nothing, too."""
-        usual = statistics.median(self._took) if self._took else SLOW
-        now, names = self.clock(), [task.key for task in self._tasks.values()]
+        least = SLOW * max(statistics.median(self._took or [0.0]), 1.0)
+        tasks = [task for task, _ in self._running.values()]
+        now = time.monotonic()
         late = [
-            one
-            for one, began in self._began.items()
-            if now - began > SLOW * max(usual, 1.0) and names.count(self._tasks[one].key) == 1
+            task
+            for task, began in self._running.values()
+            if now - began > least and tasks.count(task) == 1
         ]
-        if not late:
-            return
-        idle = [worker for worker, keys in self.client.processing().items() if not keys]
-        for future, worker in zip(late, idle, strict=False):
+        processing = self.client.processing() if late else {}
+        idle = [worker for worker, keys in processing.items() if not keys]
+        for task, worker in zip(late, idle, strict=False):
             self.twins += 1
-            self._submit(self._tasks[future], f"-{self.twins}", workers=[worker])
+            self._submit(task, f"-{self.twins}", workers=[worker])
 
     def _row(self, future: Any) -> Row:
-        from distributed import KilledWorker
+        import distributed
 
         error = future.exception() if future.status == "error" else None
-        if error is None:
-            row: Row = future.result()
-            return row
-        if not isinstance(error, KilledWorker):
+        if isinstance(error, distributed.KilledWorker):
+            reason = "the processes that judged it ended, one after the other"
+            return {"outcome": Outcome.CRASHED.value, "reason": reason}
+        if error is not None:
             raise click.ClickException(f"a worker cannot go on: {error}")
-        reason = "the processes that judged it ended, one after the other"
-        return {"outcome": Outcome.CRASHED.value, "reason": reason}
+        row: Row = future.result()
+        return row

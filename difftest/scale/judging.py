@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,8 @@ def cases_of(spec: KernelSpec, nature: Nature, count: int) -> list[Case]:
         if len(drawn) == count:
             break
         draw(random.Random(number).randbytes(_BYTES))
+    if not drawn:
+        raise ValueError("none is found soon")
     return sorted(drawn.values(), key=lambda case: elements_of(spec, case.values))
 
 
@@ -74,35 +76,22 @@ class PointJudge:
     def row(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Run drawn cases at a point, the smallest first, and predict the time of the largest.
 
-        Returns
-        -------
-        kernel : its name. outcome, reason : as of a verdict; a case that kernel and reference both
-            refuse counts for nothing. findings : the ids of hazards. cases : that ran. case : the
-            one whose time is predicted, or the one that is wrong, as ``--case`` takes it.
-            predicted_us, low_us, high_us : its predicted latency and the interval. bound_us : what
-            its traffic and its arithmetic take at least; limited_by : which of them is more.
-            sbuf_bytes, psum_bytes : of a partition, live together at its peak. seconds : that all
-            of this took.
+        docs/how-to/sweep.md says what each column is.
         """
         began = time.monotonic()
         place = placed(self.spec, point)
         judgement = Judgement({"name": place.spec.name}, "", 0)
         with place.in_place(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            drawn = self.cases(place.spec, judgement)
-            if drawn:
+            try:
+                drawn = cases_of(place.spec, self._nature(place.spec), self.count)
+            except Exception as error:  # a function of the domain, or Hypothesis
+                judgement.outcome = Outcome.INCONCLUSIVE
+                told = f"no case can be drawn: {type(error).__name__}: {error}"
+                judgement.reason = told.splitlines()[0]
+            else:
                 judge_cases(place, drawn, judgement)
         return {**row_of(judgement), "seconds": time.monotonic() - began}
-
-    def cases(self, spec: KernelSpec, judgement: Judgement) -> list[Case]:
-        """The cases of a spec at a point; none if that fails, which is told."""
-        try:
-            return cases_of(spec, self._nature(spec), self.count)
-        except Exception as error:  # a function of the domain, or Hypothesis
-            judgement.outcome = Outcome.INCONCLUSIVE
-            said = f"no case can be drawn: {type(error).__name__}: {error}"
-            judgement.reason = said.splitlines()[0]
-            return []
 
     def _nature(self, spec: KernelSpec) -> Nature:
         """Of the reference over the whole domain: found once."""
@@ -167,6 +156,9 @@ def row_of(judgement: Judgement) -> dict[str, Any]:
     """What a row has of a judgement; None where nothing is known."""
     times = judgement.time or {}
     bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
+    peaks = {"sbuf": None, "psum": None}
+    for one in judgement.memory:
+        peaks[one["memory"]] = max(one["needed"], peaks[one["memory"]] or 0)
     return {
         "kernel": judgement.kernel["name"],
         "outcome": judgement.outcome.value,
@@ -176,11 +168,5 @@ def row_of(judgement: Judgement) -> dict[str, Any]:
         "case": judgement.case,
         **{name: times.get(name) for name in _TIMES},
         "bound_us": max(bounds, default=None),
-        **dict(_peaks(judgement)),
+        **{f"{name}_bytes": needed for name, needed in peaks.items()},
     }
-
-
-def _peaks(judgement: Judgement) -> Iterator[tuple[str, int | None]]:
-    for name in ("SBUF", "PSUM"):
-        needed = [one["needed"] for one in judgement.memory if one["memory"].upper() == name]
-        yield f"{name.lower()}_bytes", max(needed, default=None)

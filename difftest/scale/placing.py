@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import click
 from hypothesis.strategies import SearchStrategy
@@ -21,10 +21,7 @@ from difftest.host.naming import others
 from difftest.report.mutants.reached import code_names, functions_of
 from difftest.scale.axes import Axes, Point
 from difftest.simulator.machine import MACHINES
-
-Constants: TypeAlias = list[tuple[dict[str, Any], str]]
-"""Names of modules: the module's own mapping, and the name in it."""
-_PLAIN = (bool, int, float, str, tuple, type(None))
+from difftest.verdict.worker import is_plain
 
 
 @dataclass(frozen=True)
@@ -34,24 +31,24 @@ class PlacedSpec:
     Attributes
     ----------
     level : of NKI; None for all names.
-    constants : where constants of the kernel's files stand, and their values at the point.
+    constants : modules of the kernel, and what names there stand for at the point.
     """
 
     spec: KernelSpec
     level: str | None = None
-    constants: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
+    constants: Sequence[tuple[dict[str, Any], dict[str, Any]]] = ()
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """The constants have the point's values, and their own again afterwards."""
-        before = [(module, name, module[name]) for module, name, _ in self.constants]
+        before = [(module, {name: module[name] for name in own}) for module, own in self.constants]
         try:
-            for module, name, value in self.constants:
-                module[name] = value
+            for module, own in self.constants:
+                module.update(own)
             yield
         finally:
-            for module, name, value in before:
-                module[name] = value
+            for module, own in before:
+                module.update(own)
 
 
 def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
@@ -68,27 +65,25 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
     """
     left = dict(point)
     one = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
-    constants: list[tuple[dict[str, Any], str, Any]] = []
+    constants: list[tuple[dict[str, Any], dict[str, Any]]] = []
     level: str | None = None
     for name, value in left.items():
         if name in one.domain:
             one = _with(one, domain={**one.domain, name: (value,)})
         elif name == "dtype":
-            known = _one_of(name, value, one.dtypes)
-            one = _with(one, dtypes=(known,))
+            one = _with(one, dtypes=(_one_of(name, value, one.dtypes),))
         elif name == "machine":
             one = _with(one, machine=_one_of(name, value, tuple(MACHINES)))
         elif name == "level":
             level = _one_of(name, value, LEVELS)
         elif name in one.inputs:
-            given = one.input(name)
-            data = _data(name, value)
-            one = _with(one, inputs={**one.inputs, name: replace(given, data=data)})
+            given = replace(one.input(name), data=_data(name, value))
+            one = _with(one, inputs={**one.inputs, name: given})
         elif name in _parameters(one):
             domain = {name: (value,), **one.domain}
             one = _with(one, domain=domain, parameters=(*one.parameters, name))
         else:
-            constants += [(module, name, value) for module, _ in _constants(one, name)]
+            constants += [(module, {name: value}) for module in _modules_with(one, name)]
     return PlacedSpec(one, level, constants)
 
 
@@ -122,7 +117,7 @@ def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     """The spec of one kernel: of the first, or of the one whose title has the name in it."""
     single = alone(spec)
     found = [one for one in single if name is None or str(name) in one.name]
-    exact = [one for one in found if one.name == name]
+    exact = [one for one in found if one.name == name or one.name.endswith(f"({name})")]
     if not found or (name is not None and len(found) > 1 and not exact):
         known = ", ".join(one.name for one in single)
         raise click.UsageError(f"kernel={name}: the test has {known}")
@@ -155,27 +150,23 @@ def _parameters(spec: KernelSpec) -> list[str]:
     return [one.name for one in rows if one.name not in given and one.default is not one.empty]
 
 
-def _constants(spec: KernelSpec, name: str) -> Constants:
-    """Where a constant stands that the kernel's code reads when it runs."""
+def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
+    """The modules of a constant that the kernel's code reads when it runs."""
     functions = functions_of(spec.kernel)
     modules = {id(one.__globals__): one.__globals__ for one in functions}
-    have = [module for module in modules.values() if isinstance(module.get(name, module), _PLAIN)]
     read = {id(one.__globals__) for one in functions if name in code_names(one.__code__)}
-    found: Constants = [(module, name) for module in have if id(module) in read]
-    if found:
-        return found
+    have = {at for at, one in modules.items() if is_plain(one.get(name, one))}
+    if have & read:
+        return [modules[at] for at in have & read]
     if have:
         raise click.UsageError(
             f"{name}: no function of the kernel reads it when it runs: a default or another "
             "constant was made of it when its file was imported; give the name of that"
         )
-    constants = [
-        one
-        for module in modules.values()
-        for one, value in module.items()
-        if isinstance(value, _PLAIN) and one.isupper()
-    ]
-    known = [*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"]
+    constants = {
+        key for one in modules.values() for key in one if key.isupper() and is_plain(one[key])
+    }
+    known = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
     raise click.UsageError(
         f"{name} is no name of the domain, parameter or constant of {spec.name}"
         f"{others(name, known)}"

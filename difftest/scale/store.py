@@ -57,7 +57,6 @@ COLUMNS = MappingProxyType(
 )
 """Of each row, after the axes."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_AXES = b"difftest axes"
 
 
 def need(module: str, what: str) -> None:
@@ -129,20 +128,17 @@ class Store:
         click.UsageError : it is of another kernel, test or version, or of points that are not
             among ``keys``: it says which.
         """
-        remedy = "give another -o, and compare with --compare; or --fresh forgets it"
-        for row in self.rows.values():
-            for name, words in IDENTITY.items():
-                if row[name] != identity[name]:
-                    then = f": {row[name]}, now {identity[name]}" * (name == "versions")
-                    raise click.UsageError(
-                        f"{self.file} holds a sweep of before: since then changed {words}{then}; "
-                        f"{remedy}"
-                    )
+        told = ""
+        for name, words in IDENTITY.items():
+            if {row[name] for row in self.rows.values()} - {identity[name]}:
+                told = told or f"since then changed {words}"
         foreign = len(self.rows.keys() - set(keys))
-        if foreign:
+        if foreign and not told:
+            told = f"{foreign} of its points are not among those of this command"
+        if told:
             raise click.UsageError(
-                f"{self.file} holds {foreign} points that are not among those of this command: "
-                f"other axes, another --sample or --cases; {remedy}"
+                f"{self.file} holds a sweep of before: {told}; give another -o, and compare with "
+                "--compare; or --fresh forgets it"
             )
 
     def add(self, row: Row) -> None:
@@ -168,36 +164,19 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    kinds = {"list": pa.list_(pa.string())}
-    names = [name for name in axes if name not in COLUMNS]
-    fields = [pa.field(name, _kind([row[name] for row in rows])) for name in names]
-    fields += [
-        pa.field(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS.items()
-    ]
-    schema = pa.schema(fields, metadata={_AXES: json.dumps(list(axes)).encode()})
-    told = [
-        {**row, **{one.name: _as(one.type, row[one.name]) for one in fields[: len(names)]}}
-        for row in rows
-    ]
-    parquet.write_table(pa.Table.from_pylist(told, schema), file)
+    def column(name: str) -> Any:
+        values, kind = [row[name] for row in rows], COLUMNS.get(name)
+        if kind is not None:
+            return pa.array(values, pa.list_(pa.string()) if kind == "list" else kind)
+        try:
+            return pa.array(values)
+        except pa.ArrowException:  # of several kinds
+            return pa.array([None if one is None else str(one) for one in values])
+
+    table = pa.table({name: column(name) for name in dict.fromkeys([*axes, *COLUMNS])})
+    parquet.write_table(table, file)
     with file.open("rb+") as written:
         os.fsync(written.fileno())
-
-
-def _kind(values: Sequence[Any]) -> Any:
-    """The type of a column: of its values, or text where they are of several kinds."""
-    import pyarrow as pa
-
-    kinds = {type(one) for one in values} - {type(None)}
-    if kinds == {int}:
-        return pa.int64()
-    if kinds and kinds <= {int, float}:
-        return pa.float64()
-    return pa.bool_() if kinds == {bool} else pa.string()
-
-
-def _as(kind: Any, value: Any) -> Any:
-    return str(value) if str(kind) == "string" and value is not None else value
 
 
 def read_rows(file: Path) -> list[Row]:
@@ -212,20 +191,9 @@ def read_rows(file: Path) -> list[Row]:
     import pyarrow.parquet as parquet
 
     try:
-        table = parquet.read_table(file)
+        rows: list[Row] = parquet.read_table(file).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise click.UsageError(f"{file} holds no results of a sweep: {error}") from None
-    if _AXES not in (table.schema.metadata or {}):
-        raise click.UsageError(
-            f"{file} holds no results of a sweep: it does not say which axes it has"
-        )
-    rows: list[Row] = table.to_pylist()
+    if rows and not COLUMNS.keys() <= rows[0].keys():
+        raise click.UsageError(f"{file} holds no results of a sweep: it lacks columns")
     return rows
-
-
-def axes_of(file: Path) -> list[str]:
-    """The axes of a sweep."""
-    import pyarrow.parquet as parquet
-
-    names: list[str] = json.loads(parquet.read_schema(file).metadata[_AXES])
-    return names

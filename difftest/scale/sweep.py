@@ -18,10 +18,12 @@ from difftest.cli.collecting import with_spec
 from difftest.cli.commands import INTERRUPTED
 from difftest.cli.kernel_run import OutputFile
 from difftest.harness.spec import KernelSpec
-from difftest.scale.axes import Axes, SweepAxis, parse_axes, parse_case
+from difftest.scale.axes import Axes, parse_axes, parse_case
+from difftest.scale.comparison import comparison
 from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of, judged_here
 from difftest.scale.placing import check_axes
-from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of
+from difftest.scale.shown import heat_map, print_rows
+from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, read_rows
 
 CASES, TIMEOUT = 5, 60.0
 
@@ -55,7 +57,9 @@ def sweep_spec(
     KeyboardInterrupt : what is known is in the file's journal.
     """
     check_axes(spec, axes)
-    orders = SweepOrders(_absolute(test), settings.cases, settings.timeout)
+    place, *name = test.split("::")
+    whole = "::".join([str(Path(place).resolve()), *name])
+    orders = SweepOrders(whole, settings.cases, settings.timeout)
     identity = identity_of(spec, test)
     tasks = [
         SweepTask(key_of(identity, test, point, settings.cases), point)
@@ -88,17 +92,10 @@ def _results(
         yield Cluster(client, orders).results(left)
 
 
-def _absolute(test: str) -> str:
-    place, separator, name = test.partition("::")
-    return f"{Path(place).resolve()}{separator}{name}"
-
-
 def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:
-    if value == "all":
-        return None
-    if not value.isdecimal() or not int(value):
+    if value != "all" and (not value.isdecimal() or not int(value)):
         raise click.BadParameter(f"takes a number from 1, or all; got {value}", context, option)
-    return int(value)
+    return None if value == "all" else int(value)
 
 
 def axes_of_command(over: Sequence[str], machines: str | None, case: str | None) -> Axes:
@@ -110,7 +107,7 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
             raise click.UsageError(f"{name} is a column of each row, and no name of an axis")
     if not axes:
         raise click.UsageError("name what varies: --over NAME=VALUES, or --machines")
-    return Axes(tuple(SweepAxis(*one) for one in ((a.name, a.values) for a in axes)), shared)
+    return Axes(axes, shared)
 
 
 @click.command()
@@ -131,6 +128,18 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
+@click.option(
+    "--heat",
+    type=(str, OutputFile()),
+    metavar="X,Y FILE.png",
+    help="A picture of the predicted latency over two axes.",
+)
+@click.option(
+    "--compare",
+    "old",
+    type=click.Path(path_type=Path),
+    help="A sweep of before: exit code 1 if a point that agreed does not any more.",
+)
 @click.pass_context
 def sweep(
     context: click.Context,
@@ -138,14 +147,30 @@ def sweep(
     test: str,
     over: tuple[str, ...],
     file: Path,
+    heat: tuple[str, Path] | None,
     **given: Any,
 ) -> None:
-    """Run a kernel test over a grid of points, a row of a Parquet file for each."""
+    """Run a kernel test over a grid of points, a row of a Parquet file for each.
+
+    A row has what came of the point, its predicted latency with its interval, and its memory. The
+    same command goes on after a stop.
+    """
     axes = axes_of_command(over, given.pop("machines"), given.pop("case"))
+    old = given.pop("old")
+    before = read_rows(old) if old is not None else None
+    x, _, y = heat[0].partition(",") if heat else ("", "", "")
+    if heat and not {x, y} <= axes[0].keys():
+        raise click.UsageError(f"--heat takes two axes, X,Y; got {heat[0]}")
     settings = SweepSettings(**given)
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, test, axes, settings, file))
     except KeyboardInterrupt:
         click.echo(f"stopped: what is done is in {file}.jsonl; the same command goes on", err=True)
         context.exit(INTERRUPTED)
-    click.echo(f"{len(rows)} points")
+    print_rows(rows, list(axes[0]))
+    if heat:
+        heat_map(rows, x, y, heat[1])
+    if before is not None:
+        lines, fails = comparison(before, rows, list(axes[0]))
+        click.echo("\n".join(["", f"Compared with {old}:", *lines]))
+        context.exit(int(fails))

@@ -209,6 +209,7 @@ def predict(
     dge: bool,
     progress: Progress | None = None,
     compiler: Compiler = LIKELY,
+    lowered: Program | None = None,
 ) -> Prediction:
     """Predict the latency of the kernel whose trace this is.
 
@@ -221,6 +222,7 @@ def predict(
     progress : told how far it is: half of it when each instruction has its cost and dependences,
         all of it when they are scheduled.
     compiler : what it is taken to do; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
+    lowered : the program that the trace is, where that is known.
 
     Raises
     ------
@@ -230,22 +232,22 @@ def predict(
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
     with _no_collection():
-        lowered = lower(trace, machine, _half(progress, 0), compiler)
-        middle = schedule(lowered, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
+        program = lowered or lower(trace, machine, _half(progress, 0), compiler)
+        middle = schedule(program, dge=dge, phase=MIDDLE, progress=_half(progress, 1))
         ends = [middle.end]
-        if middle.timeline.cold_time and len(lowered.instructions) <= SMALL:
+        if middle.timeline.cold_time and len(program.instructions) <= SMALL:
             order = middle.order
-            ends += [schedule(lowered, dge=dge, phase=one, order=order).end for one in EXTREMES]
+            ends += [schedule(program, dge=dge, phase=one, order=order).end for one in EXTREMES]
         elif middle.timeline.cold_time:
-            quarter = lowered.clockwork.throttle_window.value / 4
+            quarter = program.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]
 
     def recompiled(other: Compiler) -> float:
         with _no_collection():
-            program = recompile(lowered, trace, other)
-            order = planned_order(program, dge=dge)
-            same = middle.stands_for(program, order)
-            return (middle if same else schedule(program, dge=dge, order=order)).end / 1e3
+            changed = recompile(program, trace, other)
+            order = planned_order(changed, dge=dge)
+            same = middle.stands_for(changed, order)
+            return (middle if same else schedule(changed, dge=dge, order=order)).end / 1e3
 
     return Prediction(middle, min(ends) / 1e3, middle.end / 1e3, max(ends) / 1e3, recompiled)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
 from difftest.timing.prediction import Prediction
+from difftest.timing.program import Program
 
 
 class Roofline(NamedTuple):
@@ -34,21 +35,23 @@ class Roofline(NamedTuple):
 
 def roofline(prediction: Prediction) -> Roofline:
     """The bounds of a prediction's kernel."""
-    clockwork = prediction.program.clockwork
-    clock = clockwork.clocks[Engine.TENSOR].value
+    return bounds_of(prediction.program)._replace(predicted=prediction.middle)
+
+
+def bounds_of(program: Program) -> Roofline:
+    """The same of a program that is not scheduled; what is predicted of it is infinite."""
+    clock, rate = program.clockwork.clocks[Engine.TENSOR].value, program.hbm_rate
     cycles = flops = moved = 0.0
-    for one in prediction.program.instructions:
+    for one in program.instructions:
         if one.matmul:
             cycles += one.matmul.passes * one.matmul.rows
             flops += 0 if one.matmul.turns else one.matmul.flops
         if one.transfer:
             moved += one.transfer.bytes * (one.transfer.reads_hbm + one.transfer.writes_hbm)
-    rate = prediction.program.hbm_rate
-    cores = prediction.program.cores
     return Roofline(
-        tensor_bound=cycles / clock / cores / 1e3,
+        tensor_bound=cycles / clock / program.cores / 1e3,
         memory_bound=moved / rate / 1e3,
-        predicted=prediction.middle,
+        predicted=float("inf"),
         intensity=flops / moved if moved else float("inf"),
-        ridge=2 * prediction.program.machine.pe_cells * clock * cores / rate,
+        ridge=2 * program.machine.pe_cells * clock * program.cores / rate,
     )

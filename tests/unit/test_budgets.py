@@ -40,14 +40,15 @@ BUDGETS = (
     Budget(4_300, ("analysis",)),
     # Gave 100 of its 500 lines to verdict.
     Budget(400, ("inspection",)),
-    Budget(6_300, ("timing",)),
+    # 6 lines, the roofline of what is not scheduled, are of the 3,000 of scale.
+    Budget(6_306, ("timing",)),
     Budget(3_300, ("migration",)),
     # Of its 3,500 lines 200 are commands: they are in cli.
     Budget(3_300, ("lint",)),
     # 100 of its lines, tools for agents, are of the 500 of inspection. 480, batches, are of the
     # 3,000 of scale.
     Budget(3_580, ("verdict",)),
-    Budget(2_520, ("scale",)),
+    Budget(2_514, ("scale",)),
     Budget(3_200, ("course", "api", "host", "cli")),
     # Planted bugs, the page, the pictures and replay; 586 lines of its 4,000 are in the harness.
     Budget(3_414, ("report",), now=3_600),

@@ -121,7 +121,7 @@ def test_a_grid_may_grow_and_not_lose_points(tmp_path, undisturbed, monkeypatch)
     file, asked = tmp_path / "out.parquet", []
     write_rows(file, undisturbed, list(AXES[0]))
     fewer = Axes(parse_axes(["CHUNK=3,4", "dtype=float32", "columns=8,16"]), {})
-    with pytest.raises(click.UsageError, match="holds 4 points that are not among"):
+    with pytest.raises(click.UsageError, match="4 of its points are not among"):
         swept(file, fewer)
     row = PointJudge.row
     monkeypatch.setattr(PointJudge, "row", lambda self, at: asked.append(at) or row(self, at))

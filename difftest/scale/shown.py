@@ -1,0 +1,106 @@
+"""The rows of a sweep as a table and as a heat map."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+
+from difftest.cli.console import print_table, table_console, titled_table
+from difftest.scale.store import Row
+from difftest.timing.views.plot import need_matplotlib
+from difftest.verdict.outcome import Outcome
+
+LISTED = 20
+"""Rows of the table, and of those that do not agree, each."""
+_TIMES = ("predicted_us", "low_us", "high_us", "bound_us")
+_CELL = 0.9
+"""Inches."""
+
+
+def agrees(row: Row) -> bool:
+    """Whether a point is right."""
+    return bool(row["outcome"] == Outcome.AGREES.value)
+
+
+def varying(rows: Sequence[Row], axes: Sequence[str]) -> list[str]:
+    """The axes that have several values."""
+    return [name for name in axes if len({row[name] for row in rows}) > 1]
+
+
+def point_text(row: Row, axes: Sequence[str]) -> str:
+    """``n=4, dtype=float32``."""
+    return ", ".join(f"{name}={row[name]}" for name in axes)
+
+
+def microseconds(value: float | None) -> str:
+    """A predicted time, or nothing."""
+    return "" if value is None else f"{value:,.1f}"
+
+
+def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
+    """Print how many points came to what, the fastest, and those that do not agree."""
+    counts = Counter(row["outcome"].replace("_", " ") for row in rows)
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+    click.echo(f"{len(rows)} points: {parts}")
+    names = varying(rows, axes)
+    timed = sorted(
+        (one for one in rows if one["predicted_us"] is not None),
+        key=lambda one: float(one["predicted_us"]),
+    )
+    if timed:
+        title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
+        table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
+        for row in timed[:LISTED]:
+            predicted, *ends, bound = (microseconds(row[one]) for one in _TIMES)
+            times = f"{predicted} ({', '.join(ends)})"
+            bytes_of = (str(row[one] or "") for one in ("sbuf_bytes", "psum_bytes"))
+            left = (*(str(row[name]) for name in names), row["limited_by"])
+            table.add_row(*left, times, bound, *bytes_of)
+        print_table(table_console(), table)
+    wrong = [row for row in rows if not agrees(row)]
+    for row in wrong[:LISTED]:
+        click.echo(f"{row['outcome']}: {point_text(row, names)}: {row['reason']}")
+    if len(wrong) > LISTED:
+        click.echo(f"and {len(wrong) - LISTED} more that do not agree")
+
+
+def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
+    """Draw the median predicted latency over two axes; what does not agree is counted."""
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    across, down = (list(dict.fromkeys(row[name] for row in rows)) for name in (x, y))
+    times: dict[tuple[int, int], list[float]] = defaultdict(list)
+    wrong: Counter[tuple[int, int]] = Counter()
+    for row in rows:
+        place = down.index(row[y]), across.index(row[x])
+        wrong[place] += not agrees(row)
+        times[place] += [row["predicted_us"]] if row["predicted_us"] is not None else []
+    medians = {place: statistics.median(known) for place, known in times.items() if known}
+    shades = np.full((len(down), len(across)), np.nan)
+    for place, median in medians.items():
+        shades[place] = np.log(median)
+    figure = Figure((2.5 + _CELL * len(across), 1.9 + 0.6 * len(down)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    axis.imshow(shades, aspect="auto", cmap="viridis_r")
+    middle = (np.nanmin(shades) + np.nanmax(shades)) / 2 if medians else 0.0
+    for (i, j), count in wrong.items():
+        text = f"{medians[i, j]:,.3g}" if (i, j) in medians else ""
+        text = "\n".join(filter(None, [text, f"{count} wrong" if count else ""]))
+        colour = "white" if shades[i, j] > middle else "black"
+        axis.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+    axis.set_xticks(range(len(across)), list(map(str, across)))
+    axis.set_yticks(range(len(down)), list(map(str, down)))
+    axis.set(xlabel=x, ylabel=y)
+    axis.set_title("predicted us, the median of points that agree", loc="left", fontsize=10)
+    try:
+        figure.savefig(file, dpi=130)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"--heat: {error}") from None

@@ -1,0 +1,129 @@
+"""The tuner, on a kernel whose time is known, and on this project's own by name."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from difftest.scale import search
+from difftest.scale.axes import Axes, parse_axes
+from difftest.scale.search import AGREES, BOUND, SLOWER, TRACE_BOUND, Tuner
+from difftest.scale.tune import tuned
+from tests.every import every
+from tests.unit.scale.sample import SPEC
+from tests.unit.scale.test_sweep import TEST
+
+CASE = {"columns": 64, "rows": 64}
+SIZES = "columns_at_once=1,2,4,8,16,32,64,600"
+
+
+def tuner_of(*texts, **case):
+    return Tuner(SPEC, Axes(parse_axes(texts), {**CASE, **case}), cases=2)
+
+
+@pytest.fixture(scope="module")
+def searched():
+    tuner = tuner_of(SIZES)
+    return tuner, [*tuned(tuner, {}, 8, exhaustive=True)]
+
+
+def test_the_largest_tile_is_found_from_the_smallest(searched):
+    tuner, lines = searched
+    best = tuner.ladder[-1]
+    assert best.point == {"columns_at_once": 64}
+    assert tuner.ladder[0].point == {"columns_at_once": 1}
+    times = [one.latency_us for one in tuner.ladder]
+    assert times == sorted(times, reverse=True)
+    assert best.low_us < best.latency_us < best.high_us
+    told = "\n".join(lines)
+    assert "8 of 8 points looked at; all times are predicted" in told
+    assert "  1 refused" in told
+    assert "best: columns_at_once=64" in told
+    assert "the kernel's own sizes: columns_at_once=512" in told
+    assert told.endswith("place 1 of 7 points that have a time (predicted)")
+
+
+def test_each_point_is_looked_at_once_and_the_slow_ones_are_not_judged(searched, monkeypatch):
+    tuner, _ = searched
+    points = [one.point["columns_at_once"] for one in tuner.attempts]
+    assert sorted(points) == [1, 2, 4, 8, 16, 32, 64, 600]
+    judged, again = [], tuner_of(SIZES)
+    monkeypatch.setattr(Tuner, "judged", lambda self, one: judged.append(one.point) or one)
+    for point in ({"columns_at_once": n} for n in (8, 2, 16, 4)):
+        again.attempt(point)
+    assert judged == [{"columns_at_once": 8}, {"columns_at_once": 16}]
+    assert [one.status for one in again.attempts] == [AGREES, SLOWER, AGREES, SLOWER]
+
+
+def test_what_is_fast_and_wrong_is_not_the_best():
+    tuner = tuner_of("CHUNK=3,4", "columns_at_once=8,64")
+    told = "\n".join(tuned(tuner, {}, 4))
+    assert tuner.ladder[-1].point == {"CHUNK": 4, "columns_at_once": 64}
+    assert "wrong algorithm" in told
+    assert "the kernel's own sizes" not in told  # CHUNK is a constant
+
+
+def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
+    tuner = tuner_of("dtype=bfloat16,float32")
+    tuner.attempt({"dtype": "bfloat16"})
+    best = tuner.ladder[-1]
+    monkeypatch.setattr(search, "predict", lambda *_, **__: 1 / 0)
+    bounds = iter((best.own_us, 0.0))
+    monkeypatch.setattr(Tuner, "_task_bound", lambda *_: next(bounds))
+    line = search.bounds_of
+    large = best.own_us + 1
+    monkeypatch.setattr(search, "bounds_of", lambda it: line(it)._replace(memory_bound=large))
+    trace_bound = tuner.timed({"dtype": "float32"}, best.own_us)
+    assert (trace_bound.status, trace_bound.own_us) == (BOUND, best.own_us)
+    assert tuner.timed({"dtype": "float32"}, best.own_us).status == TRACE_BOUND
+
+
+def test_the_bound_without_a_run_is_that_of_the_traffic():
+    tuner = tuner_of("dtype=bfloat16,float32", machine="trn1")
+    narrow, wide = (tuner._task_bound(*of(tuner, dtype)) for dtype in ("bfloat16", "float32"))
+    assert wide == pytest.approx(2 * narrow)
+    attempt = tuner.timed({"dtype": "float32"}, None)
+    assert 0 < wide < attempt.own_us
+
+
+def of(tuner, dtype):
+    place, case = tuner._place({"dtype": dtype})
+    return place.spec, case
+
+
+def test_a_large_grid_is_searched_in_part():
+    tuner = tuner_of("columns_at_once=1..64:1")
+    told = [*tuned(tuner, {"columns_at_once": 3}, 12)]
+    assert told[0].startswith("12 of 64 points looked at")
+    assert tuner.attempts[0].point == {"columns_at_once": 3}
+    assert len({one.point["columns_at_once"] for one in tuner.attempts}) == 12
+    assert tuner.ladder[-1].point["columns_at_once"] >= 32
+
+
+@every(
+    "axis, case, start, told",
+    [
+        (SIZES, {"columns": 4}, {}, "give --case a value for rows"),
+        (SIZES, CASE, {"columns_at_once": 5}, "the axis has 1, 2, 4"),
+        ("nothing=1,2", CASE, {}, "no name of the domain"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(axis, case, start, told):
+    tuner = Tuner(SPEC, Axes(parse_axes([axis]), case))
+    with pytest.raises(click.UsageError, match=told):
+        list(tuned(tuner, start, 2))
+
+
+def test_the_command(monkeypatch):
+    monkeypatch.setattr("difftest.scale.tune.with_spec", lambda test, use: use(SPEC))
+    words = ["tune", TEST, "--over", "columns_at_once=600,64,8", "--case", json.dumps(CASE)]
+    result = CliRunner().invoke(main, [*words, "--cases", "1", "--start", "columns_at_once=8"])
+    assert result.exit_code == 0, result.output
+    assert "columns_at_once 8 -> 64" in result.output
+    result = CliRunner().invoke(main, [*words[:2], "--over", "columns_at_once=600", *words[4:]])
+    assert result.exit_code == 1
+    assert "no point is correct: refused: at most 512 columns: got 600" in result.output
