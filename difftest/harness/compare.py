@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 
 from difftest.harness.rounding import Array, float_info, is_float, round_once, ulp
 from difftest.harness.tolerance import Tolerance
-from difftest.harness.verdict import (
-    Inconclusive,
-    Match,
-    Mismatch,
-    WrongElement,
-    WrongOutput,
-)
+from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement, WrongOutput
 
 Mask = NDArray[np.bool_]
 

@@ -12,14 +12,7 @@ import numpy as np
 
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
-from difftest.harness.edges import (
-    Edge,
-    case_of,
-    defaults_of,
-    edges_of,
-    plainest,
-    plainest_call,
-)
+from difftest.harness.edges import Edge, case_of, defaults_of, edges_of, plainest, plainest_call
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
 from difftest.harness.questions import reference_of

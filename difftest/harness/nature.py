@@ -58,7 +58,7 @@ class Nature:
     selects: bool = False
     multiplies: bool = False
     spared: int = 0
-    exponents: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    exponents: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
 
 
 def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:

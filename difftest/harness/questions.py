@@ -28,12 +28,7 @@ from difftest.harness.compare import (
     first_of,
     tolerated,
 )
-from difftest.harness.reference import (
-    ReferenceDefect,
-    ReferenceRefusal,
-    as_float64,
-    call_reference,
-)
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
 from difftest.harness.rounding import Array, float_info, is_float, round_once, unit_roundoff
 from difftest.harness.signature import name_of
 from difftest.harness.spec import KernelSpec

@@ -6,6 +6,8 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import FunctionType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -266,7 +268,11 @@ def dimensions_of(given: str | Input) -> str:
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """The parameters of a function of the domain."""
-    return tuple(inspect.signature(function).parameters)
+    known = isinstance(function, FunctionType)
+    return tuple((_signature if known else inspect.signature)(function).parameters)
+
+
+_signature = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each case
 
 
 def apply(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:

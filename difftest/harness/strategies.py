@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,16 +17,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.case import Case
 from difftest.harness.nature import Nature, nature_of
-from difftest.harness.recipes import (
-    Fill,
-    Integers,
-    Iota,
-    Ones,
-    Outliers,
-    Random,
-    Recipe,
-    Zeros,
-)
+from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.spec import (
     KernelSpec,
@@ -128,6 +120,7 @@ def multiples(
     return _leaning(fewest, most, tuple(edges)).map(lambda count: count * of)
 
 
+@lru_cache(maxsize=512)  # to make a strategy, and to have it looked at, takes longer than a draw
 @st.composite
 def _leaning(draw: DrawFn, low: int, high: int, edges: tuple[int, ...]) -> int:
     """Integers from ``low`` to ``high``, half of them at an edge.
@@ -177,19 +170,29 @@ def recipes(
         return draw(_fills(given, nonfinite or nature.moves))
     seed = draw(st.integers(0, _MAX_SEED))
     if not is_float(given):
-        return _integers(kind, seed, draw(st.sampled_from(_INTEGER_BOUNDS)), given, nature.spared)
+        return _integers(kind, seed, draw(_one_of(_INTEGER_BOUNDS)), given, nature.spared)
     kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
     first, of_one_sign, outliers = kinds
     if kind < first:
-        return Integers(seed, draw(st.sampled_from(_INTEGER_BOUNDS)))
+        return Integers(seed, draw(_one_of(_INTEGER_BOUNDS)))
     if kind < of_one_sign:
         # Products of a few values may not overflow: a quarter of the exponents' range.
         widest = int(float_info(given).maxexp) // 4
-        return Random(seed, min(draw(st.sampled_from(_SPREADS)), widest))
+        return Random(seed, min(draw(_one_of(_SPREADS)), widest))
     if kind < outliers:
-        low, high = draw(st.sampled_from(_of_one_sign(given, nature.selects)))
+        low, high = draw(_of_one_sign(given, nature.selects))
         return Uniform(seed, low, high)
-    return Outliers(seed, draw(st.sampled_from(_outliers(given, nonfinite, nature))))
+    return Outliers(seed, draw(_outliers(given, nonfinite, nature)))
+
+
+_recipes = lru_cache(maxsize=256)(recipes)
+_kept = lru_cache(maxsize=256)(st.sampled_from)
+
+
+def _one_of(values: Any) -> SearchStrategy[Any]:
+    """One of them; for numbers that may be equal to others, such as -0.0, it is made anew."""
+    plain = all(type(one) in (int, str) for one in values)
+    return _kept(tuple(values)) if plain else st.sampled_from(values)
 
 
 def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: int) -> Recipe:
@@ -205,13 +208,13 @@ def _integers(kind: int, seed: int, bound: int, dtype: np.dtype[Any], spared: in
     return Outliers(seed, (float(low), float(high)))
 
 
-def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> list[tuple[float, float]]:
+@lru_cache
+def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> SearchStrategy[tuple[float, float]]:
     """Ranges of small numbers, and of the largest."""
-    if not selects:
-        return [(-2.0, -1.0), (-2.0, -1.0), (1.0, 2.0)]
+    small = [(-2.0, -1.0), (-2.0, -1.0), (1.0, 2.0)]
     end = float(float_info(dtype).max)
-    below, *_ = _far(dtype)
-    return [(-2.0, -1.0), below, (-end, -end), (-end, -end), (-end, -end / 2), (end / 2, end)]
+    large = [(-end, -end), (-end, -end), (-end, -end / 2), (end / 2, end)]
+    return st.sampled_from([(-2.0, -1.0), _far(dtype)[0], *large] if selects else small)
 
 
 def _far(dtype: np.dtype[Any]) -> list[tuple[float, float]]:
@@ -221,9 +224,10 @@ def _far(dtype: np.dtype[Any]) -> list[tuple[float, float]]:
     return [below, (size / 2, size), below, below]
 
 
+@lru_cache
 def _outliers(
     dtype: np.dtype[Any], nonfinite: bool, nature: Nature
-) -> tuple[tuple[float, ...], ...]:
+) -> SearchStrategy[tuple[float, ...]]:
     """Zeros of both signs, subnormal numbers, very large ones and very negative ones.
 
     Where something is computed, the squares of their squares are still finite. The large ones are
@@ -237,9 +241,10 @@ def _outliers(
     if nonfinite or nature.moves:
         wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
         found += 2 * wild if nature.moves else wild
-    return tuple(found)
+    return st.sampled_from(found)
 
 
+@lru_cache
 def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
     if is_float(dtype):
         values = _PLAIN_VALUES + (_NONFINITE if nonfinite else ())
@@ -268,7 +273,7 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
 
 def _values(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> SearchStrategy[Any]:
     source = source_of(spec, name, earlier)
-    return source if isinstance(source, SearchStrategy) else st.sampled_from(source)  # type: ignore[arg-type]
+    return source if isinstance(source, SearchStrategy) else _one_of(source)
 
 
 @st.composite
@@ -326,14 +331,19 @@ def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
     return drawn
 
 
-@st.composite
-def cases_like(draw: DrawFn, spec: KernelSpec, nature: Nature) -> Case:
+def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
-    values = draw(values_of(spec, {}))
+    return _cases_with(spec, nature, values_of(spec, {}))
+
+
+@st.composite
+def _cases_with(draw: DrawFn, spec: KernelSpec, nature: Nature, given: SearchStrategy[Any]) -> Case:
+    """The same with values for the names of the domain that are given."""
+    values = draw(given)
     _check_size(spec, values)
-    dtype = draw(st.sampled_from(spec.dtypes), label="dtype")
+    dtype = draw(_one_of(spec.dtypes), label="dtype")
     dtypes = {
-        name: draw(st.sampled_from(own), label=f"{name}'s dtype")
+        name: draw(_one_of(own), label=f"{name}'s dtype")
         for name in spec.inputs
         if (own := spec.input(name).dtypes)
     }
@@ -367,16 +377,16 @@ def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case
     special = draw(st.integers(0, _SPECIAL))
     narrow = [name for name, known in nature.exponents.items() if known]
     if special >= _SCALED and narrow:
-        case = replace(case, dtype=draw(st.sampled_from(narrow)))
+        case = replace(case, dtype=draw(_one_of(narrow)))
     known = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
     floats = [name for name in known if spec.input(name).data is None and is_float(known[name])]
     ranges: dict[str, tuple[float, float]] = {}
     if special >= _SCALED and narrow:
-        size = 2.0 ** draw(st.sampled_from(nature.exponents[case.dtype]))
+        size = 2.0 ** draw(_one_of(nature.exponents[case.dtype]))
         sizes = {name: min(size, float(float_info(known[name]).max)) for name in floats}
         ranges = {name: (-most, most) for name, most in sizes.items()}
     elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
-        name = draw(st.sampled_from(floats))
+        name = draw(_one_of(floats))
         ranges = {name: draw(st.sampled_from(_far(known[name])))}
     seeds = {name: draw(st.integers(0, _MAX_SEED)) for name in ranges}
     return replace(
@@ -399,7 +409,7 @@ def data_of(
     """
     data = spec.input(name).data
     if data is None:
-        return recipes(dtype, nonfinite=spec.nonfinite, nature=nature, random=random)
+        return _recipes(dtype, nonfinite=spec.nonfinite, nature=nature, random=random)
     if is_function_of_the_domain(data):
         data = apply(data, values)
     if isinstance(data, Recipe):

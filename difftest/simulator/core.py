@@ -16,20 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.baton import FORWARD, Baton
-from difftest.simulator.capacity import (
-    check_address,
-    check_psum,
-    check_tensor_size,
-)
+from difftest.simulator.capacity import check_address, check_psum, check_tensor_size
 from difftest.simulator.descriptor import RUNNING, taped
 from difftest.simulator.dtypes import Array, DType, storage_dtype
-from difftest.simulator.errors import (
-    Location,
-    host_array,
-    kernel_location,
-    kernel_stack,
-    place_of,
-)
+from difftest.simulator.errors import Location, host_array, kernel_location, kernel_stack, place_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
 from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP

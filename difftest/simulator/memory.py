@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from difftest.simulator.dtypes import (
-    BOOL,
-    FLOAT32,
-    TFLOAT32,
-    Array,
-    DType,
-    is_float,
-    to_bits,
-)
+from difftest.simulator.dtypes import BOOL, FLOAT32, TFLOAT32, Array, DType, is_float, to_bits
 from difftest.simulator.errors import Location
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.pattern import Shape as Shape

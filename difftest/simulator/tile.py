@@ -17,15 +17,10 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.elements import Elements, unwritten_error
-from difftest.simulator.errors import (
-    NkiError,
-)
+from difftest.simulator.errors import NkiError
 from difftest.simulator.index import as_integer, as_integers, expand_ellipsis, is_integer, no_index
 from difftest.simulator.indexing import Axis, Named, Patterned, named, names_two, out_of_bounds
-from difftest.simulator.memory import (
-    NEVER,
-    Storage,
-)
+from difftest.simulator.memory import NEVER, Storage
 from difftest.simulator.misuses import (
     BLOCKS_AS_TILE,
     LENGTH_OF_SCALAR,

@@ -91,9 +91,11 @@ def modules(predictor: Predictor | None = None, level: str | None = None) -> dic
     return names
 
 
-def _stood_for(name: str) -> bool:
-    """Whether a module belongs to a package that the embedded ones replace."""
-    return name.partition(".")[0] in ROOTS
+def _stood_for() -> dict[str, ModuleType]:
+    """The loaded modules of the packages that the embedded ones replace, by name."""
+    inside = tuple(f"{root}." for root in ROOTS)
+    names = [name for name in sys.modules if name.startswith(inside) or name in ROOTS]
+    return {name: sys.modules[name] for name in names}
 
 
 def is_embedded(module: ModuleType) -> bool:
@@ -129,7 +131,7 @@ class embedded:
             raise RuntimeError(
                 "the embedded neuronxcc modules are already installed by this object"
             )
-        self._saved = {name: module for name, module in sys.modules.items() if _stood_for(name)}
+        self._saved = _stood_for()
         for name in self._saved:
             del sys.modules[name]
         self._placed = modules(self._predictor, self._level)
@@ -152,7 +154,7 @@ class embedded:
             raise RuntimeError(
                 "another neuronxcc was installed on top of the embedded one; uninstall that first"
             )
-        for name in [n for n in sys.modules if _stood_for(n)]:
+        for name in _stood_for():
             del sys.modules[name]
         sys.modules.update(self._saved)
         if self._added_level:

@@ -21,11 +21,7 @@ from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import unboxed
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.definedness import (
-    Gapped,
-    reads_gaps,
-    settle_further,
-)
+from difftest.simulator.instructions.definedness import Gapped, reads_gaps, settle_further
 from difftest.simulator.instructions.indices import see_indices
 from difftest.simulator.instructions.observing import (
     counts,
