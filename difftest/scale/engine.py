@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import statistics
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -59,51 +59,40 @@ def judged_here(
 
 
 class Collected(threading.Thread):
-    """The spec of a test in a worker: collected once, and kept with its modules in place."""
+    """The judge of a test in a worker: collected once, and kept with its modules in place."""
 
     def __init__(self, orders: SweepOrders) -> None:
         super().__init__(daemon=True)
-        self.orders = orders
-        self.asked: queue.Queue[Point | None] = queue.Queue()
-        self.told: queue.Queue[Row | BaseException] = queue.Queue()
-        self.turn = threading.Lock()  # workers elsewhere may have several threads
+        self.orders, self.ended = orders, threading.Event()
+        self.judge: Future[PointJudge] = Future()
         self.start()
 
     def run(self) -> None:
-        """Judge points as they come; an error of the collection is told instead."""
+        """Collect the test, and wait for the end."""
         LIMITS.seconds = self.orders.timeout
         try:
-            with_spec(self.orders.test, self._serve)
-        except BaseException as error:  # raised anew by whoever asked
-            self.told.put(error)
+            with_spec(self.orders.test, self._keep)
+        except BaseException as error:  # raised anew by whoever asks
+            text = getattr(error, "message", None) or repr(error)
+            self.judge.set_exception(RuntimeError(text))
 
-    def _serve(self, spec: KernelSpec) -> None:
-        judge = PointJudge(spec, self.orders.cases)
-        for point in iter(self.asked.get, None):
-            self.told.put(judge.row(point))
-
-    def judged(self, point: Point) -> Row:
-        """The row of a point."""
-        with self.turn:
-            self.asked.put(point)
-            told = self.told.get()
-        if isinstance(told, BaseException):
-            raise RuntimeError(getattr(told, "message", None) or repr(told))
-        return told
+    def _keep(self, spec: KernelSpec) -> None:
+        self.judge.set_result(PointJudge(spec, self.orders.cases))
+        self.ended.wait()
 
 
 _COLLECTED: dict[SweepOrders, Collected] = {}
 """Of this worker."""
-_COLLECTING = threading.Lock()
+_TURN = threading.Lock()
+"""Workers elsewhere may have several threads."""
 
 
 def judge_remotely(orders: SweepOrders, point: Point) -> Row:
     """The row of a point, in a worker."""
-    with _COLLECTING:
-        known = _COLLECTED.get(orders)
-        if known is None or not known.is_alive():
-            known = _COLLECTED[orders] = Collected(orders)
-    return known.judged(point)
+    with _TURN:
+        if orders not in _COLLECTED:
+            _COLLECTED[orders] = Collected(orders)
+        return _COLLECTED[orders].judge.result().row(point)
 
 
 @contextlib.contextmanager
@@ -118,14 +107,13 @@ def client_of(workers: int, scheduler: str | None, timeout: float = 20) -> Itera
     need("distributed", "a sweep on several processes (-n 0 needs none)")
     import distributed
 
-    dask: Any = distributed  # has types in part
     with contextlib.ExitStack() as after:
         place: Any = scheduler
         if scheduler is None:
-            settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-            place = after.enter_context(dask.LocalCluster(n_workers=workers, **settings))
+            settings: Any = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+            place = after.enter_context(distributed.LocalCluster(n_workers=workers, **settings))
         try:
-            client = after.enter_context(dask.Client(place, timeout=timeout))
+            client = after.enter_context(distributed.Client(place, timeout=timeout))
         except OSError as error:
             raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
         yield client
@@ -180,9 +168,8 @@ class Cluster:
         """The futures that are done, if one is soon."""
         import distributed
 
-        dask: Any = distributed
         try:
-            return [*dask.wait([*self._running], POLL, "FIRST_COMPLETED").done]
+            return [*distributed.wait([*self._running], POLL, "FIRST_COMPLETED").done]
         except TimeoutError:
             return []
 

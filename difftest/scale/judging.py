@@ -23,7 +23,6 @@ from difftest.harness.verdict import BothRejected, Match
 from difftest.inspection import fails
 from difftest.report.mutants.suite import failing, said
 from difftest.scale.placing import PlacedSpec, placed
-from difftest.simulator.trace import Trace
 from difftest.verdict.judge import outcome_of
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome
@@ -78,43 +77,41 @@ class PointJudge:
 
         docs/how-to/sweep.md says what each column is.
         """
-        began = time.monotonic()
-        place = placed(self.spec, point)
-        judgement = Judgement({"name": place.spec.name}, "", 0)
-        with place.in_place(), warnings.catch_warnings():
+        began, judgement = time.monotonic(), Judgement({"name": self.spec.name}, "", 0)
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
+                place = placed(self.spec, point)
+                judgement.kernel = {"name": place.spec.name}
                 drawn = cases_of(place.spec, self._nature(place.spec), self.count)
-            except Exception as error:  # a function of the domain, or Hypothesis
+            except Exception as error:  # a function of the domain, Hypothesis, names together
                 judgement.outcome = Outcome.INCONCLUSIVE
                 told = f"no case can be drawn: {type(error).__name__}: {error}"
                 judgement.reason = told.splitlines()[0]
             else:
-                judge_cases(place, drawn, judgement)
+                with place.in_place():
+                    judge_cases(place, drawn, judgement)
         return {**row_of(judgement), "seconds": time.monotonic() - began}
 
     def _nature(self, spec: KernelSpec) -> Nature:
         """Of the reference over the whole domain: found once."""
-        machine = spec.machine
-        if machine not in self._natures:
-            whole, found = replace(self.spec, machine=machine), Nature(moves=True, selects=True)
-            if spec.reduction != 0:
-                found = nature_of(whole, cases_of(whole, Nature(), _SAMPLES))
-            self._natures[machine] = found
-        return self._natures[machine]
+        if spec.reduction == 0:
+            return Nature(moves=True, selects=True)
+        if spec.machine not in self._natures:
+            whole = replace(self.spec, machine=spec.machine)
+            samples = cases_of(whole, Nature(), _SAMPLES)
+            self._natures[spec.machine] = nature_of(whole, samples)
+        return self._natures[spec.machine]
 
 
 def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> None:
     """Judge these cases in their order; memory and time are those of the last, if all agree."""
-    runner = Runner((EmbeddedSimulator(place.level),))
-    largest = max(drawn, key=lambda one: elements_of(place.spec, one.values))
-    kept: Trace | None = None
+    runner, last = Runner((EmbeddedSimulator(place.level),)), drawn[-1]
     for case in drawn:
-        runner.record = case is largest
+        runner.record = case is last
         if not _agrees(runner, place.spec, case, judgement):
             return
-        kept = next(iter(runner.traces.values()), None) if case is largest else kept
-    judgement.case = largest.to_json()
+    judgement.case = last.to_json()
     for _, case, one in runner.hazards:
         judgement.add("hazards", one)
         if fails(one, strict=False) and judgement.outcome is Outcome.AGREES:
@@ -124,10 +121,10 @@ def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> N
         reasons = "; ".join(sorted(runner.tally.reasons))
         judgement.outcome = Outcome.WEAK_SPEC
         judgement.reason = f"no case has an element that decides{': ' * bool(reasons)}{reasons}"
-    if kept is not None:
-        add_memory(judgement, kept)
+    for trace in runner.traces.values():
+        add_memory(judgement, trace)
         if judgement.outcome is Outcome.AGREES:
-            add_time(judgement, kept, largest, place.spec)
+            add_time(judgement, trace, last, place.spec)
             judgement.reason = judgement.reason or "; ".join(judgement.notes)
 
 

@@ -19,7 +19,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import seeded
 from difftest.host.naming import others
 from difftest.report.mutants.reached import code_names, functions_of
-from difftest.scale.axes import Axes, Point
+from difftest.scale.axes import Axes
 from difftest.simulator.machine import MACHINES
 from difftest.verdict.worker import is_plain
 
@@ -98,11 +98,6 @@ def check_axes(spec: KernelSpec, axes: Axes) -> None:
     for axis in axes.axes:
         for value in axis.values:
             placed(spec, {**first, axis.name: value})
-
-
-def of_one_case(spec: KernelSpec, point: Point) -> list[str]:
-    """The names of the domain that a point leaves to be drawn."""
-    return [name for name in placed(spec, point).spec.domain if name not in point]
 
 
 def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:

@@ -36,20 +36,13 @@ IDENTITY = MappingProxyType(
 """Columns that say what a row is of, in words."""
 COLUMNS = MappingProxyType(
     {
-        "key": "string",
-        "kernel": "string",
-        "outcome": "string",
-        "reason": "string",
+        **dict.fromkeys(("key", "kernel", "outcome", "reason"), "string"),
         "findings": "list",
         "cases": "int64",
         "case": "string",
-        "predicted_us": "float64",
-        "low_us": "float64",
-        "high_us": "float64",
-        "bound_us": "float64",
+        **dict.fromkeys(("predicted_us", "low_us", "high_us", "bound_us"), "float64"),
         "limited_by": "string",
-        "sbuf_bytes": "int64",
-        "psum_bytes": "int64",
+        **dict.fromkeys(("sbuf_bytes", "psum_bytes"), "int64"),
         "caution": "string",
         "seconds": "float64",
         **dict.fromkeys(IDENTITY, "string"),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from difftest.cli.collecting import with_spec
 from difftest.cli.commands import INTERRUPTED
@@ -26,6 +25,10 @@ from difftest.scale.shown import heat_map, print_rows
 from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, read_rows
 
 CASES, TIMEOUT = 5, 60.0
+OVER = (
+    "A name of the domain, a parameter of the kernel with a default, a constant of its file, an "
+    "input (kinds of data), dtype, level or kernel. Values: 1,2,3; a..b doubles; a..b:step."
+)
 
 
 @dataclass(frozen=True)
@@ -68,28 +71,25 @@ def sweep_spec(
     store = Store(file, fresh=settings.fresh)
     store.check(identity, (task.key for task in tasks))
     left = [task for task in tasks if task.key not in store.rows]
-    columns = TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     # The collection of the test, around this, has a standard error of its own.
-    with Progress(*columns, console=Console(file=sys.__stderr__)) as progress:
-        bar = progress.add_task("", total=len(tasks), completed=len(tasks) - len(left))
-        with _results(spec, orders, settings, left) as results:
-            for task, row in results:
-                empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
-                store.add({**empty, **row, **task.point, **identity, "key": task.key})
-                progress.advance(bar)
+    with Progress(console=Console(file=sys.__stderr__)) as progress:
+        bar = progress.add_task("points", total=len(tasks), completed=len(tasks) - len(left))
+        for task, row in _results(spec, orders, settings, left):
+            empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
+            store.add({**empty, **row, **task.point, **identity, "key": task.key})
+            progress.advance(bar)
     return store.finish([task.key for task in tasks], list(axes[0]))
 
 
-@contextmanager
 def _results(
     spec: KernelSpec, orders: SweepOrders, settings: SweepSettings, left: Sequence[SweepTask]
-) -> Iterator[Iterator[tuple[SweepTask, Row]]]:
+) -> Iterator[tuple[SweepTask, Row]]:
     """The rows of points as they come."""
     if not left or (not settings.workers and settings.scheduler is None):
-        yield judged_here(spec, orders, left)
+        yield from judged_here(spec, orders, left)
         return
     with client_of(min(settings.workers, len(left)), settings.scheduler) as client:
-        yield Cluster(client, orders).results(left)
+        yield from Cluster(client, orders).results(left)
 
 
 def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:
@@ -102,9 +102,9 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
     """The axes that a command line names."""
     axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
     shared = parse_case(case)
-    for name in (*(axis.name for axis in axes), *shared):
-        if name in COLUMNS and name != "kernel":
-            raise click.UsageError(f"{name} is a column of each row, and no name of an axis")
+    taken = {*(axis.name for axis in axes), *shared} & COLUMNS.keys() - {"kernel"}
+    if taken:
+        raise click.UsageError(f"{min(taken)} is a column of each row, and no name of an axis")
     if not axes:
         raise click.UsageError("name what varies: --over NAME=VALUES, or --machines")
     return Axes(axes, shared)
@@ -112,51 +112,29 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
 
 @click.command()
 @click.argument("test", metavar="PATH::TEST")
-@click.option(
-    "--over",
-    multiple=True,
-    metavar="NAME=VALUES",
-    help="A name of the domain, a parameter of the kernel with a default, a constant of its file, "
-    "an input (kinds of data), dtype, level or kernel. Values: 1,2,3; a..b doubles; a..b:step.",
-)
+@click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--machines", metavar="trn1,trn2", help="The same as --over machine=trn1,trn2.")
 @click.option("--case", metavar="JSON", help="What all points share: names and values.")
 @click.option("--sample", default="all", callback=_sample, help="So many points, drawn; or all.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="Drawn at each point.")
 @click.option("-o", "file", type=OutputFile(), required=True, help="FILE.parquet. It goes on.")
-@click.option("-n", "workers", type=int, default=os.cpu_count() or 1, help="Processes; or 0.")
+@click.option(
+    "-n", "workers", type=click.IntRange(0), default=os.cpu_count() or 1, help="Processes; or 0."
+)
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Dask's, in place of processes here.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=TIMEOUT)
 @click.option("--fresh", is_flag=True, help="Forget what the file holds.")
-@click.option(
-    "--heat",
-    type=(str, OutputFile()),
-    metavar="X,Y FILE.png",
-    help="A picture of the predicted latency over two axes.",
-)
-@click.option(
-    "--compare",
-    "old",
-    type=click.Path(path_type=Path),
-    help="A sweep of before: exit code 1 if a point that agreed does not any more.",
-)
+@click.option("--heat", type=(str, OutputFile()), metavar="X,Y FILE.png", help="A picture.")
+@click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
 @click.pass_context
-def sweep(
-    context: click.Context,
-    /,
-    test: str,
-    over: tuple[str, ...],
-    file: Path,
-    heat: tuple[str, Path] | None,
-    **given: Any,
-) -> None:
+def sweep(context: click.Context, /, test: str, file: Path, **given: Any) -> None:
     """Run a kernel test over a grid of points, a row of a Parquet file for each.
 
     A row has what came of the point, its predicted latency with its interval, and its memory. The
     same command goes on after a stop.
     """
-    axes = axes_of_command(over, given.pop("machines"), given.pop("case"))
-    old = given.pop("old")
+    over, machines, case, heat, old = map(given.pop, ("over", "machines", "case", "heat", "old"))
+    axes = axes_of_command(over, machines, case)
     before = read_rows(old) if old is not None else None
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
     if heat and not {x, y} <= axes[0].keys():

@@ -14,12 +14,11 @@ from rich.progress import Progress
 
 from difftest.cli.collecting import with_spec
 from difftest.cli.launching import parse_keywords
-from difftest.scale.axes import SweepAxis
-from difftest.scale.placing import check_axes, of_one_case
+from difftest.scale.placing import check_axes, placed
 from difftest.scale.search import BOUND, SLOWER, TRACE_BOUND, Attempt, Tuner
 from difftest.scale.shown import microseconds, point_text
 from difftest.scale.store import need
-from difftest.scale.sweep import CASES, axes_of_command
+from difftest.scale.sweep import CASES, OVER, axes_of_command
 
 _LEFT = {
     BOUND: "never run: the traffic of inputs and outputs takes as long as the best",
@@ -44,13 +43,19 @@ def tuned(
     click.UsageError : an axis stands for nothing, or names of the case are left open.
     """
     check_axes(tuner.spec, tuner.axes)
-    missing = of_one_case(tuner.spec, tuner.axes[0])
+    first = tuner.axes[0]
+    missing = [name for name in placed(tuner.spec, first).spec.domain if name not in first]
     if missing:
         raise click.UsageError(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
         )
-    places = {axis.name: _place(axis, start) for axis in tuner.axes.axes}
-    found = list[tuple[int, int]]()
+    places, found = dict[str, int](), list[tuple[int, int]]()
+    for axis in tuner.axes.axes:
+        value = start.get(axis.name, axis.values[0])
+        if value not in axis.values:
+            known = ", ".join(map(str, axis.values))
+            raise click.UsageError(f"--start {axis.name}={value}: the axis has {known}")
+        places[axis.name] = axis.values.index(value)
     console = Console(file=sys.__stderr__)  # pytest, which collects, has its own for a while
     with Progress(console=console) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -62,23 +67,13 @@ def tuned(
         for one in tuner.place_of_best() if exhaustive else ():
             found.append(one)
             progress.advance(bar)
-    yield from _ladder(tuner)
-    if tuner.ladder:
-        yield from _best(tuner.ladder[-1], own)
+    yield from _ladder(tuner, own)
     for place, count in found[-1:]:
         yield f"place {place} of {count} points that have a time (predicted)"
 
 
-def _place(axis: SweepAxis, start: Mapping[str, Any]) -> int:
-    value = start.get(axis.name, axis.values[0])
-    if value not in axis.values:
-        known = ", ".join(map(str, axis.values))
-        raise click.UsageError(f"--start {axis.name}={value}: the axis has {known}")
-    return axis.values.index(value)
-
-
-def _ladder(tuner: Tuner) -> Iterator[str]:
-    """The improvements, and how far the other points were looked at."""
+def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
+    """The improvements, how far the others were looked at, the best beside the kernel's own."""
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, one in zip([None, *tuner.ladder], tuner.ladder, strict=False):
         yield f"{microseconds(one.latency_us):>10} us  {_step(before, one)}"
@@ -87,6 +82,15 @@ def _ladder(tuner: Tuner) -> Iterator[str]:
     if not tuner.ladder:
         reasons = dict.fromkeys(f"{one.status}: {one.reason}" for one in tuner.attempts)
         yield f"no point is correct: {'; '.join([*reasons][:3])}"
+        return
+    best = tuner.ladder[-1]
+    time, low, high = map(microseconds, (best.latency_us, best.low_us, best.high_us))
+    yield f"best: {point_text(best.point, [*best.point])}"
+    yield f"  {time} us predicted, between {low} and {high} nine times of ten"
+    if own is not None:
+        yield f"the kernel's own sizes: {point_text(own.point, [*own.point])}"
+        told = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
+        yield f"  {told if own.latency_us else own.reason}"
 
 
 def _step(before: Attempt | None, one: Attempt) -> str:
@@ -102,20 +106,9 @@ def _times(slow: Attempt, fast: Attempt) -> str:
     return f"{(slow.latency_us or 0.0) / (fast.latency_us or 1.0):.2f}"
 
 
-def _best(best: Attempt, own: Attempt | None) -> Iterator[str]:
-    """The best, beside the kernel's own sizes."""
-    time, low, high = map(microseconds, (best.latency_us, best.low_us, best.high_us))
-    yield f"best: {point_text(best.point, [*best.point])}"
-    yield f"  {time} us predicted, between {low} and {high} nine times of ten"
-    if own is not None:
-        told = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
-        told = told if own.latency_us else own.reason
-        yield f"the kernel's own sizes: {point_text(own.point, [*own.point])}\n  {told}"
-
-
 @click.command()
 @click.argument("test", metavar="PATH::TEST")
-@click.option("--over", multiple=True, metavar="NAME=VALUES", help="As of difftest sweep.")
+@click.option("--over", multiple=True, metavar="NAME=VALUES", help=OVER)
 @click.option("--case", metavar="JSON", help="The case whose time counts: names and values.")
 @click.option("--start", multiple=True, metavar="NAME=VALUE", help="To begin at; else the first.")
 @click.option("--trials", type=click.IntRange(1), default=30, help="Points to look at.")

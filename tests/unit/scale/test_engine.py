@@ -106,7 +106,7 @@ def test_workers_judge_as_this_process_does(client, tmp_path, monkeypatch):
         rows = swept(tmp_path / "a.parquet", scheduler=address)
     finally:
         for one in engine._COLLECTED.values():
-            one.asked.put(None)
+            one.ended.set()
             one.join()
     assert without_seconds(rows) == without_seconds(swept(tmp_path / "b.parquet"))
     assert len(engine._COLLECTED) == 1
