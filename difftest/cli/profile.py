@@ -14,14 +14,14 @@ from difftest.analysis.finding import Finding
 from difftest.cli.console import print_table, table_console
 from difftest.cli.kernel_run import KernelRun, OutputFile, run_options, write_file
 from difftest.inspection import memory_text
+from difftest.lint.helpers import unused_helpers
 from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
-from difftest.timing.advice import advise, unused_helpers
+from difftest.timing.advice import advise
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.perfetto import perfetto
 from difftest.timing.views.plot import PlottingError, need_matplotlib, plot
-from difftest.timing.views.text import findings
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -107,7 +107,7 @@ def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Ma
     chart = memory_text(trace, machine, Console().width)
     console.print(chart, highlight=False, markup=False, soft_wrap=True)
     console.print("\nAdvice, the most time lost first (predicted)", style="bold")
-    for line in findings(found):
+    for line in text.findings(found):
         # What goes on below begins under the words, so that the numbers stand out.
         folded = textwrap.wrap(line, console.width, subsequent_indent="   ") or [line]
         for part in folded:

@@ -14,7 +14,7 @@
 >>> x = np.ones((128, 512), np.float32)
 >>> prediction = predict(launch(double, [x]).trace, TRN2, dge=True)
 >>> round(prediction.get_latency_percentile(50), 1)  # microseconds
-16.5
+15.8
 
 Every number is a prediction, made from costs that are measured, documented or assumed: each says
 which. Reads the trace alone and touches no data.

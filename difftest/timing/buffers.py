@@ -26,7 +26,8 @@ class Memory:
         self.capacity = capacity
         self.unit = unit
         self.free = capacity
-        self.waiting: deque[Allocation] = deque()
+        self.waiting: deque[tuple[Allocation, int]] = deque()
+        """With the bytes a partition that each takes."""
 
     def size(self, allocation: Allocation) -> int:
         """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
@@ -40,13 +41,15 @@ class Memory:
     def grant(self) -> list[Allocation]:
         """The next tensors, as many as fit."""
         granted = []
-        while self.waiting:
-            size = self.size(self.waiting[0])
-            if size > self.free:
-                break
+        while self.waiting and self.waiting[0][1] <= self.free:
+            allocation, size = self.waiting.popleft()
             self.free -= size
-            granted.append(self.waiting.popleft())
+            granted.append(allocation)
         return granted
+
+    def enter(self, allocation: Allocation) -> None:
+        """Let a tensor wait for its place; in program order of first use."""
+        self.waiting.append((allocation, self.size(allocation)))
 
     def release(self, allocation: Allocation) -> list[Allocation]:
         """Take back the place of a tensor; the tensors that have one now."""
@@ -54,7 +57,7 @@ class Memory:
         return self.grant()
 
 
-class Buffers:
+class Buffers(dict[Space, Memory]):
     """The on-chip memories of a core."""
 
     def __init__(self, machine: Machine, instructions: Sequence[LoweredInstruction]) -> None:
@@ -67,23 +70,7 @@ class Buffers:
             sbuf = Memory(2 * peaks[Space.SBUF], 1)
         if peaks[Space.PSUM] > psum.capacity:
             psum = Memory(2 * machine.psum_partition_bytes, 1)
-        self.memories = {Space.SBUF: sbuf, Space.PSUM: psum}
-
-    def enter(self, allocation: Allocation) -> None:
-        """Let a tensor wait for its place; in program order of first use."""
-        self.memories[allocation.space].waiting.append(allocation)
-
-    def grant(self) -> list[Allocation]:
-        """All tensors that can have a place now."""
-        return [one for memory in self.memories.values() for one in memory.grant()]
-
-    def is_awaited(self, allocation: Allocation) -> bool:
-        """Whether others wait for a place where this one lies."""
-        return bool(self.memories[allocation.space].waiting)
-
-    def release(self, allocation: Allocation) -> list[Allocation]:
-        """Free a tensor's place; the tensors that have one now."""
-        return self.memories[allocation.space].release(allocation)
+        super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
 
 
 def live_peaks(

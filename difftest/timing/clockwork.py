@@ -23,7 +23,7 @@ T, V, S, G, Y, D = (
     Engine.DMA,
 )
 
-HOPS = MappingProxyType(
+_HOPS = MappingProxyType(
     {
         (T, S): 37.0,
         (T, V): 37.0,
@@ -43,7 +43,11 @@ HOPS = MappingProxyType(
 )
 """Producer's end to consumer's start through a semaphore, ns (TRACE)."""
 
-OTHER_HOP = assumed(35.0, "pairs without a trace: near the median of those in HOPS")
+OTHER_HOP = assumed(35.0, "pairs without a trace: near the median of those in _HOPS")
+HOPS = MappingProxyType(
+    {one: {other: _HOPS.get((one, other), OTHER_HOP.value) for other in Engine} for one in Engine}
+)
+"""Producer -> consumer -> from an instruction's end to the start of another engine's, ns."""
 
 WAITS = MappingProxyType({T: 54.0, S: 40.0, V: 24.0, G: 21.0, Y: 20.0})
 """A bare semaphore wait: what each further semaphore costs an instruction, ns (TRACE)."""
@@ -86,16 +90,40 @@ class Clockwork:
     generation: Figure
     """Descriptors generated on the device: from one DMA to the next, one partition."""
     generation_per_partition: Figure
+    software_dispatch: Figure
+    """What a copy whose descriptors are made by software keeps the GpSimd Engine."""
+    software_start: Figure
+    """And from there to the DMA's start, if none is queued."""
     software_generation: Figure
-    """Descriptors that the GpSimd Engine makes for a copy: from one DMA to the next."""
+    """From one such start to the next."""
     long_burst: Figure
     """The same after ``burst`` without a pause."""
     burst: int = 50
+    software_queue: int = 16
+    """Copies that the GpSimd Engine may have dispatched and that have not started (TODAY)."""
     indirect_generation: Figure
     """And for a gather or a scatter of one partition."""
     indirect_per_partition: Figure
     addressed_generation: Figure
-    """And for a copy whose place is in a register or an element of SBUF."""
+    """What a copy whose place is in a register or an element of SBUF keeps the GpSimd Engine."""
+    addressed_start: Figure
+    """And from there to the DMA's start."""
+    generates: bool = True
+    """Whether what follows holds of DMAs with generated descriptors; else they are as static."""
+    generated_lead: Figure
+    """Generated descriptors to the first byte's turn on an idle engine."""
+    generated_read: Figure
+    """HBM read latency of such a DMA, of 0 bytes; of more it grows up to ``dma_read``."""
+    element_read: Figure
+    """And of rows of at most ``element_bytes``, which the engines begin one after the other."""
+    alone_rate: Figure
+    """Bytes a nanosecond of such a load alone, on all engines."""
+    packet: Figure
+    """An engine's time for a row of such a DMA, apart from its bytes."""
+    packet_least: Figure
+    """And the least."""
+    packet_rate: Figure
+    """Bytes a nanosecond inside it."""
     dma_lead: Figure
     """Trigger to the first byte's turn on an idle engine."""
     dma_read: Figure
@@ -190,6 +218,8 @@ TRN2 = Clockwork(
     generation_per_partition=measured(
         0.8, "WRITEUP: 0.58 to 0.61 us a DMA of 128 partitions; ARCH3 says about 0.6"
     ),
+    software_dispatch=measured(557.0, "TODAY: from one to the next 530 to 580 ns, 914 of them"),
+    software_start=measured(850.0, "TODAY: 885 to 910 ns from a producer's end, 92 of them"),
     software_generation=measured(
         580.0, "TODAY: 128 rows, start to start 576 to 586 ns, 900 of them"
     ),
@@ -202,6 +232,14 @@ TRN2 = Clockwork(
         1230.0,
         "TODAY: 1.21 to 1.25 us, 719 of 32 to 512 KiB; 0.56 of it the dispatch, 0.29 the load",
     ),
+    addressed_start=measured(1780.0, "TODAY: from the load of the index, 254 of them"),
+    generated_lead=measured(757.0, "TODAY: software 0.757 us, hardware 1.2 to 1.33 with its own"),
+    generated_read=measured(320.0, "TODAY: loads alone take 0.32 us and their bytes"),
+    element_read=measured(1100.0, "TODAY: 128 of 2 to 8 bytes take 1.0 to 1.2 us, first to last"),
+    alone_rate=measured(325.0, "TODAY: the same, of 32 to 512 KiB"),
+    packet=measured(4.4, "TODAY: packets of 256 to 4096 bytes, 10,000 of them"),
+    packet_least=measured(8.65, "TODAY: 2.68 million packets of 4 bytes"),
+    packet_rate=measured(27.2, "TODAY: packets of 256 to 4096 bytes; DMA documents as much"),
     dma_lead=measured(950.0, "TRACE: 0.7 to 0.9 us to the first activity; stores in isolation"),
     dma_read=measured(790.0, "TRACE: loads in isolation take 1.9 to 2.2 us, stores 1.36"),
     dma_tail=measured(410.0, "TRACE: 0.3 to 0.45 us"),
@@ -260,6 +298,8 @@ TRN1 = replace(
         1000.0, "PROBE: about 1 us a DMA whose place is computed; a gather of 128 rows 1.42 us"
     ),
     addressed_generation=measured(1000.0, "PROBE: about 1 us a DMA whose place is computed"),
+    addressed_start=assumed(1000.0, "as long as it keeps its engine"),
+    generates=False,
     descriptor=measured(20.0, "PROBE: 160 GB/s in rows of 512 bytes"),
     bandwidth=measured(16.8, "PROBE: 261 to 264 GB/s into 8 to 64 KiB a partition"),
     long_rate=measured(16.5, "PROBE: the same, no more into 64 KiB than into 8"),
@@ -298,8 +338,3 @@ def clockwork(machine: Machine) -> Clockwork:
         known = ", ".join(sorted(_CLOCKWORKS))
         raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {known}")
     return _CLOCKWORKS[machine.name]
-
-
-def hop(producer: Engine, consumer: Engine) -> float:
-    """From the end of an instruction to the start of one on another engine, ns."""
-    return HOPS.get((producer, consumer), OTHER_HOP.value)

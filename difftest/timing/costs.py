@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import Any
 
 from difftest.analysis.footprint import free_axes
@@ -98,24 +99,12 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
         for cost in own
         if (cost.instruction, cost.variant) == ("tensor_copy", ANY)
     }
-    derived = []
-    for cost in rows:
-        key = cost.instruction, cost.engine
-        if cost.machine != "trn2" or cost.variant != ANY or key in known:
-            continue
-        interval = _whole_cycles(cost, TRN1)
-        measured = cost.evidence is Evidence.MEASURED
-        derived.append(
-            replace(
-                cost,
-                machine="trn1",
-                interval_ns=interval,
-                latency_ns=interval + delays.get(cost.engine, cost.latency_ns - cost.interval_ns),
-                evidence=Evidence.ASSUMED if measured else cost.evidence,
-                source=f"{cost.source}; trn2's row at trn1's clock",
-            )
-        )
-    return tuple(derived)
+    return tuple(
+        _at_clock_of(TRN1, cost, "trn1", cost.evidence, delays.get(cost.engine))
+        for cost in rows
+        if cost.machine == "trn2" and cost.variant == ANY
+        if (cost.instruction, cost.engine) not in known
+    )
 
 
 def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
@@ -128,23 +117,26 @@ def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
         (cost.instruction, cost.engine, cost.variant) for cost in rows if cost.machine == "trn3"
     }
     return tuple(
-        replace(
-            cost,
-            machine="trn3",
-            interval_ns=(interval := _whole_cycles(cost, TRN3)),
-            latency_ns=interval + cost.latency_ns - cost.interval_ns,
-            evidence=Evidence.ASSUMED,
-            source=f"{cost.source}; trn2's row at trn3's clock",
-        )
+        _at_clock_of(TRN3, cost, "trn3", Evidence.ASSUMED)
         for cost in rows
         if cost.machine == "trn2" and (cost.instruction, cost.engine, cost.variant) not in known
     )
 
 
-def _whole_cycles(cost: Cost, other: Clockwork) -> float:
-    """The interval of a row of trn2 in as many cycles of another machine's clock, whole ns."""
+def _at_clock_of(
+    other: Clockwork, cost: Cost, machine: str, evidence: Evidence, delay: float | None = None
+) -> Cost:
+    """A row of trn2 with as many cycles of another machine's clock; intervals in whole ns."""
     clocks = TRN2.clocks[cost.engine].value, other.clocks[cost.engine].value
-    return float(round(cost.interval_ns * clocks[0] / clocks[1]))
+    interval = float(round(cost.interval_ns * clocks[0] / clocks[1]))
+    return replace(
+        cost,
+        machine=machine,
+        interval_ns=interval,
+        latency_ns=interval + (cost.latency_ns - cost.interval_ns if delay is None else delay),
+        evidence=Evidence.ASSUMED if evidence is Evidence.MEASURED else evidence,
+        source=f"{cost.source}; trn2's row at {machine}'s clock",
+    )
 
 
 def cost_table(machine: Machine) -> CostTable:
@@ -154,10 +146,7 @@ def cost_table(machine: Machine) -> CostTable:
 
 def elements(region: Region) -> int:
     """Elements a partition of an on-chip region: all axes but the one over partitions."""
-    count = 1
-    for size, _ in region.free_axes:
-        count *= size
-    return count
+    return prod(size for size, _ in region.free_axes)
 
 
 def free_elements(event: Event) -> int:

@@ -58,49 +58,75 @@ class DmaEngines:
         self.hbm = hbm
         """What several cores share; None if one core has HBM for itself."""
         self.free = [0.0] * clockwork.dma_engines
-        self._lead = clockwork.dma_lead.value
-        self._tail = clockwork.dma_tail.value
-        self._read = clockwork.dma_read.value
         self._minimum = clockwork.dma_minimum.value
-        self._costs: dict[tuple[int, bool, bool], float] = {}
+        self._costs: dict[tuple[int | bool, ...], tuple[float, float, float]] = {}
 
-    def row_time(self, transfer: Transfer) -> float:
-        """An engine's time for one row of the transfer."""
-        key = (transfer.row_bytes, transfer.writes_hbm, transfer.transposes)
-        cost = self._costs.get(key)
-        if cost is None:
+    def costs(self, transfer: Transfer, generated: bool) -> tuple[float, float, float]:
+        """What a transfer takes alone; ``generated``: the device makes its descriptors.
+
+        Returns
+        -------
+        From its trigger to the first byte's turn, an engine's time for a row, and from the last
+        row to the semaphore.
+        """
+        size, rows, _, _, reads, writes, turns = transfer[:7]
+        key = size, rows, reads, writes, turns, generated
+        known = self._costs.get(key)
+        if known is None:
             figures = self.clockwork
-            size = transfer.row_bytes
-            cost = max(
-                figures.descriptor.value + size / figures.bandwidth.value,
-                size / figures.long_rate.value,
-            )
-            if transfer.transposes:
-                cost /= figures.transpose_share.value
-            if transfer.writes_hbm and transfer.row_bytes <= figures.element_bytes:
-                cost = figures.element_write.value
-            self._costs[key] = cost
-        return cost
+            generated = generated and figures.generates
+            lead = figures.generated_lead if generated else figures.dma_lead
+            after = figures.dma_tail.value + self._latency(transfer, generated)
+            known = lead.value, self._row(transfer, generated), after
+            self._costs[key] = known
+        return known
 
-    def moving_time(self, transfer: Transfer) -> float:
+    def _row(self, transfer: Transfer, generated: bool) -> float:
+        figures, size = self.clockwork, transfer.row_bytes
+        if transfer.writes_hbm and size <= figures.element_bytes:
+            return figures.element_write.value
+        time = figures.descriptor.value + size / figures.bandwidth.value
+        if generated:
+            time = max(
+                figures.packet.value + size / figures.packet_rate.value, figures.packet_least.value
+            )
+        time = max(time, size / figures.long_rate.value)
+        return time / figures.transpose_share.value if transfer.transposes else time
+
+    def _latency(self, transfer: Transfer, generated: bool) -> float:
+        """Reading from HBM: small loads wait less; those of single elements for each engine."""
+        figures = self.clockwork
+        if not transfer.reads_hbm:
+            return 0.0
+        most = figures.dma_read.value
+        if not generated:
+            return most
+        if transfer.bytes <= figures.element_bytes * transfer.partitions:
+            return figures.element_read.value
+        slower = 1 / figures.alone_rate.value - 1 / figures.hbm_bandwidth.value
+        return min(most, figures.generated_read.value + slower * transfer.bytes)
+
+    def moving_time(self, transfer: Transfer, generated: bool = False) -> float:
         """How long the transfer keeps the busiest of its engines."""
         rows = max(count for _, count in transfer.busy)
-        return max(self._minimum, rows * self.row_time(transfer))
+        return max(self._minimum, rows * self.costs(transfer, generated)[1])
 
-    def alone(self, transfer: Transfer) -> float:
+    def alone(self, transfer: Transfer, generated: bool) -> float:
         """From its trigger to its semaphore if it has the engines for itself."""
-        around = self._lead + self._tail + (self._read if transfer.reads_hbm else 0.0)
-        return around + self.moving_time(transfer)
+        lead, _, after = self.costs(transfer, generated)
+        return lead + self.moving_time(transfer, generated) + after
 
-    def run(self, trigger: float, transfer: Transfer) -> tuple[float, float, float]:
-        """Run a DMA triggered at ``trigger``.
+    def run(
+        self, trigger: float, transfer: Transfer, generated: bool = False
+    ) -> tuple[float, float, float]:
+        """Run a DMA triggered at ``trigger``, or whose descriptors were ``generated`` by then.
 
         Returns
         -------
         When its busiest engine began and ended, and when its semaphore says that it is done.
         """
-        row = self.row_time(transfer)
-        ready = trigger + self._lead
+        lead, row, after = self.costs(transfer, generated)
+        ready = trigger + lead
         begin = finish = 0.0
         free = self.free
         for engine, rows in transfer.busy:
@@ -117,8 +143,7 @@ class DmaEngines:
             for engine, _ in transfer.busy:
                 free[engine] += late
             finish += late
-        done = finish + self._tail + (self._read if transfer.reads_hbm else 0.0)
-        return begin, finish, done
+        return begin, finish, finish + after
 
     def _late(self, transfer: Transfer, begin: float, finish: float) -> float:
         """By how much the other cores' traffic delays the end of a DMA."""

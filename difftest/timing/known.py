@@ -31,8 +31,8 @@ def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset
 
 MOVED = (
     *("trigger", "generation", "generation_per_partition", "addressed_generation"),
-    *("dma_lead", "dma_read", "dma_tail", "dma_minimum"),
-    *("descriptor", "bandwidth", "long_rate", "element_write"),
+    *("dma_lead", "dma_read", "dma_tail", "dma_minimum", "generated_lead", "generated_read"),
+    *("descriptor", "bandwidth", "long_rate", "packet", "packet_rate", "element_write"),
 )
 """The fields of Clockwork that every DMA's time is made of; other kinds have more."""
 TURNED = ("transpose_share",)

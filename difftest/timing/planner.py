@@ -47,8 +47,9 @@ class Planner(Scheduler):
         figures, engine, producer = self.clockwork, unit.engine, unit.engine
         if one.transfer is not None:
             producer = Engine.DMA
-            busy = self._triggering(one, one.transfer, now)
-            time = self.cores[one.core].dma.alone(one.transfer) * self.part
+            busy = self._triggering(one, one.transfer, now)[0]
+            dma = self.cores[one.core].dma
+            time = dma.alone(one.transfer, self._generates(one.transfer)) * self.part
         elif one.matmul is not None:
             busy = time = figures.cycles(engine, one.matmul.passes * one.matmul.rows)
             self.taken[one.core].append(one.index)

@@ -10,6 +10,8 @@ inferred (:mod:`difftest.timing.compiler`).
 
 from __future__ import annotations
 
+from math import prod
+
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Iteration, Space, Trace
@@ -134,10 +136,7 @@ class Repeated:
 def _fills(event: Event) -> bool:
     """Whether it writes all of its destination."""
     target = event.writes[0]
-    size = 1
-    for length in target.allocation.shape:
-        size *= length
-    return target.elements == size
+    return target.elements == prod(target.allocation.shape)
 
 
 def _turning(events: list[Event]) -> set[int]:

@@ -72,7 +72,7 @@ class Report:
         widest = max((work.width for work in works), default=1)
         peak = 2 * cells * clock * widest * program.cores
         hardware = sum(work.passes * work.rows * work.width for work in works) * 2 * cells
-        moved = self._space_bytes(Space.SHARED_HBM) + self._space_bytes(Space.PRIVATE_HBM)
+        moved = sum(self._hbm_bytes)
         return {
             "model_flops": model,
             "transpose_flops": turned,
@@ -91,9 +91,10 @@ class Report:
         """Bytes a second that all cores' DMA engines move."""
         return self.prediction.program.hbm_rate * 1e9
 
-    def _space_bytes(self, space: Space) -> int:
-        reads, writes = self._traffic
-        return reads[space] + writes[space]
+    @property
+    def _hbm_bytes(self) -> list[int]:
+        """Those read and those written."""
+        return [one[Space.SHARED_HBM] + one[Space.PRIVATE_HBM] for one in self._traffic]
 
     @cached_property
     def _traffic(self) -> tuple[Counter[Space], Counter[Space]]:
@@ -106,9 +107,9 @@ class Report:
 
     def _bytes(self, own: float) -> dict[str, float]:
         reads, writes = self._traffic
-        hbm_read = reads[Space.SHARED_HBM] + reads[Space.PRIVATE_HBM]
-        hbm_write = writes[Space.SHARED_HBM] + writes[Space.PRIVATE_HBM]
+        hbm_read, hbm_write = self._hbm_bytes
         rate = self._hbm_rate
+        spilled = UNAVAILABLE if self.prediction.schedule.timeline.spilled else 0.0
         return {
             "hbm_read_bytes": hbm_read,
             "hbm_write_bytes": hbm_write,
@@ -118,8 +119,8 @@ class Report:
             "psum_write_bytes": writes[Space.PSUM],
             "mbu_estimated_percent": (hbm_read + hbm_write) / (rate * own),
             "mbu_min_read_util_percent": self._distinct_read() / (rate * own),
-            "spill_save_bytes": UNAVAILABLE if self.prediction.schedule.timeline.spilled else 0.0,
-            "spill_reload_bytes": UNAVAILABLE if self.prediction.schedule.timeline.spilled else 0.0,
+            "spill_save_bytes": spilled,
+            "spill_reload_bytes": spilled,
         }
 
     def _distinct_read(self) -> int:
@@ -137,8 +138,11 @@ class Report:
         transfers = [one.instruction.transfer for one in dmas if one.instruction.transfer]
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
-        rows = float(sum(transfer.rows for transfer in transfers))
-        dge = self.prediction.schedule.dge
+        rows = Counter[str]()
+        for transfer in transfers:
+            hardware = self.prediction.schedule.dge and transfer.generated
+            how = "software" if transfer.software else "hardware" if hardware else "static"
+            rows[how] += transfer.rows
         return {
             "dma_active_time": active,
             "dma_active_time_percent": active / own,
@@ -146,9 +150,9 @@ class Report:
             "dma_transfer_total_bytes": total,
             "dma_transfer_average_bytes": total / len(transfers) if transfers else 0.0,
             "dma_queue_count": len({one.instruction.is_store for one in dmas}),
-            "static_dma_packet_count": 0.0 if dge else rows,
-            "software_dynamic_dma_packet_count": 0.0,
-            "hardware_dynamic_dma_packet_count": rows if dge else 0.0,
+            "static_dma_packet_count": rows["static"],
+            "software_dynamic_dma_packet_count": rows["software"],
+            "hardware_dynamic_dma_packet_count": rows["hardware"],
         }
 
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:

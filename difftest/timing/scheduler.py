@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Allocation, Engine
-from difftest.timing.clockwork import SAME_ENGINE, WAITS, hop
+from difftest.timing.buffers import Memory
+from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.costs import COPIES
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
@@ -25,7 +26,6 @@ FREE = 1 << 30
 IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
 """Activation functions that need no table of their own: copies (TODAY); the others are assumed."""
 
-_HOPS = {one: {other: hop(one, other) for other in Engine} for one in Engine}
 _SECOND_WAITS = {engine: WAITS.get(engine, 0.0) for engine in Engine}
 """A second engine's semaphore takes a wait instruction of its own."""
 
@@ -134,10 +134,11 @@ class Scheduler:
         self._prefetch_table()
         for one in self.instructions:
             for allocation in one.opens:
-                self.cores[one.core].buffers.enter(allocation)
+                self.cores[one.core].buffers[allocation.space].enter(allocation)
         for core in self.cores:
-            for granted in core.buffers.grant():
-                self._granted(granted, 0.0, -1)
+            for memory in core.buffers.values():
+                for granted in memory.grant():
+                    self._granted(granted, 0.0, -1)
         for index in range(len(self.instructions)):
             self._less(index)
 
@@ -163,7 +164,7 @@ class Scheduler:
     def _granted(self, allocation: Allocation, now: float, by: int) -> None:
         index = self.opener[allocation.id]
         if by >= 0:
-            now += _HOPS[self.timeline.engine[by]][self.instructions[index].engine]
+            now += HOPS[self.timeline.engine[by]][self.instructions[index].engine]
             if now > self.ready[index]:
                 self.ready[index] = now
                 self.waited_for[index] = by
@@ -189,8 +190,8 @@ class Scheduler:
             heapq.heappush(self.events, (time, unit.number, 0))
 
     def _generates(self, transfer: Transfer) -> bool:
-        """Whether hardware generates a DMA's descriptors on the device."""
-        return self.dge and transfer.generated and not transfer.software
+        """Whether a DMA's descriptors are made on the device."""
+        return transfer.software or (self.dge and transfer.generated)
 
     def _takes_turns(self, transfer: Transfer) -> bool:
         """Whether a DMA waits in the generator's queue: what it generates, and transposes.
@@ -251,7 +252,7 @@ class Scheduler:
             producer = Engine.DMA
             now, end, busy = self._issue_dma(core, one, one.transfer, now)
         elif one.matmul is not None:
-            _, _, end, following = core.tensor.issue(now, one.matmul)
+            end, following = core.tensor.issue(now, one.matmul)
             busy = following - now
         else:
             timed = one.times[engine]
@@ -274,34 +275,38 @@ class Scheduler:
     ) -> tuple[float, float, float]:
         """Trigger a DMA: when that began, when it is done, and how long its engine took."""
         queue = core.stores if one.is_store else core.loads
-        now = max(now, queue.slot())
-        busy = self._triggering(one, transfer, now)
-        generated = transfer.software or self._generates(transfer)
-        trigger = now + busy if generated else now
-        begin, finish, end = core.dma.run(trigger, transfer)
+        now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
+        busy, start = self._triggering(one, transfer, now)
+        begin, finish, end = core.dma.run(start, transfer, self._generates(transfer))
         self.timeline.transfer_start[one.index] = begin
         self.timeline.transfer_end[one.index] = finish
-        queue.done.append(end)
+        queue.append(end)
         if one.is_store:
             self.stores.append(one.index)
         return now, end, busy
 
-    def _triggering(self, one: LoweredInstruction, transfer: Transfer, now: float) -> float:
-        """How long a DMA that begins at ``now`` keeps what triggers it."""
+    def _triggering(
+        self, one: LoweredInstruction, transfer: Transfer, now: float
+    ) -> tuple[float, float]:
+        """How long a DMA that begins at ``now`` keeps what triggers it, and when it starts."""
         figures, core, others = self.clockwork, self.cores[one.core], transfer.partitions - 1
         if one.merged:
-            return 0.0
-        if transfer.addressed:
-            return figures.addressed_generation.value
+            return 0.0, now
         if purpose(one.event) in INDIRECT:
-            return figures.indirect_generation.value + figures.indirect_per_partition.value * others
+            each = figures.indirect_per_partition.value
+            busy = figures.indirect_generation.value + each * others
+            return busy, now + busy
         if transfer.software:
-            return core.bursts.time(now)
+            times = figures.software_dispatch, figures.software_start
+            if transfer.addressed:
+                times = figures.addressed_generation, figures.addressed_start
+            return core.software.take(now, *(time.value for time in times))
         if self._generates(transfer):
-            return figures.generation.value + figures.generation_per_partition.value * others
+            busy = figures.generation.value + figures.generation_per_partition.value * others
+            return busy, now + busy
         if self._takes_turns(transfer):
-            return core.dma.moving_time(transfer)
-        return figures.trigger.value
+            return core.dma.moving_time(transfer), now
+        return figures.trigger.value, now
 
     def _done(self, one: LoweredInstruction, ended: Ended) -> None:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
@@ -344,7 +349,7 @@ class Scheduler:
             ready = start if in_order else end + SAME_ENGINE.value
         else:
             target = consumer.trigger
-            ready = end + _HOPS[producer][target]
+            ready = end + HOPS[producer][target]
             if earlier >= 0 and self.producers[earlier] not in (producer, target):
                 ready += _SECOND_WAITS[target]
         if ready > self.ready[follower]:
@@ -380,19 +385,21 @@ class Scheduler:
 
     def _unused(self, tensor: int, since: float) -> None:
         """Free a tensor's place, at once if nobody waits for one."""
-        core = self.cores[self.instructions[self.opener[tensor]].core]
-        if core.buffers.is_awaited(self.program.allocations[tensor]):
+        if self._memory_of(tensor).waiting:
             heapq.heappush(self.events, (since, FREE, tensor))
         else:
             self._resided(tensor, since)
+
+    def _memory_of(self, tensor: int) -> Memory:
+        core = self.cores[self.instructions[self.opener[tensor]].core]
+        return core.buffers[self.program.allocations[tensor].space]
 
     def _resided(self, tensor: int, until: float) -> None:
         self.timeline.residence[tensor] = self.timeline.start[self.opener[tensor]], until
 
     def _free(self, tensor: int, now: float) -> None:
         self._resided(tensor, now)
-        core = self.cores[self.instructions[self.opener[tensor]].core]
-        for granted in core.buffers.release(self.program.allocations[tensor]):
+        for granted in self._memory_of(tensor).release(self.program.allocations[tensor]):
             self._granted(granted, now, self.last_use[tensor][1])
 
     # After the last instruction

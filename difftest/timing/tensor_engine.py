@@ -47,19 +47,6 @@ class Matmul(NamedTuple):
         return not self.turns and self.width < PACKED
 
 
-class Issued(NamedTuple):
-    """When a matmul was streamed; times in ns."""
-
-    begin: float
-    """Its weights begin to load."""
-    stream: float
-    """Its first row."""
-    visible: float
-    """Its result stands in PSUM."""
-    next: float
-    """The next instruction may begin to load."""
-
-
 def matmul(event: Event, machine: Machine) -> Matmul:
     """The work of an nc_matmul or nc_transpose event on the Tensor Engine."""
     stationary = event.reads[0]
@@ -160,11 +147,14 @@ class TensorEngine:
         )
         return known
 
-    def issue(self, now: float, work: Matmul) -> Issued:
-        """Run ``work``, whose operands are ready at ``now``."""
+    def issue(self, now: float, work: Matmul) -> tuple[float, float]:
+        """Run ``work``, whose operands are ready at ``now``.
+
+        Returns
+        -------
+        When its result stands in PSUM, and when the next instruction may begin to load weights.
+        """
         load, interval, rows, overhead = self._known.get(work) or self._look_up(work)
-        first: tuple[float, float] | None = None
-        stream = 0.0
         for _ in range(work.passes):
             begin = max(now, self._loading, self._shadow)
             stream = max(begin + load, self._streamed)
@@ -177,8 +167,5 @@ class TensorEngine:
             self._streamed = end
             if slow > 1.0:
                 self.throttle.cold_time += end - stream
-            first = first or (begin, stream)
-        assert first is not None
         following = self._loading if self._loading > self._shadow else self._shadow
-        visible = self._streamed + self._drain
-        return tuple.__new__(Issued, (*first, visible, following))  # half the time of its own
+        return self._streamed + self._drain, following

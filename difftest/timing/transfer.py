@@ -16,6 +16,8 @@ from difftest.timing.clockwork import Clockwork
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
 """Of a transpose whose descriptors the hardware generates (DMA)."""
+JOINED_ROWS, JOINED_BYTES = 8, 4096
+"""At most so many rows are one where software makes descriptors (TODAY)."""
 INDIRECT = (Purpose.GATHER, Purpose.SCATTER)
 INDEX = "index"
 """The role of an operand that says which elements of another one are meant."""
@@ -64,6 +66,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     rows = max(1, small.elements // run)
     if does is Purpose.SUM:  # half a copy's rate for two sources (ARCH4)
         rows *= len(event.reads)
+    software = _in_software(event)
     if on_chip is None:
         first, last = 0, 1
         busy = _even(rows, clockwork.dma_engines)
@@ -71,6 +74,10 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         mark = footprint(on_chip)
         first, last = mark.first, mark.last
         busy = _by_partition(first, last, rows, clockwork.dma_partitions)
+        if software and does not in INDIRECT:
+            joined = _joined(target if on_chip is source else source, run * itemsize, rows)
+            run, rows = run * joined, -(-rows // joined)
+            busy = tuple((engine, -(-count // joined)) for engine, count in busy)
     return Transfer(
         row_bytes=run * itemsize,
         rows=rows,
@@ -80,9 +87,15 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         writes_hbm=target.allocation.space.is_hbm,
         transposes=does is Purpose.TRANSPOSE,
         generated=_generated(event, source),
-        software=_in_software(event),
+        software=software,
         addressed=is_addressed(event),
     )
+
+
+def _joined(hbm: Region, row_bytes: int, rows: int) -> int:
+    """Rows that descriptors made by software take as one, as they follow each other (TODAY)."""
+    adjacent = contiguous_run(hbm, hbm) == hbm.elements
+    return max(1, min(JOINED_ROWS, rows, JOINED_BYTES // row_bytes)) if adjacent else 1
 
 
 def source_of(event: Event) -> Region:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
+
 from difftest.simulator.trace import Engine
 from difftest.timing.buffers import Buffers
-from difftest.timing.clockwork import MIN_CYCLES, Clockwork, hop
+from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.dma import DmaEngines, SharedHbm
 from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.tensor_engine import TensorEngine
@@ -33,35 +36,35 @@ class Unit:
         self.last = -1
 
 
-class Queue:
-    """A DMA queue: so many under way, the next waits for the oldest's semaphore."""
+class SoftwareGenerator:
+    """Makes the descriptors of copies that the GpSimd Engine dispatches, one after the other.
 
-    def __init__(self, outstanding: int) -> None:
-        self.outstanding = outstanding
-        self.done: list[float] = []
-
-    def slot(self) -> float:
-        """When the next DMA has a semaphore."""
-        if len(self.done) < self.outstanding:
-            return 0.0
-        return self.done[-self.outstanding] + hop(Engine.DMA, Engine.SYNC)
-
-
-class Bursts:
-    """DMAs whose descriptors the GpSimd Engine makes, of which long bursts slow down (TODAY)."""
+    It has a queue, and long bursts slow down (TODAY).
+    """
 
     def __init__(self, clockwork: Clockwork) -> None:
         self._each = clockwork.software_generation.value
         self._later = clockwork.long_burst.value
         self._fast = clockwork.burst
-        self._length, self._end = 0, 0.0
+        self._burst = 0
+        self._starts = deque([-math.inf] * clockwork.software_queue, clockwork.software_queue)
 
-    def time(self, now: float) -> float:
-        """From a DMA at ``now`` to the next; a pause as long as one ends the burst."""
-        self._length = 1 if now > self._end + self._each else self._length + 1
-        time = self._each if self._length <= self._fast else self._later
-        self._end = now + time
-        return time
+    def take(self, now: float, dispatch: float, start: float) -> tuple[float, float]:
+        """Take a DMA whose dispatch may begin at ``now`` and takes ``dispatch``.
+
+        ``start`` is from then to its start if none is queued. A pause ends a burst.
+
+        Returns
+        -------
+        How long it keeps the GpSimd Engine, and when it starts.
+        """
+        begin = max(now, self._starts[0])
+        last = self._starts[-1]
+        pause = begin + start > last + self._later
+        self._burst = 1 if pause else self._burst + 1
+        pitch = self._each if self._burst <= self._fast else self._later
+        self._starts.append(max(begin + start, last + pitch))
+        return begin + dispatch - now, self._starts[-1]
 
 
 class Sharing:
@@ -116,10 +119,12 @@ class PhysicalCore:
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
         self.tensor = TensorEngine(figures, phase)
         self.dma = DmaEngines(figures, hbm)
-        self.loads = Queue(figures.outstanding)
-        self.stores = Queue(figures.outstanding)
+        self.loads, self.stores = (
+            deque([-math.inf] * figures.outstanding, figures.outstanding) for _ in range(2)
+        )
+        """When the last DMAs of a queue are done: the next waits for the oldest's semaphore."""
         self.sharing = Sharing(figures)
-        self.bursts = Bursts(figures)
+        self.software = SoftwareGenerator(figures)
         self.table = ""
         """The functions that the Scalar Engine can compute now, by the one that needed them."""
         self.table_loads = 0

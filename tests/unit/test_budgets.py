@@ -43,8 +43,9 @@ BUDGETS = (
     # 6 lines, the roofline of what is not scheduled, are of the 3,000 of scale.
     Budget(6_306, ("timing",)),
     Budget(3_300, ("migration",)),
-    # Of its 3,500 lines 200 are commands: they are in cli.
-    Budget(3_300, ("lint",)),
+    # Of its 3,500 lines 200 are commands: they are in cli. 49 are of the timing room's 6,300:
+    # functions that no kernel reaches.
+    Budget(3_349, ("lint",)),
     # 100 of its lines, tools for agents, are of the 500 of inspection. 480, batches, are of the
     # 3,000 of scale.
     Budget(3_580, ("verdict",)),

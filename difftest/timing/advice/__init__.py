@@ -14,7 +14,6 @@ from difftest.timing.advice.copies import (
     redundant_copies,
     single_elements,
 )
-from difftest.timing.advice.helpers import unused_helpers
 from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
 from difftest.timing.advice.memory import full_sbuf, reused_tensors
 from difftest.timing.advice.tensor import (
@@ -55,4 +54,4 @@ def advise(schedule: Schedule) -> list[Advice]:
     return ranked(findings, schedule.end / 1e3)
 
 
-__all__ = ["DETECTORS", "Advice", "advise", "unused_helpers"]
+__all__ = ["DETECTORS", "Advice", "advise"]

@@ -11,7 +11,7 @@ from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.timing import predict
-from difftest.timing.advice import advise, unused_helpers
+from difftest.timing.advice import advise
 from difftest.timing.advice.worth import Advice, numbers, ranked
 from tests.every import every
 from tests.unit.timing.advised import X, advice, loaded, stored
@@ -407,27 +407,6 @@ def test_rungs_of_the_ladder(rungs, rung, first):
     arrays = [rng.standard_normal(s, np.float32) for s in ((1, 128, 18, 16), (128, 128, 3, 3), 128)]
     trace = launch(kernel, arrays).trace
     assert advise(predict(trace, TRN2, dge=True).schedule)[0].id == first
-
-
-def test_helpers_that_nothing_calls(tmp_path, monkeypatch):
-    (tmp_path / "some_kernel.py").write_text(
-        "def kernel(x):\n    return used(x)\n\n\n"
-        "def used(x):\n    return deeper(x)\n\n\n"
-        "def deeper(x):\n    return x\n\n\n"
-        "def forgotten(x):\n    return deeper(x)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    import some_kernel
-
-    (found,) = unused_helpers(some_kernel.kernel)
-    assert found.happened == "forgotten is defined and never called by the module's kernels"
-    assert found.location.line == 13
-
-
-def test_helpers_of_a_kernel_without_source():
-    namespace = {}
-    exec("def kernel(x):\n    return x\n", namespace)
-    assert unused_helpers(namespace["kernel"]) == []
 
 
 def test_what_writes_no_tensor_is_no_finding():

@@ -97,8 +97,8 @@ def test_waiting_and_for_whom():
 
 def test_who_waits_for_dma_that_is_the_limit_waits_for_nothing_that_could_come_earlier():
     def streamed(x, turns):
-        for part in range(8):
-            tile = loaded(x[:, 512 * part : 512 * part + 512])
+        for part in range(16):
+            tile = loaded(x[:, 256 * part : 256 * part + 256])
             for _ in range(turns):
                 tile = nisa.activation(nl.exp, tile)
             stored(tile)

@@ -31,7 +31,8 @@ def test_places_are_given_in_program_order():
     build = Builder()
     memory = Memory(100, 1)
     big, small = build.tensor((128, 24)), build.tensor((128, 1))
-    memory.waiting.extend([big, big, small])
+    for one in (big, big, small):
+        memory.enter(one)
     assert memory.grant() == [big]
     assert memory.release(big) == [big, small]
 
@@ -43,7 +44,7 @@ def test_psum_is_given_by_banks():
         build.matmul(total, tile, tile)
         build.store(build.add(tile, tile))
     buffers = of(build.program())
-    assert buffers.memories[Space.PSUM].size(build.psum((128, 128))) == TRN2.psum_bank_bytes
+    assert buffers[Space.PSUM].size(build.psum((128, 128))) == TRN2.psum_bank_bytes
 
 
 def test_small_tiles_share_banks_if_there_are_not_enough():
@@ -55,7 +56,7 @@ def test_small_tiles_share_banks_if_there_are_not_enough():
     for total in totals:
         build.store(build.add(tile, total))
     buffers = of(build.program())
-    assert buffers.memories[Space.PSUM].size(totals[0]) == 512
+    assert buffers[Space.PSUM].size(totals[0]) == 512
     assert len(schedule(build.program(), dge=False).spans) == 1 + 12 + 24
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Sp
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN2
 from difftest.timing.transfer import contiguous_run, transfer
-from difftest.timing.units import Bursts
+from difftest.timing.units import SoftwareGenerator
 from tests.every import every
 from tests.unit.timing import gathers
 from tests.unit.timing.programs import Builder, whole
@@ -150,7 +152,7 @@ def test_gathers_and_scatters_move_a_row_for_each_index():
 def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_number():
     tile, source = whole(sbuf(128, 512)), whole(hbm(128, 512))
     found = indirect("dma_copy", tile, source, 1)
-    assert (found.row_bytes, found.rows, found.reads_hbm) == (2048, 128, True)
+    assert (found.row_bytes, found.rows, found.reads_hbm) == (4096, 64, True)
     assert (found.software, found.addressed) == (True, True)
 
 
@@ -182,8 +184,37 @@ def test_long_bursts_of_software_descriptors_slow_down():
     longer = copies(350, "swdge") - copies(50, "swdge")
     assert longer == pytest.approx(300 * 0.735, rel=0.01)
     assert copies(350, "unknown") - copies(50, "unknown") == pytest.approx(300 * 0.588, rel=0.01)
-    bursts = Bursts(TRN2)
-    assert [bursts.time(2000.0 * number) for number in range(60)] == [580.0] * 60
+    generator = SoftwareGenerator(TRN2)
+    starts = [generator.take(2000.0 * number, 557.0, 850.0)[1] for number in range(60)]
+    assert starts == [2000.0 * number + 850.0 for number in range(60)]
+
+
+def test_gpsimd_runs_sixteen_dmas_ahead_of_their_descriptors():
+    """Traced: at most 16 are dispatched and have not started; then the engine waits."""
+    generator = SoftwareGenerator(TRN2)
+    now, times = 0.0, []
+    for _ in range(400):
+        busy, start = generator.take(now, 557.0, 850.0)
+        now += busy
+        times.append((now, start))
+    ahead = [sum(start > now for _, start in times[: number + 1])
+             for number, (now, _) in enumerate(times)]  # fmt: skip
+    assert max(ahead) == 16
+    assert {round(b[0] - a[0]) for a, b in pairwise(times[:50])} == {557}
+    assert {round(b[0] - a[0]) for a, b in pairwise(times[300:])} == {735}
+
+
+def test_software_joins_rows_that_follow_each_other():
+    """Traced: 128 x 256 bytes are 16 packets of 2048, 128 x 1 KiB 32 of 4096, 128 x 2 16 of 16."""
+    for size, rows, joined in ((256, 16, 2048), (1024, 32, 4096), (2, 16, 16), (4096, 128, 4096)):
+        count = size // 2
+        tile = whole(sbuf(128, count, dtype="float16"))
+        source = whole(hbm(128, count, dtype="float16"))
+        apart = Region(hbm(128, size, dtype="float16"), 0, (128, count), (size, 1))
+        found = indirect("dma_copy", tile, source, 1)
+        assert (found.row_bytes, found.rows) == (joined, rows)
+        assert sum(each for _, each in found.busy) == rows
+        assert indirect("dma_copy", tile, apart, 1).rows == moved(tile, source).rows == 128
 
 
 @every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])
