@@ -2,19 +2,26 @@
 # simulator's instruction table can be imported twice: all that such a run needs is imported here,
 # with what each run would spend its time on to import (libcst, of Hypothesis's patches).
 import importlib
+import importlib.metadata
+import sys
 
-import hypothesis.extra._patching  # noqa: F401
+import hypothesis.extra._patching
+import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import ml_dtypes  # noqa: F401
 import numpy as np  # noqa: F401
 import numpy.random  # noqa: F401
 import pytest
+import rich._emoji_codes
 import rich.console
 import rich.table  # noqa: F401
-from hypothesis import settings
+from hypothesis import core, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 import difftest.backends.sdk  # noqa: F401
 from difftest.plugin import fresh
+from difftest.plugin.profiles import PROFILES
 
 for _name in (
     "backends.device.embedding",
@@ -111,9 +118,16 @@ class Project:
         return self.pytester.runpytest_inprocess(*arguments)
 
     def run_apart(self, *arguments: str) -> pytest.RunResult:
-        """In a process of its own, where Hypothesis finds the same modules each time: it draws
-        from the constants in them."""
+        """In a process of its own: six times as long."""
         return self.pytester.runpytest_subprocess(*arguments)
+
+
+PLUGINS = [
+    one
+    for one in importlib.metadata.distributions()
+    if any(entry.group == "pytest11" for entry in one.entry_points)
+]
+"""What pytest looks for among all that is installed, once more in each run."""
 
 
 @pytest.fixture
@@ -122,20 +136,39 @@ def fresh_runs():
 
 
 @pytest.fixture
-def project(request, pytester, monkeypatch):
-    """Runs are in this process: what they leave in Hypothesis is put back.
+def whole_profiles():
+    """For a test of how many cases are drawn: others draw few, each of which is the same kernel."""
+
+
+@pytest.fixture
+def in_process(request, pytester, monkeypatch):
+    """For runs in this process: what they leave in Hypothesis is put back.
 
     Their failures are remembered in pytester's folder. Hypothesis knows a test by its name and its
-    text, so that these tests would find each other's in a folder that they share.
+    text, so that these tests would find each other's in a folder that they share. A seed gives the
+    same cases whatever this process has imported: Hypothesis draws from constants of modules, too.
     """
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    for name, module in list(sys.modules.items()):
+        if str(pytester.path.parent) in str(getattr(module, "__file__", "")):  # another test's
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda **given: iter(PLUGINS))
+    monkeypatch.setattr(providers, "_get_local_constants", Constants)
+    monkeypatch.setattr(core, "global_force_seed", None)  # --hypothesis-seed stays, otherwise
     if "fresh_runs" not in request.fixturenames:
         monkeypatch.setattr(fresh, "fresh_run", lambda config, failure: "")
+    if "whole_profiles" not in request.fixturenames:
+        monkeypatch.setitem(PROFILES, "quick", {"max_examples": 5})
     default = settings.get_profile("default")
     settings.register_profile("of this session", settings.default)
     database = DirectoryBasedExampleDatabase(pytester.path / ".hypothesis" / "examples")
     settings.register_profile("default", default, database=database)
-    yield Project(pytester)
+    yield pytester.runpytest_inprocess
     settings.register_profile("default", default)
     settings.load_profile("of this session")
+
+
+@pytest.fixture
+def project(pytester, in_process):
+    return Project(pytester)

@@ -1,11 +1,14 @@
 """An early plugin for runs of pytest itself: a computer with one Neuron device, and other cores.
 
 Loaded with ``-p``, it takes the driver's folder from the environment before the session starts.
+No run of the embedded simulator stands beside those on the device: each is a process.
 """
 
 import os
 from pathlib import Path
 
 from difftest.backends.device import backend as device
+from difftest.backends.device import embedding
 
 device.DEVICE_NODES = Path(os.environ["STANDIN_DEV"])
+embedding.ran_beside = lambda call: "not in this test"

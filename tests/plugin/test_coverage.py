@@ -80,7 +80,7 @@ SINGLE = ["single_kernels.py:19: never a second turn (single_classic)"]
 
 
 @pytest.fixture
-def run(project):
+def run(project, whole_profiles):
     """The lines of the summary about branches and loops, for the domains named."""
 
     def run(names, *options):
@@ -94,7 +94,7 @@ def run(project):
         arguments = ("--simulate", "-p", "no:cacheprovider", "--hypothesis-seed=1", *options)
         # Hypothesis warns where its own place in sys.monitoring is taken.
         arguments += ("-W", "error::hypothesis.errors.HypothesisWarning")
-        result = project.run_apart(*arguments)
+        result = project.run(*arguments)
         result.assert_outcomes(
             failed=int("wrong" in names), passed=2 * len(names) - int("wrong" in names)
         )
@@ -124,8 +124,8 @@ def test_what_no_case_took_is_said(run, project):
     }
 
 
-def test_workers_say_it_together_and_of_several_kernels_the_first_is_named(run):
-    assert run(["both"], "-n", "2") == [
+def test_of_several_kernels_the_first_is_named(run):
+    assert run(["both"]) == [
         "both_kernels.py:10: never true (both and 1 more)",
         "both_kernels.py:19: never a second turn (both_classic)",
         "both_kernels.py:30: never a second turn (both)",

@@ -1,14 +1,13 @@
 """``pytest --device`` from end to end, against packages that stand in for the SDK."""
 
 import re
-from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 import difftest.backends.device.runner
 import difftest.backends.device.selftest  # noqa: F401 - see conftest
 from difftest.backends.device import backend as device
+from difftest.backends.device import embedding
 from tests.plugin.conftest import REFERENCE
 from tests.unit.backends.conftest import PROBES
 from tests.unit.backends.sdk_standin import forget, write_classic, write_newer
@@ -53,11 +52,15 @@ def test_add(case):
 PACKAGES = {"classic": "neuronxcc.nki", "newer": "nki"}
 
 
+@pytest.fixture
+def beside():
+    """For a test in which each run on the device has one of the embedded simulator beside it."""
+
+
 @pytest.fixture(params=["classic"])
-def machine(request, pytester, tmp_path_factory, monkeypatch):
+def machine(request, pytester, in_process, tmp_path_factory, monkeypatch):
     """A folder with a project, an SDK and a device."""
     forget(monkeypatch, "neuronxcc", "nki", *PROBES)
-    monkeypatch.delenv("CI", raising=False)
     nodes = tmp_path_factory.mktemp("dev")
     (nodes / "neuron0").touch()
     monkeypatch.setattr(device, "DEVICE_NODES", nodes)
@@ -66,15 +69,15 @@ def machine(request, pytester, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DIFFTEST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-1")
     monkeypatch.setenv("STANDIN_COUNT", str(pytester.path / "count"))
+    if "beside" not in request.fixturenames:
+        monkeypatch.setattr(embedding, "ran_beside", lambda call: "not in this test")
     {"classic": write_classic, "newer": write_newer}[request.param](pytester.path)
     pytester.makepyfile(
         kernel=KERNEL.format(package=PACKAGES[request.param]), reference_add=REFERENCE
     )
     pytester.makeini("[pytest]\npythonpath = .\n")
     monkeypatch.syspath_prepend(str(pytester.path))
-    settings.register_profile("of this session", settings.default)
-    yield pytester
-    settings.load_profile("of this session")
+    return pytester
 
 
 def add_test(machine, kernel="add", settings=""):
@@ -95,12 +98,14 @@ both = pytest.mark.parametrize("machine", PACKAGES, indirect=True)
 
 
 @both
-def test_a_right_kernel_passes_and_the_known_kernels_ran_first(machine):
+def test_a_right_kernel_passes_and_the_known_kernels_ran_first(machine, beside, request):
     add_test(machine)
     result = run(machine, "--device")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["difftest: *neuron0 through nki.*", "add * device *"])
     assert [name for name, _ in calls(machine)][:3] == ["add", "add", "subtract"]
+    asked = "exact run: add: device has none" not in result.stdout.str()
+    assert asked == (request.node.callspec.params["machine"] == "classic")
 
 
 def test_the_device_runs_few_cases(machine):
@@ -143,13 +148,10 @@ def test_a_device_only_failure_is_reported_with_all_pairs_and_not_shrunk(machine
     assert len(drawn) == 2, "the drawn and the explicit case, once each"
 
 
-def test_what_a_simulator_shrank_before_is_the_first_that_the_device_runs(machine, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    add_test(machine, "wrong_from_three_rows")
+def test_what_a_simulator_shrank_before_is_the_first_that_the_device_runs(machine):
+    add_test(machine, "wrong_from_three_rows", "@settings(max_examples=50)")
     for option in ("--simulate=sdk", "--device"):
-        result = machine.runpytest_subprocess(
-            "-p", "tests.plugin.device_standin", option, "test_add.py::test_add"
-        )
+        result = run(machine, option, "test_add.py::test_add")
         assert "m=3, n=4, float32" in result.stdout.str()
     drawn = [name for name, _ in calls(machine) if name == "wrong_from_three_rows"]
     assert len(drawn) == 2, "the one of Hypothesis's database, and the explicit one"
@@ -187,8 +189,7 @@ def test_workers_lease_a_core_each(machine, monkeypatch, request):
     monkeypatch.setenv("PYTHONPATH", str(request.config.rootpath))
     for name in ("test_one", "test_two"):
         machine.makepyfile(**{name: TEST.format(kernel="add", settings="")})
-    result = machine.runpytest_subprocess(
-        "-p", "tests.plugin.device_standin", "--device", "-n", "2", "--dist", "loadfile"
-    )
+    words = ["-p", "tests.plugin.device_standin", "--device", "-n", "2", "--dist", "loadfile"]
+    result = run(machine, *words)
     result.assert_outcomes(passed=4)
     assert {core for _, core in calls(machine)} == {"0", "1"}

@@ -16,6 +16,7 @@ from difftest.cli.main import main
 from difftest.lint.stubs import write_stubs
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
+from tests.unit.lint.untyped_numpy import write_untyped_numpy
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -109,13 +110,12 @@ def test_snippets_run(tmp_path, monkeypatch):
     assert set(by_page) == {"run-a-kernel", "profile-a-kernel", "trace", "tape", "choose-inputs"}
 
 
-def test_the_kernel_tests_on_the_pages_pass(pytester, monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
+def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
     for page in READ:
         for code in blocks(page):
             if name := FILE.match(code):
                 (pytester.path / name[1]).write_text(code, encoding="utf-8")
-    result = pytester.runpytest_subprocess("--simulate", "--hypothesis-profile=device")
+    result = in_process("--simulate", "--hypothesis-profile=device")
     # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other,
     # and the skill for agents: drawn, edges
     result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 2)
@@ -179,6 +179,7 @@ def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):
     write_stubs(tmp_path)
     for root in ("nki", "neuronxcc"):
         (tmp_path / f"{root}-stubs").rename(tmp_path / root)  # as pip has them, for MYPYPATH
+    write_untyped_numpy(tmp_path)
     (kernel,) = blocks(page)
     (tmp_path / "scaled.py").write_text(kernel, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

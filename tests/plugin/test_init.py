@@ -30,14 +30,13 @@ def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, na
     assert f"{tmp_path / name} stays as it is; with {setting} among" in result.output
 
 
-def test_a_broken_first_kernel_is_red(pytester, monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
+def test_a_broken_first_kernel_is_red(pytester, in_process):
     assert CliRunner().invoke(main, ["init", str(pytester.path)]).exit_code == 0
     kernel = pytester.path / "scale.py"
     text = kernel.read_text()
     assert "x[first : first + count, :]" in text
     kernel.write_text(text.replace("x[first : first + count, :]", "x[0:count, :]"))
-    ran = pytester.runpytest_subprocess("--simulate", "--hypothesis-seed=1", "-x")
+    ran = in_process("--simulate", "--hypothesis-seed=1", "-x")
     assert ran.parseoutcomes()["failed"] >= 1
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from difftest.backends.detection import detect_sdk
+from difftest.backends.device import backend as device
 from tests.performance.test_thresholds import folder_for
-from tests.unit.backends.conftest import site
-from tests.unit.backends.sdk_standin import write_classic, write_newer
+from tests.unit.backends.conftest import PROBES, site
+from tests.unit.backends.sdk_standin import forget, write_classic, write_newer
 
 __all__ = ["site"]
 
@@ -17,21 +18,21 @@ STAGE = ROOT / "tests" / "performance"
 
 
 @pytest.fixture
-def stage(pytester, tmp_path_factory, monkeypatch):
+def stage(pytester, in_process, tmp_path_factory, monkeypatch):
     """Runs the stage on a computer with a device and a classic SDK."""
     site, nodes = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("dev")
     (nodes / "neuron0").touch()
     write_classic(site)
-    monkeypatch.setenv("STANDIN_DEV", str(nodes))
+    monkeypatch.setattr(device, "DEVICE_NODES", nodes)
     monkeypatch.setenv("DIFFTEST_LOCK_DIR", str(nodes))
     monkeypatch.setenv("DIFFTEST_HISTORY", str(pytester.path / "history.json"))
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0")
 
     def run(*arguments, sdk=True):
-        monkeypatch.setenv("PYTHONPATH", f"{site}:{ROOT}" if sdk else str(ROOT))
-        return pytester.runpytest_subprocess(
-            "-p", "tests.plugin.device_standin", "-p", "no:cacheprovider", *arguments
-        )
+        if sdk:
+            forget(monkeypatch, "neuronxcc", "nki", *PROBES)
+            monkeypatch.syspath_prepend(str(site))
+        return in_process("-p", "no:cacheprovider", *arguments)
 
     return run
 

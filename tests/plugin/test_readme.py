@@ -26,26 +26,25 @@ def words(text: str) -> str:
 
 
 @pytest.fixture
-def repository(pytester, monkeypatch):
+def repository(pytester, in_process, whole_profiles):
     """The repository that the README describes."""
-    monkeypatch.delenv("CI", raising=False)
     pytester.makepyfile(scale=block("import nki\n"), test_scale=block("import numpy as np"))
     return pytester
 
 
-def test_the_example_passes(repository):
-    result = repository.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+def test_the_example_passes(repository, in_process):
+    result = in_process("--simulate", "--hypothesis-seed=1")
     result.assert_outcomes(passed=2)  # drawn, edges
 
 
-def test_the_broken_example_fails_as_shown(repository):
+def test_the_broken_example_fails_as_shown(repository, in_process):
     kernel = repository.path / "scale.py"
     source = kernel.read_text()
     right, wrong = "src=x[first : first + count, :]", "src=x[0:count, :]"
     assert right in source
     assert wrong in README
     kernel.write_text(source.replace(right, wrong))
-    result = repository.runpytest_subprocess("--simulate", "--hypothesis-seed=1")
+    result = in_process("--simulate", "--hypothesis-seed=1")
     result.assert_outcomes(failed=1, passed=1)  # a wrong second block fills no memory
     said = [line.removeprefix("E").strip() for line in result.outlines]
     first = next(n for n, line in enumerate(said) if "disagrees with its reference" in line)

@@ -1,8 +1,8 @@
+import io
 import json
 import re
 import shlex
 import subprocess
-import sys
 
 import pytest
 
@@ -24,7 +24,7 @@ MORE = """
 
 def test_the_summary_counts_what_was_compared_and_says_what_did_not_run(project):
     project.add_test(more=MORE)
-    result = project.run_apart("--simulate", "--hypothesis-profile=ci")  # the same each time
+    result = project.run("--simulate", "--hypothesis-profile=ci")  # the same each time
     cases, elements, exact, rejections, both, inconclusive = counts(result)["add"]
     assert cases == 50 + 2
     assert elements >= 2 * 128 * 2048 + 50
@@ -226,12 +226,13 @@ def test_a_seed_gives_the_same_cases(project):
         "seen = []\n\n"
         "@kernel_test(kernel=add, **SPEC)\n"
         "def test_add(case):\n    seen.append(case.case.to_json())\n    case.check()\n"
-        "\ndef test_last():\n    import json\n    open('seen.json', 'w').write(json.dumps(seen))\n"
+        "\ndef test_last():\n    import json, pathlib\n"
+        "    pathlib.Path('seen.json').write_text(json.dumps(seen))\n"
     )
 
     def seen(seed):
         project.pytester.makepyfile(test_body=BODY + body)
-        project.run_apart("--simulate", f"--hypothesis-seed={seed}").assert_outcomes(passed=2)
+        project.run("--simulate", f"--hypothesis-seed={seed}").assert_outcomes(passed=2)
         return json.loads((project.pytester.path / "seen.json").read_text())
 
     assert seen(1) == seen(1) != seen(2)
@@ -248,7 +249,7 @@ def test_add(case):
 
 
 @pytest.mark.parametrize(("profile", "cases"), [("quick", 20), ("ci", 50)])
-def test_profiles_set_how_many_cases(project, profile, cases):
+def test_profiles_set_how_many_cases(project, whole_profiles, profile, cases):
     result = run_body(project, SEEDED, f"--hypothesis-profile={profile}")
     assert counts(result)["add"][0] == cases
 
@@ -305,13 +306,10 @@ def test_a_one_sided_failure_shows_the_kernel_and_no_simulator(project):
     assert "direct cause" not in result.stdout.str()
 
 
-def test_a_debugger_stops_in_the_kernel(project):
+def test_a_debugger_stops_in_the_kernel(project, monkeypatch):
     project.add_test(more='examples=[{"m": 200, "n": 1}],')
-    result = project.pytester.run(
-        *(sys.executable, "-m", "pytest", "--simulate", "--pdb"),
-        "test_add.py::test_add[m=200-n=1-float32]",
-        stdin=b"q\n",
-    )
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    result = project.run("--simulate", "--pdb", "test_add.py::test_add[m=200-n=1-float32]")
     result.stdout.fnmatch_lines(["> *kernel.py(*)add()*"])
 
 
@@ -351,13 +349,13 @@ from difftest import Input, kernel_test
 from hypothesis import strategies as st
 from kernel import subtract
 
-X = np.linspace(0, 1, 128 * 256, dtype=np.float32).reshape(128, 256)
+X = np.linspace(0, 1, 128 * 64, dtype=np.float32).reshape(128, 64)
 
 
 @kernel_test(
     kernel=subtract,
     reference=lambda a, b: a.astype(float) + b,
-    domain={"rows": [128], "columns": [256]},
+    domain={"rows": [128], "columns": [64]},
     inputs=dict.fromkeys("ab", Input("rows columns", dtype="float32", data=st.just(X))),
 )
 def test_add(case):

@@ -1,32 +1,53 @@
 """The plugin under pytest-xdist."""
 
 import json
+import re
 from argparse import Namespace
 
 from threadpoolctl import threadpool_limits
 
 from difftest.plugin.options import in_even_shares
-from tests.plugin.conftest import REFERENCE
+from tests.plugin.conftest import KERNEL, REFERENCE
 from tests.plugin.test_running import MORE, counts
 
 SHOWN = """
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
+from difftest.plugin import fresh
+
+# as in runs in this process: see tests/plugin/conftest.py
+providers._get_local_constants = Constants
+fresh.fresh_run = lambda config, failure: ""
+
+
 def pytest_report_header(config):
     return f"shares: {config.option.dist}"
 """
+BRANCHES = """
+    if a.shape[1] > 1000:
+        a = a[...]
+    if a.shape[1] > 9000:
+        a = b
+    assert len(a.shape)"""
+"""Of what the tests have, one example alone takes the first, and none the second."""
 
 
-def test_workers_give_the_verdicts_and_counts_of_one_process(project):
+def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_profiles):
     """They take work from each other, and say how far they are."""
     project.pytester.makeconftest(SHOWN)
+    project.pytester.makepyfile(kernel=KERNEL.replace("\n    assert len(a.shape)", BRANCHES))
     project.add_test(more=MORE)
     project.add_test("subtract", name="test_wrong")
     arguments = ("--simulate", "--hypothesis-seed=3", "-o", "addopts=", "-p", "no:cacheprovider")
-    alone = project.run_apart(*arguments)
-    spread = project.run_apart(*arguments, "-n", "2", "--difftest-report=report.json")
+    alone = project.run(*arguments)
+    spread = project.run(*arguments, "-n", "2", "--difftest-report=report.json")
     alone.assert_outcomes(passed=4, failed=1)
     spread.assert_outcomes(passed=4, failed=1)
     assert counts(spread) == counts(alone)
     assert list(counts(spread)) == ["add", "subtract"]
+    for result in (alone, spread):
+        missed = re.findall("^no case: (.*)", result.stdout.str(), re.MULTILINE)
+        assert missed == ["kernel.py:10: never true (add)"]
     spread.stdout.fnmatch_lines(["*run again:   pytest --simulate test_wrong.py::test_add --case*"])
     spread.stdout.fnmatch_lines(["shares: worksteal"])
     report = json.loads((project.pytester.path / "report.json").read_text())

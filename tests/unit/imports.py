@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,9 +37,13 @@ class Import:
         return f"{self.file}:{self.line} imports {self.name}"
 
 
-def imports(root: Path, file: Path) -> Iterator[Import]:
+def imports(root: Path, file: Path) -> tuple[Import, ...]:
     """Every import of a file, wherever it stands in it."""
-    relative = file.relative_to(root)
+    return _imports(file.relative_to(root), file.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _imports(relative: Path, source: str) -> tuple[Import, ...]:
 
     def visit(node: ast.AST, deferred: bool, typing_only: bool) -> Iterator[Import]:
         names: list[str] = []
@@ -50,16 +55,18 @@ def imports(root: Path, file: Path) -> Iterator[Import]:
             names = [".".join([*base, alias.name]) for alias in node.names]
         for name in names:
             yield Import(name, relative, node.lineno, deferred, typing_only)
+        in_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for child in ast.iter_child_nodes(node):
-            in_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            if isinstance(child, ast.expr):  # most of a file, and it holds no statement
+                continue
             yield from visit(
                 child,
                 deferred or in_function,
                 typing_only or (for_types and child in node.body),
             )
 
-    yield from visit(ast.parse(file.read_text(encoding="utf-8")), False, False)
+    return tuple(visit(ast.parse(source), False, False))
 
 
 def planted(root: Path, file: str, source: str) -> Path:

@@ -17,6 +17,7 @@ from difftest.cli.main import main
 from difftest.lint.stubs import public_names, stub_files, write_stubs
 from difftest.simulator.frontend.install import embedded, modules
 from tests.every import every
+from tests.unit.lint.untyped_numpy import write_untyped_numpy
 
 ROOT = Path(__file__).parents[3]
 ALLOWED = r"""
@@ -104,6 +105,7 @@ def folder(tmp_path, monkeypatch):
     write_stubs(tmp_path / "written")
     for root in ("nki", "neuronxcc"):
         shutil.copytree(tmp_path / "written" / f"{root}-stubs", tmp_path / "path" / root)
+    write_untyped_numpy(tmp_path / "path")
     monkeypatch.setenv("MYPYPATH", str(tmp_path / "path"))
     monkeypatch.chdir(ROOT)
     return tmp_path
@@ -112,7 +114,8 @@ def folder(tmp_path, monkeypatch):
 @every("dialect", [CLASSIC, TODAY])
 def test_every_documented_name_is_declared(dialect):
     names = documented_names(dialect)
-    by_module = {one.module: set(declared(file_of(dialect.package + one.module))) for one in names}
+    modules_of = {one.module for one in names}
+    by_module = {one: set(declared(file_of(dialect.package + one))) for one in modules_of}
     assert [one for one in names if one.name not in by_module[one.module]] == []
     assert len(names) > 150
 
