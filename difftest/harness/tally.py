@@ -39,7 +39,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add each count of ``other``."""
-        for name in (counter.name for counter in fields(self)):
+        for name in (counter.name for counter in fields(other)):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

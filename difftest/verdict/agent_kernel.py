@@ -26,22 +26,15 @@ class AgentKernelError(Exception):
 
 
 class AgentKernel:
-    """The source of a kernel, and what it is called with.
-
-    Parameters
-    ----------
-    specs : of each input a ``shape`` and a ``dtype``.
+    """The source of a kernel, and a ``shape`` and a ``dtype`` of each input.
 
     Raises
     ------
     AgentKernelError : the text is no Python, lacks the kernel, or takes fewer inputs.
     """
 
-    of = "test_candidate.py::test_candidate"
-
     def __init__(self, kernel: str, name: str, specs: Sequence[Mapping[str, Any]]) -> None:
         self.kernel, self.name = kernel, name
-        self.place = f"candidate.py:{name}"
         function = _function(kernel, name, "kernel_source")
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         if not specs or len(specs) > len(names):
@@ -69,16 +62,15 @@ class AgentKernel:
         )
         return reference + TEST.format(name=self.name, inputs=inputs)
 
-    @property
-    def options(self) -> list[str]:
-        """The inputs as options of a command."""
-        shapes = [f"--shape={','.join(map(str, shape))}" for shape, _ in self.inputs.values()]
-        return [*shapes, *(f"--dtype={dtype}" for _, dtype in self.inputs.values())]
-
-    def write(self, folder: Path, test: str) -> None:
-        """Write the kernel's file and the test's."""
+    def written(self, folder: Path, reference: str | None) -> list[str]:
+        """Write the kernel's file, and the test's; how a command names both, or the inputs."""
         (folder / "candidate.py").write_text(self.kernel, "utf-8")
-        (folder / "test_candidate.py").write_text(test, "utf-8")
+        place = f"candidate.py:{self.name}"
+        if reference is not None:
+            (folder / "test_candidate.py").write_text(self.test(reference), "utf-8")
+            return ["--", place, "test_candidate.py::test_candidate"]
+        shapes = [f"--shape={','.join(map(str, shape))}" for shape, _ in self.inputs.values()]
+        return [*shapes, *(f"--dtype={dtype}" for _, dtype in self.inputs.values()), "--", place]
 
 
 def _function(text: str, name: str, what: str) -> ast.FunctionDef:

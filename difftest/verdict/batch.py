@@ -7,19 +7,17 @@ source, and all that decides the verdict.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import multiprocessing
 import os
 import random
-import signal
+import sys
 import tempfile
-import time
-from collections import Counter, deque
+import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,15 +27,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from difftest.cli.kernel_run import write_file
 from difftest.plugin.run_report import versions
-from difftest.verdict.bench import BatchOrders, serve, unjudged
-from difftest.verdict.command import JudgeSettings
+from difftest.report.crew import LostTask, results
+from difftest.verdict.bench import BatchOrders, serve
+from difftest.verdict.command import JudgeSettings, unjudged
 from difftest.verdict.outcome import Outcome
+from difftest.verdict.text import place_of
 
-START = 120.0
-"""Seconds that a process may take to collect the test."""
 PATIENCE = 10
 """Times the seconds of a run that all of a kernel may take."""
 INTERRUPTED = 130
+_FAR = 2**40
 _FIRST = b'{"key": "'
 """How each line of the results begins."""
 
@@ -58,13 +57,16 @@ class Results:
 
     Raises
     ------
-    click.UsageError : the file holds something else.
+    click.UsageError : the file holds something else, or another process writes to it.
     """
 
     def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
         self.file, self.member = file, member
         self.known: dict[str, dict[str, Any]] = {}
-        text = file.read_bytes() if file.exists() else b""
+        self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        weakref.finalize(self, os.close, self._open)
+        self._alone()
+        text = file.read_bytes()
         whole, _, torn = text.rpartition(b"\n")
         try:
             for line in whole.splitlines():
@@ -75,12 +77,28 @@ class Results:
         except (ValueError, KeyError, TypeError) as error:
             raise click.UsageError(f"{file} holds no results of {of}: {error}") from None
         if torn:
-            os.truncate(file, len(text) - len(torn))
+            os.truncate(self._open, len(text) - len(torn))
+
+    def _alone(self) -> None:
+        """Let no other process have the file for its results, until this one ends."""
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                os.lseek(self._open, _FAR, os.SEEK_SET)  # others may read the lines
+                msvcrt.locking(self._open, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(self._open, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            told = f"another process writes to {self.file}: wait for it, or name another file"
+            raise click.UsageError(told) from None
 
     def add(self, key: str, result: dict[str, Any]) -> None:
         """Write a line, and see it on the disk."""
         self.known[key] = result
-        with self.file.open("ab") as file:
+        with open(self._open, "ab", closefd=False) as file:
             file.write(json.dumps({"key": key, self.member: result}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -137,8 +155,13 @@ def _entry(kernel: str, orders: BatchOrders) -> Keyed:
 
 def judge_batch(
     batch: str, test: str, settings: JudgeSettings, results: Path, processes: int
-) -> int:
-    """Judge what is not judged yet, and say what came of all: the exit code of the command."""
+) -> list[dict[str, Any]]:
+    """Judge what is not judged yet, and say what came of all: the object of each candidate.
+
+    Raises
+    ------
+    click.exceptions.Exit : Ctrl-C ended it.
+    """
     known = Results(results)
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(one["seed"]) for one in known.known.values()]
@@ -160,19 +183,23 @@ def judge_batch(
             count = sum(one.key in known.known for one in entries)
             told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"
             click.echo(told, err=True)
-            return INTERRUPTED
-    click.echo("\n".join(summary([(one.kernel, known.known[one.key]) for one in entries])))
-    return 0
+            raise click.exceptions.Exit(INTERRUPTED) from None
+    documents = [dict(known.known[one.key]) for one in entries]
+    for document, kernel in zip(documents, kernels, strict=True):  # one key may have several
+        document["kernel"] = {**document["kernel"], "file": kernel.rpartition(":")[0]}
+    click.echo("\n".join(summary(documents)))
+    return documents
 
 
-def summary(judged: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Counts by outcome; then what agrees, the fastest first, with those that do the same."""
-    counts = Counter(verdict["outcome"].replace("_", " ") for _, verdict in judged)
+    counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{count} {outcome}" for outcome, count in counts.most_common())
     yield f"{len(judged)} candidates: {', '.join(parts)}"
     alike: dict[str, list[str]] = {}
     times: dict[str, float] = {}
-    for kernel, verdict in judged:
+    for verdict in judged:
+        kernel = place_of(verdict)
         if verdict["outcome"] == Outcome.AGREES.value:
             same = verdict["instructions"] or kernel
             alike.setdefault(same, []).append(kernel)
@@ -185,88 +212,22 @@ def summary(judged: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         yield from (f"    the same instructions: {other}" for other in others)
 
 
-@dataclass
-class _Judge:
-    """A process and what it does now."""
-
-    process: BaseProcess
-    connection: Connection
-    entry: Keyed | None = None
-    deadline: float = field(default_factory=lambda: time.monotonic() + START)
-
-    def end(self) -> None:
-        """End it and its workers."""
-        self.connection.close()
-        if self.entry is not None:
-            self.process.terminate()
-        self.process.join(5)
-        self.process.kill()
-        self.process.join()
-
-    def told(self, is_ready: bool) -> Any:
-        """What it says; an Outcome if it will say no more."""
-        if not is_ready:
-            return Outcome.TIMEOUT
-        try:
-            return self.connection.recv()
-        except (EOFError, ConnectionError):
-            return Outcome.CRASHED
-
-
-def _start(orders: BatchOrders) -> _Judge:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, orders))
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it inherits that
-    try:
-        process.start()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    theirs.close()
-    return _Judge(process, ours)
-
-
 def _verdicts(
     entries: Sequence[Keyed], orders: BatchOrders, count: int
 ) -> Iterator[tuple[Keyed, dict[str, Any]]]:
-    """The object of each kernel, in the order in which they are known.
-
-    Raises
-    ------
-    click.ClickException : the test cannot be collected.
-    """
-    left, judges = deque(entries), list[_Judge]()
+    """The object of each kernel, as they are known; an error where no test is collected."""
+    seconds = PATIENCE * orders.settings.limits.seconds
+    work, count = functools.partial(serve, orders=orders), min(count, len(entries))
     try:
-        judges += [_start(orders) for _ in range(min(count, len(left)))]
-        while judges:
-            first = min(one.deadline for one in judges) - time.monotonic()
-            ready = wait([one.connection for one in judges], max(0.0, first))
-            for one in [*judges]:
-                is_ready = one.connection in ready
-                if not is_ready and time.monotonic() < one.deadline:
-                    continue
-                told = one.told(is_ready)
-                if one.entry is None and told is not None:
-                    text = told if isinstance(told, str) else f"no judge can be started: {told}"
-                    raise click.ClickException(text)
-                if one.entry is not None:
-                    yield one.entry, _object(one.entry, told, orders)
-                if isinstance(told, Outcome) or not left:
-                    judges.remove(one)
-                    one.end()
-                    judges += [_start(orders)] if left else []
-                    continue
-                one.entry = left.popleft()
-                one.deadline = time.monotonic() + PATIENCE * orders.settings.limits.seconds
-                one.connection.send(one.entry.kernel)
-    finally:
-        for one in judges:
-            one.end()
+        for entry, told in results(entries, work, count, dict, lambda news: seconds):
+            yield entry, lost(entry, told, orders) if isinstance(told, LostTask) else told
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from None
 
 
-def _object(entry: Keyed, told: Any, orders: BatchOrders) -> dict[str, Any]:
-    if isinstance(told, Outcome):
-        reason = "the process that judged it ended, or took too long"
-        told = unjudged(entry.kernel, orders, told, reason).as_mapping()
-    found: dict[str, Any] = told
-    return found
+def lost(entry: Keyed, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
+    """The object of a kernel that took its judge with it."""
+    judgement = unjudged(entry.kernel, orders.test, orders.settings.seed)
+    judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.CRASHED
+    judgement.reason = "the process that judged it ended, or took too long"
+    return judgement.as_mapping()

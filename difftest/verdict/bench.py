@@ -1,7 +1,6 @@
-"""A process of a batch that judges: it collects the test once, and judges what comes by it.
+"""A process of a batch: it collects the test once, and judges each kernel that comes by it.
 
-Each candidate has a worker of its own, forked from one :class:`~difftest.verdict.nursery.Nursery`.
-What candidates share is the judge's own: the spec, and what the reference said of a case.
+What kernels share is the judge's own: the spec, and what the reference said of a case.
 """
 
 from __future__ import annotations
@@ -11,32 +10,29 @@ import functools
 import hashlib
 import multiprocessing
 import os
+import pickle
 import signal
-import socket
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from difftest.cli.collecting import with_spec
 from difftest.harness.spec import KernelSpec
-from difftest.plugin.run_report import versions
 from difftest.verdict.candidate import stand_in
-from difftest.verdict.command import JudgeSettings, described_alone, judged
-from difftest.verdict.judgement import Judgement
-from difftest.verdict.nursery import Nursery
+from difftest.verdict.command import JudgeSettings, described_alone, judged, unjudged
+from difftest.verdict.nursery import Nursery, nursery
 from difftest.verdict.outcome import Outcome
 
 KEPT = 2**27
 """Bytes of a reference's outputs that a process keeps."""
-_PLAIN = (int, float, str, bool, type(None))
+_NOTHING = hashlib.sha256().digest()
 
 
 @dataclass(frozen=True)
@@ -64,16 +60,16 @@ def serve(connection: Connection, orders: BatchOrders) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_follow, daemon=True).start()
     tempfile.tempdir = orders.folder
-    with contextlib.suppress(KeyboardInterrupt, EOFError, ConnectionError), _nursery() as nursery:
+    with contextlib.suppress(KeyboardInterrupt, EOFError, ConnectionError), nursery() as forks:
         try:
             describe = {
                 Path(kernel.rpartition(":")[0]): functools.partial(
-                    described_alone, kernel, orders.test, orders.settings, nursery
+                    described_alone, kernel, orders.test, orders.settings, forks
                 )
                 for kernel in orders.kernels
             }
             with stand_in(describe):
-                with_spec(orders.test, lambda spec: _judge_all(connection, orders, spec, nursery))
+                with_spec(orders.test, lambda spec: _judge_all(connection, orders, spec, forks))
         except click.ClickException as error:
             connection.send(error.message)
 
@@ -86,93 +82,51 @@ def _follow() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextlib.contextmanager
-def _nursery() -> Iterator[Nursery | None]:
-    """One, where the system can fork."""
-    if not (hasattr(os, "fork") and hasattr(socket, "send_fds")):
-        yield None
-        return
-    with Nursery() as nursery:
-        yield nursery
-
-
 def _judge_all(
-    connection: Connection, orders: BatchOrders, spec: KernelSpec, nursery: Nursery | None
+    connection: Connection, orders: BatchOrders, spec: KernelSpec, forks: Nursery | None
 ) -> None:
     magnitude = None if spec.magnitude is None else remembered(spec.magnitude)
     spec = replace(spec, reference=remembered(spec.reference), magnitude=magnitude)
     connection.send(None)
     while True:
-        kernel = connection.recv()
+        kernel = connection.recv().kernel
         try:
-            judgement = judged(kernel, orders.test, orders.settings, nursery, spec)
+            judgement = judged(kernel, orders.test, orders.settings, forks, spec)
         except click.ClickException as error:
-            judgement = unjudged(kernel, orders, Outcome.CRASHED, error.message)
+            judgement = unjudged(kernel, orders.test, orders.settings.seed)
+            judgement.outcome, judgement.reason = Outcome.CRASHED, error.message
         connection.send(judgement.as_mapping())
-
-
-def unjudged(kernel: str, orders: BatchOrders, outcome: Outcome, reason: str) -> Judgement:
-    """The object of a kernel that could not be judged to the end."""
-    file, _, name = kernel.rpartition(":")
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    judgement = Judgement(
-        {"file": file, "name": name, "sha256": digest}, orders.test, orders.settings.seed or 0
-    )
-    judgement.outcome, judgement.reason, judgement.versions = outcome, reason, versions()
-    return judgement
 
 
 def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
     """The function, which is called once for arguments of the same bytes.
 
-    Arguments other than arrays and plain values, and results other than arrays, are not kept.
+    What cannot be pickled is not kept.
 
     Parameters
     ----------
     most : bytes of results that are kept; the oldest go first.
     """
-    known: OrderedDict[bytes, Any] = OrderedDict()
+    known: OrderedDict[bytes, bytes] = OrderedDict()
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        key = _key((*enumerate(args), *keywords.items()))
-        if key is None:
-            return function(*args, **keywords)
-        if key not in known:
-            result = function(*args, **keywords)
-            if not _arrays(result):
-                return result
-            known[key] = _copy(result)
-            while sum(one.nbytes for held in known.values() for one in _arrays(held)) > most:
-                known.popitem(last=False)
-            return result
-        return _copy(known[key])
+        key = hashlib.sha256(_pickled((args, keywords))).digest()
+        if key in known:
+            return pickle.loads(known[key])
+        result = function(*args, **keywords)
+        text = _pickled(result)
+        if key != _NOTHING and text:
+            known[key] = text
+        while sum(map(len, known.values())) > most:
+            known.popitem(last=False)
+        return result
 
     return call
 
 
-def _key(arguments: tuple[tuple[Any, Any], ...]) -> bytes | None:
-    """A digest of arguments; None if their values are not all there is to them."""
-    whole = hashlib.sha256()
-    for name, value in arguments:
-        if isinstance(value, np.ndarray):
-            whole.update(repr((name, value.dtype.name, value.shape)).encode())
-            whole.update(value.tobytes())
-        elif type(value) in _PLAIN:
-            whole.update(repr((name, value)).encode())
-        else:
-            return None
-    return whole.digest()
-
-
-def _arrays(result: Any) -> tuple[Any, ...]:
-    """The arrays that a result is made of; none if it is made of something else."""
-    parts = (result,) if isinstance(result, np.ndarray) else result
-    if type(parts) not in (tuple, list) or not all(type(one) is np.ndarray for one in parts):
-        return ()
-    return tuple(parts)
-
-
-def _copy(result: Any) -> Any:
-    arrays = (one.copy() for one in _arrays(result))
-    return next(arrays) if isinstance(result, np.ndarray) else type(result)(arrays)
+def _pickled(value: Any) -> bytes:
+    """Empty where it cannot be."""
+    with contextlib.suppress(pickle.PicklingError, TypeError, AttributeError):
+        return pickle.dumps(value)
+    return b""

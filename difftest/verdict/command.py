@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
 from difftest.cli.collecting import with_spec
-from difftest.cli.kernel_run import OutputFile, write_file
+from difftest.cli.kernel_run import OutputFile
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.lint.files import LintRequest
 from difftest.lint.formats import SEVERITIES
 from difftest.plugin.run_report import versions
-from difftest.verdict.audit import audit_option
+from difftest.verdict.audit import audit_test
 from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate, stand_in
+from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, write_forms
 from difftest.verdict.judge import Judge, spec_for
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.nursery import Nursery
@@ -69,12 +71,9 @@ def judged(
     ------
     click.ClickException : a name leads nowhere, or the kernel does not fit the test's contract.
     """
-    settings = settings or JudgeSettings()
+    began, settings = time.monotonic(), settings or JudgeSettings()
     file, name = _named(kernel, test)
-    seed = random.SystemRandom().randrange(2**32) if settings.seed is None else settings.seed
-    judgement = Judgement({"file": kernel.rpartition(":")[0], "name": name}, test, seed)
-    judgement.versions = versions()
-    judgement.kernel = {**judgement.kernel, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    judgement = unjudged(kernel, test, settings.seed)
     try:
         with Sandbox(settings.limits, (test.partition("::")[0],), nursery) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
@@ -83,7 +82,17 @@ def judged(
                 _judge_loaded(worker, file, described, judgement, settings, spec)
     except WorkerEnd as end:
         judgement.outcome, judgement.reason = end.outcome, str(end)
+    judgement.seconds = round(time.monotonic() - began, 3)
     return judgement
+
+
+def unjudged(kernel: str, test: str, seed: int | None) -> Judgement:
+    """What is known of a kernel before anything runs; a seed is drawn if there is none."""
+    file, _, name = kernel.rpartition(":")
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    known = {"file": file, "name": name, "sha256": digest}
+    return Judgement(known, test, seed, versions=versions())
 
 
 def _named(kernel: str, test: str) -> tuple[Path, str]:
@@ -95,24 +104,17 @@ def _named(kernel: str, test: str) -> tuple[Path, str]:
     if not file.is_file():
         raise click.UsageError(f"no file at {place}")
     if file.resolve() == Path(test.partition("::")[0]).resolve():
-        raise click.UsageError(
-            f"{place} is the test's own file: who writes the kernel would write its test; put the "
-            "kernel into a file of its own"
-        )
+        told = f"{place} is the test's own file: who writes the kernel would write its test"
+        raise click.UsageError(f"{told}; put the kernel into a file of its own")
     return file.resolve(), name
 
 
 def described_alone(
     kernel: str, test: str, settings: JudgeSettings, nursery: Nursery | None
 ) -> Mapping[str, Any]:
-    """What a worker says of a kernel that a test imports, and is not judged now.
-
-    Raises
-    ------
-    click.ClickException : it cannot be imported.
-    """
+    """What a worker says of a kernel that a test imports, and is not judged now."""
     file, name = _named(kernel, test)
-    judgement = Judgement({"file": str(file), "name": name}, test, 0)
+    judgement = unjudged(kernel, test, 0)
     with Sandbox(settings.limits, (test.partition("::")[0],), nursery) as worker:
         described = _loaded(worker, file, name, judgement)
     if described is None:
@@ -194,10 +196,20 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[FILE.py:KERNEL] PATH::TEST")
-@click.option("--json", "json_file", type=OutputFile(), help="The verdict, as its schema says.")
+@click.option("--json", type=OutputFile(), help="The verdict, as its schema says.")
+@click.option("--junit", type=OutputFile(), help="JUnit's XML.")
+@click.option("--ctrf", type=OutputFile(), help="The Common Test Report Format.")
+@click.option("--markdown", type=OutputFile(), help="For a comment, or GitHub's step summary.")
+@click.option("--html", type=OutputFile(), help="A page; needs the extra `report`.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice(CLASSES),
+    help="What alone makes the exit code other than 0; several times for several.",
+)
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
-@audit_option
+@click.option("--audit", is_flag=True, help="Judge no kernel: ask whether zeros pass this test.")
 @click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
 @click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
 @click.option("-n", "processes", default="auto", callback=_processes, help="Of a batch.")
@@ -221,9 +233,9 @@ def verdict(
     context: click.Context,
     /,
     names: tuple[str, ...],
-    json_file: Path | None,
     timeout: float,
     memory: int,
+    audit: bool,
     **given: Any,
 ) -> None:
     """Judge a kernel that nobody trusts, by a kernel test.
@@ -233,18 +245,29 @@ def verdict(
     With --batch many kernels are judged by one test.
     """
     batch, results, processes = (given.pop(one) for one in ("batch", "results", "processes"))
+    fail_on = given.pop("fail_on")
+    files = {form: file for form in FORMS if (file := given.pop(form)) is not None}
     settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **given)
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
-    if len(names) != (2 if batch is None else 1):
-        wanted = "FILE.py:KERNEL and PATH::TEST" if batch is None else "PATH::TEST with --batch"
+    if "html" in files and find_spec("jinja2") is None:
+        raise click.UsageError("--html needs jinja2: pip install 'nki-difftest[report]'")
+    if batch is not None and "json" in files:
+        raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
+    alone = batch is None and not audit
+    if len(names) != (2 if alone else 1):
+        wanted = "FILE.py:KERNEL and PATH::TEST" if alone else "PATH::TEST with --batch or --audit"
         raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
+    if audit:
+        context.exit(audit_test(names[0]))
     if batch is not None:
         from difftest.verdict.batch import judge_batch
 
-        context.exit(judge_batch(batch, names[0], settings, results, processes))
-    document = judged(names[0], names[1], settings).as_mapping()
-    if json_file is not None:
-        write_file(json_file, json.dumps(document, indent=1) + "\n")
+        documents = judge_batch(batch, names[0], settings, results, processes)
+        write_forms(files, documents)
+        context.exit(exit_code(documents, fail_on))
+    judgement = judged(names[0], names[1], settings)
+    document = judgement.as_mapping()
     click.echo(text_of(document))
-    context.exit(document["exit_code"])
+    write_forms(files, [document], [judgement])
+    context.exit(exit_code([document], fail_on or [ANY]))

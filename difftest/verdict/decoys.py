@@ -7,10 +7,13 @@ others: what a kernel computes on the host, keeps or guesses is then of the wron
 
 from __future__ import annotations
 
+import dataclasses
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
+from difftest.harness.case import Case
 from difftest.simulator.dtypes import BOOL, INTEGERS, Array, is_float
 
 
@@ -28,20 +31,18 @@ class Shown(Enum):
 def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, ...]:
     """Arrays of the same shapes and dtypes; their own memory."""
     random = np.random.default_rng(seed)
-    return tuple(_decoy(one, shown, random) for one in arrays)
 
+    def other(array: Array) -> Array:
+        if shown is Shown.ALL or array.dtype.kind == "V":
+            return array.copy()
+        if is_float(array.dtype):
+            values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1, 1), array.shape)
+            return values.astype(np.float32).astype(array.dtype)
+        if shown is Shown.NOTHING and array.dtype in (*INTEGERS, BOOL):
+            return random.permutation(array.reshape(-1)).reshape(array.shape)
+        return array.copy()
 
-def _decoy(array: Array, shown: Shown, random: np.random.Generator) -> Array:
-    if shown is Shown.ALL:
-        return array.copy()
-    if is_float(array.dtype):
-        values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1.0, 1.0), array.shape)
-        return values.astype(np.float32).astype(array.dtype) if array.dtype.kind != "V" else array
-    if shown is Shown.INTEGERS:
-        return array.copy()
-    if array.dtype in (*INTEGERS, BOOL):
-        return random.permutation(array.reshape(-1)).reshape(array.shape)
-    return array.copy()
+    return tuple(map(other, arrays))
 
 
 def near(arrays: tuple[Array, ...], seed: int) -> tuple[Array, ...]:
@@ -50,17 +51,31 @@ def near(arrays: tuple[Array, ...], seed: int) -> tuple[Array, ...]:
     Registers that hold some elements may well hold the same of these.
     """
     random = np.random.default_rng(seed)
-    return tuple(_near(one, random) for one in arrays)
+
+    def partly(array: Array) -> Array:
+        changed = array.copy()
+        chosen = random.random(array.shape) < 0.5
+        if is_float(array.dtype) and array.dtype.kind != "V":
+            wide, factors = array.astype(np.float64), random.uniform(0.5, 2.0, array.shape)
+            with np.errstate(over="ignore", invalid="ignore"):
+                others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
+                changed[chosen] = others.astype(array.dtype)[chosen]
+        elif array.dtype in (*INTEGERS, BOOL):
+            changed[chosen] = random.permutation(array[chosen])
+        return changed
+
+    return tuple(map(partly, arrays))
 
 
-def _near(array: Array, random: np.random.Generator) -> Array:
-    changed = array.copy()
-    chosen = random.random(array.shape) < 0.5
-    if is_float(array.dtype) and array.dtype.kind != "V":
-        wide, factors = array.astype(np.float64), random.uniform(0.5, 2.0, array.shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
-            changed[chosen] = others.astype(array.dtype)[chosen]
-    elif array.dtype in (*INTEGERS, BOOL):
-        changed[chosen] = random.permutation(array[chosen])
-    return changed
+def reseeded(case: Case, seed: int) -> Case:
+    """The case with random data of the same kinds from other seeds.
+
+    Hidden weights of a fixed recipe are others then, and so are the data of a spec's examples.
+    """
+    data: dict[str, Any] = dict(case.data)
+    for name, recipe in data.items():
+        own = getattr(recipe, "seed", None)
+        if own is not None:
+            mixed = np.random.default_rng((seed, own)).integers(2**16)
+            data[name] = dataclasses.replace(recipe, seed=int(mixed))
+    return dataclasses.replace(case, data=data)

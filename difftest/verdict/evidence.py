@@ -2,9 +2,9 @@
 
 A tape that is replayed computes by instructions alone, so a wrong answer shows by its values. What
 shows here is why: an output that no instruction made of an input, or that is an input as it was.
-Each element of a tensor has a bit for each input that it may follow from. Where an instruction goes
-by place, so do the bits; else its results follow from all elements that it reads. So there may be
-too many bits, never too few.
+Of each element of a tensor it is known whether it may follow from an input. Where an instruction
+goes by place, so does that; else its results follow from all elements that it reads. So too many
+elements may be taken to follow from one, never too few.
 """
 
 from __future__ import annotations
@@ -25,13 +25,9 @@ from difftest.simulator.tape import Tape, TileForm
 from difftest.simulator.trace import Allocation, Event, Region, Trace
 from difftest.verdict.decoys import Shown, decoys, near
 
-Bits = NDArray[np.uint64]
-MOST = 64
-"""Inputs that are told apart; further ones count as the last."""
+Founded = NDArray[np.bool_]
 _MEETINGS = frozenset(name for name, one in EFFECTS.items() if one.exchange is not None)
 """Instructions that write what another program or rank has read."""
-
-
 _BY_PLACE = frozenset(
     ("activation", "dma_copy", "reciprocal", "tensor_copy", "tensor_scalar", "tensor_tensor")
 )
@@ -61,12 +57,7 @@ class Gap(NamedTuple):
 
 
 def unfounded(spec: KernelSpec, case: Case, tape: Tape, trace: Trace) -> tuple[Gap, ...]:
-    """The outputs of a replayed case that follow from no input, though the reference's do.
-
-    Parameters
-    ----------
-    trace : of the replay of the tape on the case.
-    """
+    """The outputs of a case that follow from no input, though the reference's do."""
     inputs, parameters = spec.inputs_of(case), spec.parameters_of(case.values)
 
     def reference(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -97,16 +88,16 @@ def gaps(
     forms = tape.returned or [_whole(number, tape) for number in written]
     found = []
     for number, (form, where) in enumerate(zip(forms, needed, strict=False)):
-        bits = flow.of(form)
-        if where is None or where.size != bits.size or not where.any():
+        founded = flow.of(form)
+        if where is None or where.size != founded.size or not where.any():
             continue
-        missing = (bits == 0) & where.reshape(bits.shape)
+        missing = ~founded & where.reshape(founded.shape)
         if missing.any():
             count, first = int(missing.sum()), tuple(map(int, np.argwhere(missing)[0]))
-            whole = bool((bits == 0).all())
+            whole = not founded.any()
             found.append(Gap(number, "follows from no input", count, missing.size, first, whole))
         elif form.tensor in tape.inputs and not flow.touched(form.tensor):
-            size, first = bits.size, (0,) * bits.ndim
+            size, first = founded.size, (0,) * founded.ndim
             found.append(Gap(number, "is an input as it was given", size, size, first, True))
     return tuple(found)
 
@@ -117,28 +108,25 @@ def _whole(number: int, tape: Tape) -> TileForm:
 
 
 class Flow:
-    """What the elements of each tensor of a trace may follow from."""
+    """Which elements of each tensor of a trace may follow from an input."""
 
     def __init__(self, tape: Tape, trace: Trace, outputs: Collection[int] = ()) -> None:
         self._known = {one.id: one for one in trace.allocations}
-        self._bits: dict[int, Bits] = {}
+        self._founded: dict[int, Founded] = {}
         self._written: set[int] = set()
         self._shared = _placed(trace.allocations)
-        self._registers = np.uint64(0)
-        self._all = np.uint64(0)
-        for number, tensor in enumerate(tape.inputs):
+        self._registers = False
+        for tensor in tape.inputs:
             if tensor in self._known and tensor not in outputs:
-                bit = np.uint64(1) << np.uint64(min(number, MOST - 1))
-                self._all |= bit
-                self._of(self._known[tensor])[...] = bit
+                self._of(self._known[tensor])[...] = True
         for event in trace:
             self._follow(event)
 
-    def of(self, form: TileForm) -> Bits:
-        """The bits of a tile's elements, in its shape; 0 for none."""
+    def of(self, form: TileForm) -> Founded:
+        """Whether a tile's elements follow from an input, in its shape."""
         held = self._known.get(form.tensor)
         if held is None:
-            return np.zeros(form.pattern.shape, np.uint64)
+            return np.zeros(form.pattern.shape, bool)
         region = Region(held, *form.pattern, view=None if form.dtype == held.dtype else form.dtype)
         return self._of(held)[_elements(region)].reshape(form.pattern.shape)
 
@@ -146,40 +134,38 @@ class Flow:
         """Whether an instruction wrote to a tensor."""
         return tensor in self._written
 
-    def _of(self, allocation: Allocation) -> Bits:
+    def _of(self, allocation: Allocation) -> Founded:
         number = self._shared.get(allocation.id, allocation.id)
-        bits = self._bits.get(number)
         size = int(np.prod(allocation.shape))
-        if bits is None or bits.size < size:
-            made = np.zeros(size, np.uint64)
-            if bits is not None:
-                made[: bits.size] = bits
-            bits = self._bits[number] = made
-        return bits[:size]
+        known = self._founded.get(number, np.zeros(0, bool))
+        if known.size < size:
+            known = self._founded[number] = np.append(known, np.zeros(size - known.size, bool))
+        return known[:size]
 
     def _follow(self, event: Event) -> None:
         """Let what an instruction writes follow from what it reads."""
-        found: Any = self._all if event.opcode in _MEETINGS else np.uint64(0)
+        found: Any = event.opcode in _MEETINGS
         if event.opcode in ("register_store", "scalar_store"):
-            found |= self._registers
+            found = found or self._registers
         size = _elements(event.writes[0]).size if event.writes else 0
         by_place = event.opcode in _BY_PLACE and len(event.writes) == 1
         for region in event.reads:
-            bits = self._of(region.allocation)
+            known = self._of(region.allocation)
             if region.allocation.id not in self._shared:
-                bits = bits[_elements(region)]
-            if not (by_place and bits.size == size and region.whole and region.role != "index"):
-                bits = np.bitwise_or.reduce(bits)
-            found = found | bits
+                known = known[_elements(region)]
+            if by_place and known.size == size and region.whole and region.role != "index":
+                found = found | known
+            else:
+                found = found | known.any()
         if event.opcode in ("register_load", "scalar_load"):
-            self._registers |= found
+            self._registers |= bool(np.any(found))
         for region in event.writes:
-            bits = self._of(region.allocation)
+            known = self._of(region.allocation)
             self._written.add(region.allocation.id)
             if region.allocation.id in self._shared:
-                bits |= np.bitwise_or.reduce(np.atleast_1d(found))
+                known |= np.any(found)
             else:
-                bits[_elements(region)] = found
+                known[_elements(region)] = found
 
 
 def _placed(allocations: Sequence[Allocation]) -> dict[int, int]:

@@ -19,7 +19,11 @@ from difftest.backends.dialect import function_of
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.explicit import explicit_cases
-from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    NotRejectedError,
+)
 from difftest.harness.frames import is_installed, is_library
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
@@ -30,16 +34,16 @@ from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 from difftest.inspection import fails, finding_text
 from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
+from difftest.simulator.replay import replayed
 from difftest.simulator.trace import Trace
 from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate
-from difftest.verdict.decoys import Shown, near
+from difftest.verdict.decoys import Shown, near, reseeded
 from difftest.verdict.evidence import Gap, unfounded
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time, instructions_of
 from difftest.verdict.sandbox import Sandbox
-from difftest.verdict.seeds import reseeded
 from difftest.verdict.wire import WorkerEnd
 
 _NEAR = 6
@@ -48,7 +52,7 @@ _HOLDS = (
     "what it asks of the machine is right for the data that its Python was shown, and wrong for "
     "others that give its registers the same values"
 )
-Failure = DifferentialFailure | BrokenReferenceError | CheatError | WorkerEnd
+Failure = DifferentialFailure | BrokenReferenceError | NotRejectedError | CheatError | WorkerEnd
 
 
 class _Stop(BaseException):
@@ -74,9 +78,8 @@ class Judge:
     only: Case | None = None
     shrink: bool = True
     _largest: tuple[int, Case, Trace] | None = field(default=None, init=False)
-    _failure: tuple[Case, Failure] | None = field(default=None, init=False)
+    _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
     _silenced: list[tuple[Case, Finding]] = field(default_factory=list, init=False)
-
     _gaps: tuple[Gap, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +94,7 @@ class Judge:
             warnings.simplefilter("ignore")
             try:
                 self._search()
+                self._exclude()
             except (_Stop, DifferentialFailure, BrokenReferenceError, CheatError):
                 pass  # kept where the case is known
             except Flaky:
@@ -149,6 +153,9 @@ class Judge:
             self._check_near(case)
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure, self._gaps = (case, failure), self._unfounded(case)
+            if isinstance(failure, DifferentialFailure) and self._backend.last is not None:
+                self.judgement.failure = failure
+                failure.spec = self._replaying()
             self._runner.repeats.failed()
             if not self.shrink:
                 raise _Stop from None
@@ -162,9 +169,7 @@ class Judge:
     def _check_near(self, case: Case) -> None:
         """What the kernel asked for, where it was shown data, on others that lead to the same.
 
-        Raises
-        ------
-        CheatError : it is not right there: what it asked for holds results.
+        If it is not right there, what it asked for holds results: CheatError.
         """
         if self._backend.last is None or self._backend.last[0] is Shown.NOTHING:
             return
@@ -179,12 +184,21 @@ class Judge:
                     continue
                 except DifferentialFailure as failure:
                     if any(isinstance(one, Mismatch) for one in failure.verdicts.values()):
-                        raise CheatError("holds-results", _HOLDS) from None
+                        raise CheatError(_HOLDS) from None
                 else:
                     return
         self.judgement.evidence.doubts.add(
             "registers follow the data: whether it computes by instructions alone was not settled"
         )
+
+    def _exclude(self) -> None:
+        """What the contract excludes is refused, in words of the kernel's own."""
+        for rejection in self.spec.rejects if self.only is None else ():
+            try:
+                self._runner.check_rejection(self.spec, replace(rejection, match=".*"))
+            except (NotRejectedError, CheatError, WorkerEnd) as failure:
+                self._failure = None, failure
+                return
 
     def _unfounded(self, case: Case) -> tuple[Gap, ...]:
         """What of the outputs of the case that ran last follows from no input."""
@@ -193,21 +207,28 @@ class Judge:
             return ()
         return unfounded(self.spec, case, self._backend.last[1], trace)
 
+    def _replaying(self) -> KernelSpec:
+        """The spec, of a kernel that does again what was asked for last."""
+        assert self._backend.last is not None
+        return replace(self.spec, kernel=replayed(self._backend.last[1]))
+
     def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
         """Count a case that is right, and keep the largest."""
         size = elements_of(self.spec, case.values)
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, case, trace
+            self.judgement.largest = self._replaying(), case
         if trace is not None:
             self._silenced += [(case, one) for one in _silenced(trace)]
         evidence = self.judgement.evidence
         evidence.cases += 1
-        evidence.decided += any(getattr(one, "elements", 0) for one in verdicts.values())
+        is_compared = any(getattr(one, "elements", 0) for one in verdicts.values())
+        evidence.decided += is_compared and not self._backend.gave_zeros
 
-    def _fail(self, case: Case, failure: Failure) -> None:
-        """Say what a failure is."""
+    def _fail(self, case: Case | None, failure: Failure) -> None:
+        """Say what a failure is; without a case it is of one that the contract excludes."""
         judgement = self.judgement
-        judgement.case = case.to_json()
+        judgement.case = None if case is None else case.to_json()
         judgement.stage = Stage.RUN
         judgement.reason, judgement.report = str(failure), str(failure)
         if isinstance(failure, CheatError):
@@ -217,6 +238,9 @@ class Judge:
         elif isinstance(failure, BrokenReferenceError):
             judgement.outcome = Outcome.INCONCLUSIVE
             judgement.reason = failure.title()
+        elif isinstance(failure, NotRejectedError):
+            judgement.outcome, judgement.stage = Outcome.NOT_REFUSED, Stage.COMPARE
+            judgement.reason = str(failure).splitlines()[0]
         else:
             self._differ(failure)
 
@@ -240,9 +264,10 @@ class Judge:
 
     def _count(self, tally: Tally) -> None:
         evidence = self.judgement.evidence
+        cases = evidence.cases
         for row in tally.rows.values():
-            for name in ("elements", "nonfinite", "inconclusive", "both_rejected"):
-                setattr(evidence, name, getattr(evidence, name) + getattr(row, name))
+            evidence.add(row)
+        evidence.cases = cases  # without those of shrinking
         evidence.doubts |= tally.doubts | tally.reasons
 
     def _look(self) -> None:
@@ -251,7 +276,10 @@ class Judge:
         judgement.stage = Stage.COMPARE
         if not judgement.evidence.decided:
             judgement.outcome = Outcome.WEAK_SPEC
-            why = "; ".join(sorted(self._runner.tally.reasons)) or "no case ran to a comparison"
+            why = (
+                "; ".join(sorted(self._runner.tally.reasons))
+                or "none was compared, or all are zeros"
+            )
             judgement.reason = f"no case has an element that decides: {why}"
             return
         judgement.stage = Stage.HAZARDS

@@ -11,38 +11,39 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import Finding
+from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage, missed
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.report import describe_box
+from difftest.harness.spec import KernelSpec
+from difftest.harness.tally import Counts
 from difftest.harness.verdict import Mismatch
 from difftest.verdict.decoys import Shown
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
 
 FORMAT = "difftest verdict"
-VERSION = 1
+VERSION = 2
 SHOWN = tuple(one.value for one in Shown)
+_AS_IT_IS = (
+    *("exit_code", "reason", "kernel", "test", "report", "findings", "time", "memory"),
+    *("instructions", "seed", "seconds", "limits", "versions", "notes"),
+)
 
 
 @dataclass
-class Grounds:
-    """What the verdict rests on.
+class Grounds(Counts):
+    """What the verdict rests on: the counts of the harness, and more.
 
     Attributes
     ----------
     cases : judged, those of shrinking not included.
     decided : of them, those in which at least one element was compared with a finite number.
-    elements, nonfinite : compared with a finite number; and those that prove nothing.
-    inconclusive, both_rejected : cases that tell nothing, and that both sides refuse.
     shown : how many runs of the kernel's Python saw how much of the data.
     doubts : why some of it is weaker than it may look.
     """
 
-    cases: int = 0
     decided: int = 0
-    elements: int = 0
-    nonfinite: int = 0
-    inconclusive: int = 0
-    both_rejected: int = 0
     shown: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(SHOWN, 0))
     doubts: set[str] = field(default_factory=set)
 
@@ -61,6 +62,9 @@ class Judgement:
     findings : hazards, lint and whatever else is to be said of the kernel, as JSON has it.
     time, memory : predicted; None and empty if it was not reached.
     instructions : a digest of those of the largest case; empty if it was not reached.
+    seconds : that it took to judge it.
+    failure : what was wrong, of a spec whose kernel replays what this one asks for; for a page.
+    largest : such a spec, and the largest case that agrees.
     """
 
     kernel: Mapping[str, str]
@@ -81,6 +85,9 @@ class Judgement:
     versions: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    failure: DifferentialFailure | None = None
+    largest: tuple[KernelSpec, Case] | None = None
 
     def add(self, source: str, finding: Finding) -> None:
         """Keep a finding of ``source``; of each kind at each place the first."""
@@ -121,40 +128,26 @@ class Judgement:
 
     @property
     def _is_right(self) -> bool:
-        return self.outcome in (Outcome.AGREES, Outcome.HAZARD)
+        return self.outcome in (Outcome.AGREES, Outcome.NOT_REFUSED, Outcome.HAZARD)
 
     def as_mapping(self) -> dict[str, Any]:
         """All of it, in what JSON has."""
         evidence = self.evidence
+        missing = [
+            {"file": one.file, "line": one.line, "what": one.what, "source": one.source}
+            for one in missed(self.coverage)
+        ]
         return {
             "format": FORMAT,
             "version": VERSION,
+            **{name: getattr(self, name) for name in _AS_IT_IS},
             "outcome": self.outcome.value,
-            "exit_code": self.exit_code,
             "stage": self.stage.value,
-            "reason": self.reason,
-            "kernel": dict(self.kernel),
-            "test": self.test,
             "first_wrong": None if self.wrong is None else first_wrong(self.wrong),
             "case": None if self.case is None else json.loads(self.case),
-            "report": self.report,
-            "findings": self.findings,
-            "coverage": {
-                "missed": [
-                    {"file": one.file, "line": one.line, "what": one.what, "source": one.source}
-                    for one in missed(self.coverage)
-                ],
-                "unknown": sorted(self.coverage.unknown),
-            },
+            "coverage": {"missed": missing, "unknown": sorted(self.coverage.unknown)},
             "evidence": {**vars(evidence), "doubts": sorted(evidence.doubts)},
-            "time": self.time,
-            "memory": self.memory,
-            "instructions": self.instructions,
             "reward": self.reward(),
-            "seed": self.seed,
-            "limits": dict(self.limits),
-            "versions": dict(self.versions),
-            "notes": self.notes,
         }
 
 
@@ -173,11 +166,6 @@ def first_wrong(wrong: Mismatch) -> dict[str, Any]:
         **({} if first is None else {**vars(first), "index": list(first.index)}),
         "how": list(wrong.how),
     }
-
-
-def is_error(row: Mapping[str, Any]) -> bool:
-    """Whether a finding, as JSON has it, is one of what is proven wrong."""
-    return bool(row["severity"] == Severity.ERROR.value)
 
 
 def schema() -> dict[str, Any]:

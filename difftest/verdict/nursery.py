@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,14 +25,26 @@ from difftest.verdict.confinement import scrubbed
 from difftest.verdict.outcome import Outcome
 from difftest.verdict.wire import WorkerEnd
 
-ROOT = str(Path(__file__).resolve().parents[2])
+_ROOT = str(Path(__file__).resolve().parents[2])
 """The folder of the package, for an isolated Python to import it from."""
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1])\n"
-    "from difftest.verdict.nursery import main; main(int(sys.argv[2]))"
-)
 _LONGEST = 4096
 _TRIES = 100
+
+
+def isolated(
+    code: str, folder: str, streams: int, files: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """A Python that runs a line of this package in a folder, in an environment of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", _ROOT],
+        stdin=streams,
+        stdout=streams,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env=scrubbed(os.environ, folder),
+        pass_fds=files,
+        start_new_session=True,
+    )
 
 
 class Nursery:
@@ -42,16 +55,9 @@ class Nursery:
         self._control, theirs = socket.socketpair()
         self._lock = threading.Lock()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _START, ROOT, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=self._folder.name,
-                env=scrubbed(os.environ, self._folder.name),
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            control = theirs.fileno()
+            code = f"from difftest.verdict.nursery import main; main({control})"
+            self._process = isolated(code, self._folder.name, subprocess.DEVNULL, [control])
 
     def __enter__(self) -> Nursery:
         return self
@@ -90,6 +96,12 @@ class Nursery:
             except (OSError, ValueError) as error:
                 raise WorkerEnd(Outcome.CRASHED, f"no worker can be started: {error}") from None
         return found
+
+
+def nursery() -> contextlib.AbstractContextManager[Nursery | None]:
+    """One, where the system can fork."""
+    can = hasattr(os, "fork") and hasattr(socket, "send_fds")
+    return Nursery() if can else contextlib.nullcontext()
 
 
 def main(control: int) -> None:

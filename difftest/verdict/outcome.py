@@ -18,6 +18,8 @@ class Outcome(Enum):
     """The machine or the compiler refuses what it does in a case that the contract has."""
     REFUSES_PROMISED = "refuses_promised"
     """It refuses a case that the contract has, by an assertion of its own."""
+    NOT_REFUSED = "not_refused"
+    """It computes what the contract says that it has to refuse, or breaks down there."""
     HAZARD = "hazard"
     """It agrees here, and can be wrong on a device."""
     CHEATS = "cheats"
@@ -52,6 +54,7 @@ EXIT_CODES = {
     Outcome.COARSE_ARITHMETIC: 1,
     Outcome.REFUSED: 3,
     Outcome.REFUSES_PROMISED: 3,
+    Outcome.NOT_REFUSED: 3,
     Outcome.HAZARD: 4,
     Outcome.CHEATS: 5,
     Outcome.CRASHED: 6,

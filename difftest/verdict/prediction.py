@@ -58,7 +58,7 @@ def add_time(judgement: Judgement, trace: Trace, case: Case, spec: KernelSpec) -
         "memory_bound_us": line.memory_bound,
         "task_bound_us": task,
         "limited_by": line.limit,
-        "bound_share": _known(line.share),
+        "bound_share": line.share if math.isfinite(line.share) else None,
         "caution": prediction.caution,
     }
     if line.memory_bound < task:
@@ -96,10 +96,6 @@ def task_bytes(spec: KernelSpec, case: Case) -> int:
         for name, dtype in (*inputs, *outputs)
     )
     return int(sum(sizes))
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _less_than_the_task(own: float, task: float) -> Finding:

@@ -13,15 +13,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from difftest.verdict.confinement import scrubbed
-from difftest.verdict.nursery import ROOT, Nursery
+from difftest.verdict.nursery import Nursery, isolated
 from difftest.verdict.outcome import Outcome
 from difftest.verdict.wire import Frame, WireError, WorkerEnd, read_frame, write_frame
 
-_START = (
-    "import sys; sys.path.insert(0, sys.argv[1])\n"
-    "from difftest.verdict.worker import serve; serve()"
-)
 _STARTING = 60.0
 """Seconds for Python and NumPy to be imported, on a machine that has other work."""
 _FILE_SIZE = 2**26
@@ -149,15 +144,8 @@ class _Alone:
     """A worker that is started by itself."""
 
     def __init__(self, folder: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, ROOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-            env=scrubbed(os.environ, folder),
-            start_new_session=True,
-        )
+        code = "from difftest.verdict.worker import serve; serve()"
+        self._process = isolated(code, folder, subprocess.PIPE)
         self.writer = cast("BinaryIO", self._process.stdin)
         self.reader = cast("BinaryIO", self._process.stdout)
 

@@ -6,10 +6,7 @@ import click
 
 from difftest.verdict.tools import SECONDS, Tools
 
-NAMES = (
-    *("verdict", "check", "profile", "lint", "explain", "migrate", "replay"),
-    *("nki_verify", "nki_profile"),
-)
+NAMES = tuple(name for name in vars(Tools) if not name.startswith("_"))
 INSTRUCTIONS = (
     "Judge NKI kernels on a simulator; there is no device here, and every time is predicted. "
     "Ask `lint` first, then `verdict`; a failure names its line, its smallest case and a remedy."

@@ -17,13 +17,17 @@ def text_of(document: Mapping[str, Any]) -> str:
     return "\n".join([_title(document), *rows])
 
 
+def place_of(document: Mapping[str, Any]) -> str:
+    """The kernel as a command takes it, FILE.py:KERNEL."""
+    return f"{document['kernel']['file']}:{document['kernel']['name']}"
+
+
 def replay_of(document: Mapping[str, Any]) -> str:
     """The shell line that judges the smallest case again; empty without one."""
     if document["case"] is None:
         return ""
-    kernel = document["kernel"]
     case = json.dumps(document["case"], separators=(",", ":"))
-    names = [f"{kernel['file']}:{kernel['name']}", document["test"]]
+    names = [place_of(document), document["test"]]
     return shlex.join(["difftest", "verdict", *names, "--case", case])
 
 

@@ -100,18 +100,9 @@ class Tools:
         over all elements is null.
         """
         names = ("max_abs_error", "max_rel_error", "mismatched_elements", "total_elements")
-        answer: dict[str, Any] = {"correct": False, **dict.fromkeys(names), "error": None}
-        try:
-            given = AgentKernel(kernel_source, kernel_name, input_specs)
-            test = given.test(reference_source)
-        except AgentKernelError as error:
-            return {**answer, "error": str(error)}
-        with tempfile.TemporaryDirectory() as folder:
-            text = self._written(
-                *(given, folder, test, "verdict", f"--cases={cases}", "--json=out.json"),
-                *("--", given.place, given.of),
-            )
-            document = _document(Path(folder))
+        answer: dict[str, Any] = {"correct": False, **dict.fromkeys(names)}
+        given = kernel_source, kernel_name, input_specs
+        document, text = self._asked("verdict", given, reference_source, [f"--cases={cases}"])
         if document is None:
             return {**answer, "error": text}
         wrong, agrees = document["first_wrong"], document["exit_code"] == 0
@@ -132,21 +123,14 @@ class Tools:
         `high_us`.
         """
         measured = ("mean", "median", "p99", "std")
-        answer: dict[str, Any] = {"success": False, "error": None}
-        answer |= {f"latency_{one}_us": None for one in measured}
-        try:
-            given = AgentKernel(kernel_source, kernel_name, input_specs)
-        except AgentKernelError as error:
-            return {**answer, "error": str(error)}
-        with tempfile.TemporaryDirectory() as folder:
-            options = ["--json=out.json", *given.options, "--", given.place]
-            text = self._written(given, folder, "", "profile", *options)
-            document = _document(Path(folder))
+        answer = {"success": False, **{f"latency_{one}_us": None for one in measured}}
+        given = kernel_source, kernel_name, input_specs
+        document, text = self._asked("profile", given, None, [])
         if document is None:
             return {**answer, "error": text}
         low, high = document["interval_us"]["nc_latency"]
         times = {"predicted_us": document["nc_latency_us"]["50"], "low_us": low, "high_us": high}
-        return {**answer, "success": True, **times, "advice": document["advice"]}
+        return {**answer, "success": True, "error": None, **times, "advice": document["advice"]}
 
     def _answer(self, page: int, *arguments: str) -> str:
         """A page of what a command says; the first page runs it."""
@@ -161,9 +145,19 @@ class Tools:
         more = f"; ask for page={page + 1}" if page < len(pages) else ""
         return f"{shown}\n(page {page} of {len(pages)}{more})"
 
-    def _written(self, given: AgentKernel, folder: str, test: str, *arguments: str) -> str:
-        given.write(Path(folder), test)
-        return _pages(self._said(arguments, folder))[0]
+    def _asked(
+        self, command: str, given: tuple[Any, ...], reference: str | None, options: list[str]
+    ) -> tuple[Any, str]:
+        """The object that a command writes of a kernel's source, or None; and what it says."""
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                names = AgentKernel(*given).written(Path(folder), reference)
+            except AgentKernelError as error:
+                return None, str(error)
+            said = self._said((command, "--json=out.json", *options, *names), folder)
+            file = Path(folder, "out.json")
+            document = json.loads(file.read_text("utf-8")) if file.is_file() else None
+            return document, _pages(said)[0]
 
     def _said(self, arguments: tuple[str, ...], folder: str | None = None) -> str:
         """What a command says and ends with."""
@@ -190,12 +184,6 @@ def _option(name: str, value: str) -> list[str]:
 
 def _run(shapes: list[str] | None, case: str) -> list[str]:
     return [*(f"--shape={one}" for one in shapes or ()), *_option("case", case)]
-
-
-def _document(folder: Path) -> Any:
-    """What a command wrote; None if it wrote nothing."""
-    file = folder / "out.json"
-    return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
 
 def _pages(text: str) -> list[str]:

@@ -108,7 +108,7 @@ LINT = Rule(
 # Who judges a kernel stands on all that looks at kernels.
 BELOW = "verdict harness backends analysis inspection lint timing simulator host cli plugin"
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
-VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "mcp", "rich"))
+VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "difftest.report", "mcp", "rich"))
 REPORT = Rule("difftest/report/**/*.py", (*JUDGES, "difftest.report"))
 # Many points of one test: nothing imports it but the command line, by name.
 SCALE = Rule(

@@ -34,7 +34,8 @@ BUDGETS = (
     # far a reference moves with its inputs.
     Budget(6_586, ("harness",)),
     Budget(1_500, ("plugin",)),
-    Budget(4_300, ("backends",)),
+    # Gave 16 of its 4,300 lines to report.
+    Budget(4_284, ("backends",)),
     # Meaning, definedness, exact run and judge are still written side by side for two dialects.
     Budget(25_000, ("simulator",), now=29_613),
     Budget(4_300, ("analysis",)),
@@ -51,8 +52,9 @@ BUDGETS = (
     Budget(3_580, ("verdict",)),
     Budget(2_514, ("scale",)),
     Budget(3_200, ("course", "api", "host", "cli")),
-    # Planted bugs, the page, the pictures and replay; 586 lines of its 4,000 are in the harness.
-    Budget(3_414, ("report",), now=3_600),
+    # Planted bugs, the page, the pictures and replay; 586 lines of its 4,000 are in the harness. 16
+    # are of the backends: the processes in which batches of verdicts and mutants are judged.
+    Budget(3_430, ("report",), now=3_616),
     Budget(150, (".",)),
 )
 """The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""

@@ -20,7 +20,7 @@ from difftest.report.mutants.suite import (
     is_quick,
     suites_of,
 )
-from difftest.report.mutants.workers import Collect, Orders, Specs, Task, Workers
+from difftest.report.mutants.workers import Collect, Orders, Specs, Task, judged_apart
 
 _LEAST, _TIMES, _EDGES = 10.0, 20.0, 600.0
 """A test of a mutant may take so many seconds and so many times what it took without one. What that
@@ -182,8 +182,7 @@ class Campaign:
             return
         texts = {name: [one.to_json() for one in cases] for name, cases in self.cases.items()}
         orders = Orders(collect, texts, settings.memory)
-        workers = Workers(settings.workers, orders, self._limit)
-        yield from workers.results(tasks)
+        yield from judged_apart(tasks, settings.workers, orders, self._limit)
 
     def _limit(self, test: Test) -> float:
         return _LEAST + _TIMES * self._seconds[test] if test in self._seconds else _EDGES

@@ -46,7 +46,7 @@ def spec_of(factor):
     ],
 )
 def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
-    audit = audited(spec_of(factor), 6, 1)
+    audit = audited(spec_of(factor), 6)
     assert audit.decided > 2
     assert tuple(one.partition(" in the place")[0] for one in audit.weaknesses) == weak
     assert (audit.passed[passed] == audit.decided) == bool(weak)
@@ -54,7 +54,7 @@ def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
 
 
 def test_a_spec_of_which_no_case_decides_is_weak():
-    audit = audited(spec_of(float("nan")), 5, 1)
+    audit = audited(spec_of(float("nan")), 5)
     assert audit.decided == 0
     (why,) = audit.weaknesses
     assert "decides" in why
@@ -68,7 +68,7 @@ def test_a_kernel_that_is_wrong_audits_nothing():
         inputs={"x": "p n"},
         parameters=("factor",),
     )
-    audit = audited(spec, 5, 1)
+    audit = audited(spec, 5)
     assert audit.cases > audit.decided
     assert audit.reasons == {"the kernel is wrong"}
     assert pytest.approx(audit.decided, abs=2) == 0

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.verdict.batch import Keyed, Results, _object, candidates, summary
+from difftest.report.crew import LostTask
+from difftest.verdict.batch import Keyed, Results, candidates, lost, summary
 from difftest.verdict.bench import BatchOrders, remembered
 from difftest.verdict.command import JudgeSettings
 from difftest.verdict.judge import home_file
@@ -130,7 +131,7 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
         asked.append(a)
         return 2.0 * a
 
-    known = remembered(double, most=100)
+    known = remembered(double, most=600)
     ones = np.ones(4)
     known(ones)[0] = 7  # what is kept is not what is given away
     assert known(ones.copy()).tolist() == [2.0] * 4
@@ -139,10 +140,10 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
         assert known(other).tobytes() == (2.0 * other).tobytes()
     assert known(ones, scale=True) is not known(ones, scale=1)
     assert len(asked) == 6
-    known(np.zeros(20))  # too many bytes to be kept
-    known(np.zeros(20))
-    known(ones, scale=[])  # no plain value
-    known(ones, scale=[])
+    known(np.zeros(80))  # too many bytes to be kept
+    known(np.zeros(80))
+    known(ones, scale=lambda: 0)  # nothing that can be pickled
+    known(ones, scale=lambda: 0)
     assert len(asked) == 10
     assert home_file(known) == home_file(double) != ""
 
@@ -171,7 +172,10 @@ def test_a_line_of_another_form_is_told(tmp_path, line):
     [
         (["a.py:add"], "it takes FILE.py:KERNEL and PATH::TEST; got a.py:add"),
         (["--batch", "many:add", "t.py::t"], "--batch and --results go together"),
-        (["--batch", "m:add", "--results", "o", "a", "b"], "PATH::TEST with --batch; got a b"),
+        (
+            ["--batch", "m:add", "--results", "o", "a", "b"],
+            "PATH::TEST with --batch or --audit; got a b",
+        ),
         (["--batch", "nowhere:add", "--results", "o", "t.py::t"], "nowhere:add has no candidates"),
         (["-n", "0", "a.py:add", "t.py::t"], "takes a number from 1, or auto; got 0"),
     ],
@@ -184,26 +188,27 @@ def test_what_does_not_go_together_is_a_usage_error(tmp_path, monkeypatch, given
 
 
 def test_what_agrees_is_ordered_by_its_time():
-    def verdict(time, instructions, outcome="agrees"):
+    def verdict(name, time, instructions, outcome="agrees"):
         time = None if time is None else {"predicted_us": time}
-        return {"outcome": outcome, "time": time, "instructions": instructions}
+        kernel = {"file": "a.py", "name": name}
+        return {"kernel": kernel, "outcome": outcome, "time": time, "instructions": instructions}
 
-    rows = [("slow", verdict(9, "s")), ("none", verdict(None, "n")), ("quick", verdict(2, "q"))]
-    rows += [("twin", verdict(9, "s")), ("bad", verdict(1, "", "crashed"))]
+    rows = [verdict("slow", 9, "s"), verdict("none", None, "n"), verdict("quick", 2, "q")]
+    rows += [verdict("twin", 9, "s"), verdict("bad", 1, "", "crashed")]
     assert [*summary(rows)] == [
         "5 candidates: 4 agrees, 1 crashed",
-        "       2.0 us (predicted)  quick",
-        "       9.0 us (predicted)  slow",
-        "    the same instructions: twin",
-        "no time is predicted  none",
+        "       2.0 us (predicted)  a.py:quick",
+        "       9.0 us (predicted)  a.py:slow",
+        "    the same instructions: a.py:twin",
+        "no time is predicted  a.py:none",
     ]
 
 
-@every("outcome", [Outcome.TIMEOUT, Outcome.CRASHED])
-def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(tmp_path, outcome):
+@every("is_late, outcome", [(True, Outcome.TIMEOUT), (False, Outcome.CRASHED)])
+def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(tmp_path, is_late, outcome):
     file = tmp_path / "a.py"
     file.write_text(RIGHT)
     orders = BatchOrders("t.py::t", JudgeSettings(seed=1), (), "")
-    document = _object(Keyed(f"{file}:add", "key"), outcome, orders)
+    document = lost(Keyed(f"{file}:add", "key"), LostTask([], is_late), orders)
     assert document["outcome"] == outcome.value
     assert list(breaches(document, schema())) == []

@@ -19,7 +19,7 @@ ONE_FOR_EACH_CHECK = (
     "frame walk, float64",
     "a constant tensor of the answer",
     "the output's storage written",
-    "an input's storage written",
+    "an input of its caller's written",
     "zeros",
     "NaN everywhere",
     "NaN beside NaN",

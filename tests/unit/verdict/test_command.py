@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -76,9 +77,14 @@ def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
     assert again.case == judgement.case
 
 
-def test_the_command_writes_the_object_that_it_shows(here):
+FORMS = ("json", "junit", "ctrf", "markdown", "html")
+
+
+def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
     kernel, test = here(WRONG)
-    names = ["verdict", kernel, test, "--cases", "3", "--seed", "1", "--json", "verdict.json"]
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    names = ["verdict", kernel, test, "--cases", "3", "--seed", "1"]
+    names += [f"--{form}=verdict.{form}" for form in FORMS]
     result = CliRunner().invoke(main, names)
     assert result.exit_code == 1, result.output
     with open("verdict.json") as file:
@@ -87,7 +93,13 @@ def test_the_command_writes_the_object_that_it_shows(here):
     assert document["seed"] == 1
     assert document["outcome"] == "wrong_algorithm"
     assert result.output.startswith("add: wrong algorithm (stage: compare)\n")
-    assert "judge again: difftest verdict right.py:add test_right.py::test_add" in result.output
+    again = "difftest verdict right.py:add test_right.py::test_add"
+    assert f"judge again: {again}" in result.output
+    texts = {form: Path(f"verdict.{form}").read_text() for form in FORMS}
+    assert all(again in texts[form] for form in FORMS if form != "json")
+    assert Path("summary.md").read_text() == texts["markdown"]
+    for said in ("dma_copy wrote output 0", "src=tile)", "<svg", "right.py:add: wrong algorithm"):
+        assert said in texts["html"], said
 
 
 @every(

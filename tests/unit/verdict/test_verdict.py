@@ -6,8 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from difftest import sizes
+from difftest import Rejection, sizes
 from difftest.verdict.outcome import Outcome, Stage
+from difftest.verdict.sandbox import Limits, Sandbox
+from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source, spec_of
 
 
@@ -16,8 +18,43 @@ def test_a_right_kernel_agrees(worker, tmp_path):
     assert judgement.outcome is Outcome.AGREES, judgement.report
     assert judgement.stage is Stage.TIME
     assert judgement.exit_code == 0
-    assert judgement.evidence.decided == judgement.evidence.cases >= 5
+    assert judgement.evidence.cases >= judgement.evidence.decided >= 3
     assert judgement.time["predicted_us"] > 0
+
+
+def test_zeros_alone_decide_nothing(worker, tmp_path):
+    def spec(kernel):
+        return dataclasses.replace(spec_of(kernel), reference=lambda a, b: 0.0 * a)
+
+    judgement = judged(worker, tmp_path, source("return store(total(a, a, nl.subtract))"), 3, spec)
+    assert judgement.outcome is Outcome.WEAK_SPEC, judgement.report
+    assert judgement.evidence.cases == 3
+    assert "all are zeros" in judgement.reason
+
+
+def spec_that_excludes(kernel):
+    rejects = (Rejection({"p": 4, "n": 9}, "at most 8"), Rejection({"p": 4, "n": 11}, "at most 8"))
+    return dataclasses.replace(spec_of(kernel), rejects=rejects)
+
+
+@every(
+    "line, outcome, said",
+    [
+        ("assert a.shape[1] <= 8, 'too wide'", Outcome.AGREES, ""),
+        ("assert a.shape[1] <= 10, 'too wide'", Outcome.NOT_REFUSED, "n=9"),
+        ("a.shape[1] > 8 and a.shape[9]", Outcome.NOT_REFUSED, "IndexError"),
+        ("a.shape[1] == 9 and __import__('os').fork()", Outcome.CHEATS, "it forks"),
+    ],
+)
+def test_what_the_contract_excludes_is_refused_in_words_of_its_own(
+    nursery, tmp_path, line, outcome, said
+):
+    with Sandbox(Limits(30.0), (), nursery) as worker:
+        text = source(f"{line}\nreturn store(total(a, b))")
+        judgement = judged(worker, tmp_path, text, 2, spec_that_excludes)
+    assert judgement.outcome is outcome, judgement.report
+    assert said in judgement.report
+    assert judgement.case is None
 
 
 def test_a_wrong_kernel_has_its_smallest_case(worker, tmp_path):

@@ -9,7 +9,7 @@ from difftest.report.mutants.judge import Examiner
 from difftest.report.mutants.ledger import FILE, Ledger
 from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.suite import drawn_cases, suites_of
-from difftest.report.mutants.workers import Orders, Workers
+from difftest.report.mutants.workers import Orders, judged_apart
 from tests.unit.report.mutants import sample
 
 CASES = 3
@@ -143,9 +143,11 @@ def test_a_mutant_that_loops_is_stopped_and_the_others_go_on():
         for one in mutants_of(suite.functions)
         if one.diff()[-1].split() in (["+", "turn", "=", "1"], ["+", "turn", "+=", "2"])
     ]
-    workers = Workers(1, Orders(sample.collect_endless, cases, None), lambda test: 2.0)
+    orders = Orders(sample.collect_endless, cases, None)
     tasks = [(one, [("endless", "case 0")]) for one in mutants]
-    results = {one.operator: result for one, result in workers.results(tasks)}
+    results = {
+        one.operator: result for one, result in judged_apart(tasks, 1, orders, lambda test: 2.0)
+    }
     assert results["total overwritten"].status == judging.TIMEOUT
     assert results["total overwritten"].death.message == "ran for more than 2 s"
     assert results["constant off by one"].death.by == "comparison: value"

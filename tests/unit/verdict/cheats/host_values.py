@@ -44,6 +44,10 @@ OF_THE_HOST = {
     ),
     "an input's storage written": cheat(
         "x = a._storage.data\nx += b._storage.data\nreturn store(load(a))",
+        WRONG,
+    ),
+    "an input of its caller's written": cheat(
+        "x, y = by_frames()\nx += y\nreturn store(load(a))",
         because="its Python writes to an input",
     ),
     "a residual by memset": cheat(

@@ -73,7 +73,6 @@ OF_THE_JUDGE = {
     ),
     "the reference's module": cheat(
         "import tests.unit.verdict.kernels as k\nk.reference = lambda a, b: a - b" + WITHOUT,
-        because="the reference's file",
     ),
     "sys.modules": cheat(
         "sys.modules['difftest.harness.compare'] = None\nsys.modules['numpy'] = None" + WITHOUT,

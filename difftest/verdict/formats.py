@@ -1,0 +1,177 @@
+"""Verdicts in the forms that others read: JUnit, CTRF, a page and Markdown.
+
+Each takes objects of ``--json``: one, or those of a batch. CTRF is the Common Test Report Format
+of https://ctrf.io.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from difftest.cli.kernel_run import write_file
+from difftest.harness.tally import Counts
+from difftest.report.document import SUMMARY
+from difftest.report.failure import failure_document
+from difftest.report.markdown import markdown_text
+from difftest.report.page import page_text
+from difftest.report.performance import performance_document
+from difftest.verdict.backend import CandidateBackend
+from difftest.verdict.judgement import FORMAT, Judgement
+from difftest.verdict.outcome import Outcome
+from difftest.verdict.text import place_of, replay_of, text_of
+
+Document = Mapping[str, Any]
+CTRF_VERSION = "0.1.0"
+BROKEN = (6, 7)
+"""Exit codes of a kernel or a test that breaks down: of these JUnit says error, not failure."""
+FINDING = 8
+"""The exit code where a kernel agrees, and a finding of it is of a chosen severity."""
+ANY, SEVERITIES = "any", ("warning", "error")
+CLASSES = (*(one.value for one in Outcome if one is not Outcome.AGREES), ANY, *SEVERITIES)
+"""What --fail-on takes: outcomes, any of these, and the least severity of a finding."""
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_forms(
+    files: Mapping[str, Path], documents: Sequence[Document], judgements: Sequence[Judgement] = ()
+) -> None:
+    """Write the forms that were asked for; in a step of GitHub its summary gets the Markdown too.
+
+    Parameters
+    ----------
+    files : by the names of :data:`FORMS`.
+    judgements : see :func:`session_of`.
+    """
+    for form, file in files.items():
+        text = FORMS[form](documents, judgements)
+        write_file(file, text)
+        if form == "markdown" and (summary := os.environ.get(SUMMARY)):
+            with open(summary, "a", encoding="utf-8") as more:
+                more.write(text)
+
+
+def exit_code(documents: Iterable[Document], chosen: Sequence[str]) -> int:
+    """The lowest code of the verdicts that are of a chosen class; 0 if none is."""
+    least = min((SEVERITIES.index(one) for one in SEVERITIES if one in chosen), default=2)
+    codes = set()
+    for one in documents:
+        code = one["exit_code"]
+        if code and (ANY in chosen or one["outcome"] in chosen):
+            codes.add(code)
+        elif any(found["severity"] in SEVERITIES[least:] for found in one["findings"]):
+            codes.add(FINDING)
+    return min(codes, default=0)
+
+
+def junit_text(documents: Sequence[Document]) -> str:
+    """A suite in JUnit's XML, with a test for each kernel."""
+    bad = [one["exit_code"] in BROKEN for one in documents if one["exit_code"]]
+    counts = {"tests": len(documents), "failures": bad.count(False), "errors": bad.count(True)}
+    seconds = sum(one["seconds"] for one in documents)
+    suite = _element("testsuite", None, name=FORMAT, **counts, skipped=0, time=seconds)
+    for one in documents:
+        names = {"classname": one["test"], "name": place_of(one)}
+        test = _element("testcase", suite, **names, time=one["seconds"])
+        properties = _element("properties", test)
+        for name in ("outcome", "stage", "seed"):
+            _element("property", properties, name=name, value=one[name])
+        if one["exit_code"]:
+            kind = "error" if one["exit_code"] in BROKEN else "failure"
+            found = _element(kind, test, type=one["outcome"], message=one["reason"])
+            found.text = _NO_XML.sub("?", text_of(one))
+    return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
+
+
+def _element(tag: str, above: ElementTree.Element | None, **given: Any) -> ElementTree.Element:
+    texts = {name: _NO_XML.sub("?", str(value)) for name, value in given.items()}
+    if above is None:
+        return ElementTree.Element(tag, texts)
+    return ElementTree.SubElement(above, tag, texts)
+
+
+def ctrf_text(documents: Sequence[Document]) -> str:
+    """A report in CTRF, with a test for each kernel; its times are milliseconds."""
+    tests = [_ctrf_test(one) for one in documents]
+    took, stop = sum(one["duration"] for one in tests), int(time.time() * 1000)
+    passed = sum(one["status"] == "passed" for one in tests)
+    summary = {"tests": len(tests), "passed": passed, "failed": len(tests) - passed}
+    summary |= dict.fromkeys(("skipped", "pending", "other"), 0)
+    summary |= {"start": stop - took, "stop": stop, "duration": took}
+    results = {"tool": {"name": FORMAT}, "summary": summary, "tests": tests}
+    report = {"reportFormat": "CTRF", "specVersion": CTRF_VERSION, "results": results}
+    return json.dumps(report, indent=1) + "\n"
+
+
+def _ctrf_test(one: Document) -> dict[str, Any]:
+    test = {
+        "name": place_of(one),
+        "status": "failed" if one["exit_code"] else "passed",
+        "duration": round(one["seconds"] * 1000),
+        "suite": [one["test"]],
+        "rawStatus": one["outcome"],
+        "filePath": one["kernel"]["file"],
+        "message": one["reason"],
+    }
+    return {**test, "trace": text_of(one)} if one["exit_code"] else test
+
+
+def session_of(
+    documents: Sequence[Document], judgements: Sequence[Judgement] = ()
+) -> dict[str, Any]:
+    """The document of which :mod:`difftest.report` makes a page, or Markdown.
+
+    Parameters
+    ----------
+    judgements : of the same kernels, where they are known: a page shows more of them, which costs
+        another replay of each.
+    """
+    found: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
+    for number, one in enumerate(documents):
+        name, evidence = place_of(one), one["evidence"]
+        counts = {count.name: evidence[count.name] for count in fields(Counts)}
+        found["kernels"].append({"kernel": name, "backend": "embedded", **counts})
+        missed = [{**place, "kernels": [name]} for place in one["coverage"]["missed"]]
+        found["not_reached"] += missed
+        found["tests"].append(_test_of(one, name, [*judgements[number : number + 1]]))
+    return {
+        **found,
+        "versions": documents[0]["versions"] if documents else {},
+        "backends": [{"name": "embedded", "description": CandidateBackend.description}],
+        "inconclusive": [],
+        "not_collected": [],
+        "exit_code": max((one["exit_code"] for one in documents), default=0),
+    }
+
+
+def _test_of(one: Document, name: str, known: Sequence[Judgement]) -> dict[str, Any]:
+    """A kernel's test, as a session has it."""
+    details: dict[str, Any] = {"failure": None, "performance": []}
+    details["hazards"] = [{**finding, "where": []} for finding in one["findings"]]
+    for judgement in known:
+        if judgement.failure is not None:
+            shown = failure_document(judgement.failure)
+            details["failure"] = {**shown, "kernel": name, "again": replay_of(one)}
+        if judgement.largest is not None:
+            shown = performance_document(*judgement.largest) or {}
+            details["performance"] = [{**shown, "kernel": name}] if shown else []
+    said = f"{name}: {one['outcome'].replace('_', ' ')}: {one['reason']}"
+    test = {"id": said, "outcome": one["outcome"], "kernels": [name], "details": details}
+    return {**test, "failure": text_of(one)} if one["exit_code"] else test
+
+
+FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {
+    "json": lambda documents, _: json.dumps(documents[0], indent=1) + "\n",
+    "junit": lambda documents, _: junit_text(documents),
+    "ctrf": lambda documents, _: ctrf_text(documents),
+    "markdown": lambda documents, _: markdown_text(session_of(documents)),
+    "html": lambda documents, known: page_text(session_of(documents, known)),
+}
+"""The text of a form; of a batch there is no JSON."""
