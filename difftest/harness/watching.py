@@ -25,7 +25,7 @@ _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
 _PATIENCE = 10
 """Cases in a row that bring nothing new, after which ``sys.settrace`` is given up for a test."""
-_FREE_TOOLS = (5, 4)
+FREE_TOOLS = (5, 4)
 """Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
 _Codes = dict[int, CodeType]
 """By ``id``: functions of the same text at the same line of two files have equal code."""
@@ -195,7 +195,7 @@ class Watch:
 
     def _install(self) -> bool:
         if self._tool is None:
-            free = [one for one in _FREE_TOOLS if self._monitor.get_tool(one) is None]
+            free = [one for one in FREE_TOOLS if self._monitor.get_tool(one) is None]
             if not free:
                 self.unknown = "other tools take all places of sys.monitoring"
                 return False

@@ -142,6 +142,7 @@ TWO_PARTIAL_SUMS = layer(c_in=256, filter_size=1, width=3, height=3)
 
 REJECTIONS = [
     Rejection(layer(c_in=64), match="channels are multiples of 128: got 64 in, 128 out"),
+    Rejection(layer(c_in=64, c_out=64), match="channels are multiples of 128: got 64 in, 64 out"),
     Rejection(layer(c_out=192), match="channels are multiples of 128: got 128 in, 192 out"),
     Rejection(
         layer(),
@@ -163,9 +164,15 @@ REJECTIONS = [
         match=r"X is \[images, channels, rows, columns\] .* got shapes \(128, 32, 16\)",
         shapes={"X": (128, 32, 16)},
     ),
+    Rejection(
+        layer(),
+        match=r"got shapes \(128, 32, 16\) and \(128, 3, 3\)",
+        shapes={"X": (128, 32, 16), "W": (128, 3, 3)},
+    ),
     Rejection(layer(height=4, filter_size=5), match="a filter fits the image: got 5 x 5 on 4 x 16"),
     Rejection(layer(width=4, filter_size=5), match="a filter fits the image: got 5 x 5 on 32 x 4"),
     Rejection(layer(pool_size=4), match="pool_size divides .* got 4 for 30 x 14"),
+    Rejection(layer(pool_size=2, height=33), match="pool_size divides .* got 2 for 31 x 14"),
     Rejection(layer(pool_size=0), match="pool_size is at least 1: got 0"),
     Rejection(layer(width=515, height=3), match="a row .* has at most 512 elements.* got 513"),
     Rejection(

@@ -14,10 +14,10 @@ import click
 from difftest.cli.collecting import with_specs
 from difftest.cli.kernel_run import OutputFile, write_file
 from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
-from difftest.report.mutants.judge import Fate
+from difftest.report.mutants.judge import SUSPECTED, Fate
 from difftest.report.mutants.ledger import FOLDER, Ledger
 from difftest.report.mutants.mutant import Mutant
-from difftest.report.mutants.score import DEAD, SUSPECTED, lines_of, total
+from difftest.report.mutants.score import ALIVE, DEAD, lines_of, total
 from difftest.report.mutants.tables import markdown, stryker
 from difftest.report.mutants.workers import Specs
 
@@ -82,5 +82,5 @@ def mutate(
     click.echo(f"mutants: {len(campaign.mutants)}{known}\n{score}")
     if left:
         click.echo(f"left by the budget: {left}; the same command goes on with them")
-    if score.alive:
+    if score.of(ALIVE):
         click.get_current_context().exit(1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from difftest.report.mutants.mutant import Mutant, planted
 from difftest.report.mutants.reached import name_of
@@ -21,6 +22,7 @@ STATUSES = {
     "killed": "Killed",
     "timeout": "Timeout",
     "survived": "Survived",
+    "other rounding": "Ignored",
     "same bits": "Ignored",
     "equivalent by trace": "Ignored",
     "not covered": "NoCoverage",
@@ -28,9 +30,13 @@ STATUSES = {
 }
 """What can become of a mutant, and what Stryker calls it: its viewers leave what is ignored out of
 the score. What is ``invalid`` is no Python."""
-KILLED, TIMEOUT, SURVIVED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID = STATUSES
+KILLED, TIMEOUT, SURVIVED, ROUNDED, SAME_BITS, EQUIVALENT, NOT_COVERED, INVALID = STATUSES
+SUSPECTED = (EQUIVALENT, SAME_BITS, ROUNDED)
+"""Suspected equivalents."""
 _IN_FULL = 10
 """Tests of a mutant before a case is only looked at."""
+_AS_NEAR = 1.25
+"""How many times as far from the reference the outputs of one may lie that only rounds otherwise."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +124,14 @@ class _Trial:
         for at, test in enumerate(tests):
             suite, name = self.judge.suites[test[0]], test[1]
             self._ran += 1
-            if name == EDGES and self._ending(tests)[0] == SAME_BITS:
+            if name == EDGES and self._ending(tests)[0] in SUSPECTED:
                 continue
             if at >= _IN_FULL and suite.tests[name] is not None and self._look(test)[1]:
                 continue
             self.judge.announce(test)
             death = suite.run(name)
-            own = None if death is None or is_quick(name) else self._without(suite, name)
+            unsure = death is not None and not is_quick(name)
+            own = self._without(functools.partial(suite.run, name)) if unsure else None
             if own is not None:
                 why = f"{suite.name}, {name}, fails without a planted bug: {own.message}"
                 return Fate(SURVIVED, ran=self._ran, why=why)
@@ -133,11 +140,11 @@ class _Trial:
         status, why = self._ending(tests)
         return Fate(status, ran=self._ran, why=why)
 
-    def _without(self, suite: Suite, name: str) -> Death | None:
-        """What an example, or the edges, come to without the mutant."""
+    def _without(self, ask: Callable[[], Any]) -> Any:
+        """What a suite says without the mutant."""
         changed, self.function.__code__ = self.function.__code__, self._code
         try:
-            return suite.run(name)
+            return ask()
         finally:
             self.function.__code__ = changed
 
@@ -149,6 +156,12 @@ class _Trial:
             trace, bits = (one == other for one, other in zip(with_it, without, strict=True))
             self._looks[test] = trace, bits
         return self._looks[test]
+
+    def _is_farther(self, test: Test) -> bool:
+        """Whether a case lies farther from its reference than without the mutant."""
+        suite, name = self.judge.suites[test[0]], test[1]
+        self.judge.announce(test)
+        return suite.error(name) > _AS_NEAR * self._without(lambda: suite.error(name))
 
     def _other_bits(self, test: Test) -> str:
         """Why a case with other bits finds nothing."""
@@ -162,9 +175,12 @@ class _Trial:
         cases = [test for test in tests if self.judge.suites[test[0]].tests[test[1]] is not None]
         if not cases:
             return SURVIVED, "no case runs these lines"
-        for test in reversed(cases):
-            if not self._look(test)[1]:
+        others = [test for test in reversed(cases) if not self._look(test)[1]]
+        for test in others:
+            if self._is_farther(test):
                 return SURVIVED, self._other_bits(test)
+        if others:
+            return ROUNDED, f"as near to the reference in all {len(others)} cases with other bits"
         same = sum(self._look(test)[0] for test in cases)
         total = len(cases)
         if same == total and self.mutant.operator.startswith("check"):

@@ -11,20 +11,24 @@ from difftest.report.mutants.judge import (
     EQUIVALENT,
     KILLED,
     NOT_COVERED,
+    ROUNDED,
     SAME_BITS,
     SURVIVED,
+    SUSPECTED,
     TIMEOUT,
     Fate,
 )
 from difftest.report.mutants.mutant import Mutant
 
 DEAD = (KILLED, TIMEOUT)
+"""Those that tests found."""
 ALIVE = (SURVIVED, NOT_COVERED)
-SUSPECTED = (EQUIVALENT, SAME_BITS)
+"""Those that tests should have found."""
 _REMEDIES = {
     SURVIVED: "draw cases whose bound is tighter, or data that show it",
     NOT_COVERED: "draw a case that comes here, or take the lines out",
     EQUIVALENT: "suspected equivalent: or no case has the size that shows it",
+    ROUNDED: "suspected equivalent: it rounds in another order",
     SAME_BITS: "suspected equivalent: it costs time or memory at most",
 }
 
@@ -46,26 +50,15 @@ class Score:
     most: int = 0
     seconds: float = 0.0
 
-    @property
-    def dead(self) -> int:
-        """Those that tests found."""
-        return sum(self.statuses[one] for one in DEAD)
-
-    @property
-    def alive(self) -> int:
-        """Those that tests should have found."""
-        return sum(self.statuses[one] for one in ALIVE)
-
-    @property
-    def suspected(self) -> int:
-        """Those that may be no bugs."""
-        return sum(self.statuses[one] for one in SUSPECTED)
+    def of(self, kinds: tuple[str, ...]) -> int:
+        """How many came to one of these."""
+        return sum(self.statuses[one] for one in kinds)
 
     @property
     def percent(self) -> float:
         """Of those that are no suspected equivalents."""
-        judged = self.dead + self.alive
-        return 100.0 * self.dead / judged if judged else 100.0
+        judged = self.of(DEAD + ALIVE)
+        return 100.0 * self.of(DEAD) / judged if judged else 100.0
 
     def add(self, result: Fate) -> None:
         """Count one."""
@@ -78,9 +71,9 @@ class Score:
     def __str__(self) -> str:
         found = ", ".join(f"{name} {count}" for name, count in self.killers.most_common())
         return (
-            f"score: {self.percent:.1f}% of {self.dead + self.alive}: {self.dead} found"
+            f"score: {self.percent:.1f}% of {self.of(DEAD + ALIVE)}: {self.of(DEAD)} found"
             f"{f' ({found})' if found else ''}, {self.statuses[SURVIVED]} survived, "
-            f"{self.statuses[NOT_COVERED]} not covered; suspected equivalents: {self.suspected}"
+            f"{self.statuses[NOT_COVERED]} not covered; suspected equivalents: {self.of(SUSPECTED)}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import sys
 import threading
 import warnings
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
@@ -30,6 +33,7 @@ from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases, examples
 from difftest.harness.verdict import Inconclusive, Mismatch, OneSided, is_failure
+from difftest.harness.watching import FREE_TOOLS
 from difftest.report.mutants.mutant import codes_in
 from difftest.report.mutants.reached import functions_of
 from difftest.simulator.errors import LimitError, NkiError
@@ -137,6 +141,22 @@ class Suite:
                 self._references[case.to_json()] = known
         return known
 
+    def error(self, test: str) -> float:
+        """How far the outputs of a case lie from its reference; infinitely, if there are none."""
+        case = self.tests[test]
+        assert case is not None
+        runner = Runner((EmbeddedSimulator(),))
+        reference = self._reference(runner, case)
+        ran = run_recorded(runner, runner.backends[0], self.spec, case)
+        if not isinstance(ran, Ran) or isinstance(reference, Exception):
+            return math.inf
+        with np.errstate(invalid="ignore", over="ignore"):
+            errors = (
+                np.abs(got.astype(np.float64) - value)
+                for got, value in zip(ran.outputs, reference.values, strict=True)
+            )
+            return max(float(np.max(one, initial=0, where=np.isfinite(one))) for one in errors)
+
     def outcome(self, test: str) -> tuple[str, str]:
         """Digests of the trace of a test's case and of its outputs; empty for other tests."""
         case = self.tests[test]
@@ -228,7 +248,6 @@ class Lines:
         self.seen: set[tuple[str, int]] = set()
         whole = [function.__code__ for function in functions]
         self._codes = {*whole, *(inner for code in whole for inner in codes_in(code))}
-        self._before: Any = None
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         return self._line if frame.f_code in self._codes else None
@@ -239,7 +258,26 @@ class Lines:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch what runs within."""
+        """Watch what runs within: as ``sys.monitoring`` can, from Python 3.12 on, or slower."""
+        monitoring: Any = getattr(sys, "monitoring", None)
+        free = [one for one in FREE_TOOLS if monitoring and monitoring.get_tool(one) is None]
+        if free:
+            tool = free[0]
+            monitoring.use_tool_id(tool, __name__)
+            monitoring.register_callback(
+                tool,
+                monitoring.events.LINE,
+                lambda code, line: self.seen.add((code.co_filename, line)),
+            )
+            for code in self._codes:
+                monitoring.set_local_events(tool, code, monitoring.events.LINE)
+            try:
+                yield
+            finally:
+                for code in self._codes:
+                    monitoring.set_local_events(tool, code, 0)
+                monitoring.free_tool_id(tool)
+            return
         before = sys.gettrace()
         sys.settrace(self._call)
         threading.settrace(self._call)

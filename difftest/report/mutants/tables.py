@@ -8,11 +8,11 @@ from importlib.metadata import version
 from typing import Any
 
 from difftest.report.mutants.campaign import Campaign
-from difftest.report.mutants.judge import NOT_COVERED, STATUSES, SURVIVED, Fate
+from difftest.report.mutants.judge import NOT_COVERED, STATUSES, SURVIVED, SUSPECTED, Fate
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.score import (
     ALIVE,
-    SUSPECTED,
+    DEAD,
     Score,
     lines_of,
     scores,
@@ -70,10 +70,10 @@ def _suspect(mutant: Mutant, fate: Fate) -> str:
 def _row(name: str, score: Score) -> str:
     cells = (
         score.statuses.total(),
-        score.dead,
+        score.of(DEAD),
         score.statuses[SURVIVED],
         score.statuses[NOT_COVERED],
-        score.suspected,
+        score.of(SUSPECTED),
         f"{score.percent:.1f}%",
         score.most,
         f"{score.seconds:.0f}",
