@@ -25,7 +25,7 @@ COMMANDS = (
 )
 OTHERS = {
     "mutate": "difftest.report.mutants.command",
-    "replay": "difftest.report.command",
+    "replay": "difftest.report.replay",
     "serve": "difftest.verdict.serve",
     "sweep": "difftest.scale.sweep",
     "tune": "difftest.scale.tune",

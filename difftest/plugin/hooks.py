@@ -243,7 +243,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """From a pytest-xdist worker, tell the controller what was not collected, which judges it."""
+    """From a pytest-xdist worker, tell the controller what was not collected; else plant bugs."""
     from difftest.plugin.session import misdirected
 
     output = getattr(session.config, "workeroutput", None)
@@ -251,6 +251,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         output["difftest_uncollected"] = sorted(_session(session.config).uncollected)
     elif misdirected(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    elif (cases := _session(session.config).request.mutate) is not None:
+        from difftest.report.mutants.session import mutate_session
+
+        mutate_session(session, int(cases))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -286,8 +290,9 @@ def pytest_terminal_summary(
             terminalreporter.write_line(line)
     if session.request.report is not None:
         from difftest.plugin.run_report import versions
-        from difftest.report.document import SessionEnd, session_document, write_report
+        from difftest.report.document import session_document, write_report
 
         backends = session.runner.backends if session.runner else ()
-        end = SessionEnd(versions(), backends, reports, session.uncollected, int(exitstatus))
-        write_report(Path(session.request.report), session_document(end))
+        left, code = session.uncollected, int(exitstatus)
+        document = session_document(versions(), backends, reports, left, code)
+        write_report(Path(session.request.report), document)

@@ -161,7 +161,15 @@ MEMORY = Option(
     declaration={"metavar": "MIB"},
     meaning="MiB",
 )
-_FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY)
+MUTATE = Option(
+    "--difftest-mutate",
+    "difftest_mutate",
+    "when all have passed, plant bugs in the kernels: one that so many drawn cases of each test do "
+    "not find fails the session (docs/how-to/mutate.md)",
+    declaration={"metavar": "CASES"},
+    meaning="a number of cases",
+)
+_FREE_FORM = (CASE, REPORT, SAVE, TIMEOUT, MEMORY, MUTATE)
 OPTIONS = (SIMULATE, DEVICE, LEVEL, STRICTNESS, NO_EXACT, HAZARDS, *_FREE_FORM)
 
 
@@ -181,6 +189,7 @@ class Request:
     strictness : one of :data:`STRICTNESSES`, or None.
     exact : whether kernels run without rounding too, where their specs want it.
     strict : whether hazards that only warn make a test fail.
+    mutate : cases of each test that are to find planted bugs; None if none are planted.
     timeout, memory : what a case may take, seconds and MiB, as they were given; or None.
     taken : those of our options that others have declared, and whose ini keys are not set.
     case_key : the ini key that a case is given by, where ``--case`` is not ours; else None.
@@ -200,6 +209,7 @@ class Request:
     save: str | None = field(default=None, kw_only=True)
     timeout: float | None = field(default=None, kw_only=True)
     memory: float | None = field(default=None, kw_only=True)
+    mutate: float | None = field(default=None, kw_only=True)
 
     @property
     def wants_backends(self) -> bool:
@@ -271,6 +281,7 @@ def read_request(
         save=given.get(SAVE.key),
         timeout=_amount(TIMEOUT, given),
         memory=_amount(MEMORY, given),
+        mutate=_amount(MUTATE, given),
     )
 
 
@@ -395,12 +406,9 @@ def _words(given: Mapping[str, Any]) -> list[str]:
 def _overrides(config: pytest.Config) -> list[str]:
     """The ``-o`` of our keys, once each: pytest parses the command line more than once."""
     given = dict.fromkeys(config.known_args_namespace.override_ini or ())
-    ours = [one for one in given if one.startswith("difftest_") and not _is_of_a_case(one)]
+    left = tuple(f"{one.key}=" for one in (CASE, REPORT, SAVE, MUTATE))
+    ours = [one for one in given if one.startswith("difftest_") and not one.startswith(left)]
     return [word for one in ours for word in ("-o", one)]
-
-
-def _is_of_a_case(override: str) -> bool:
-    return override.startswith((f"{CASE.key}=", f"{REPORT.key}=", f"{SAVE.key}="))
 
 
 def _amount(option: Option, given: Mapping[str, Any]) -> float | None:

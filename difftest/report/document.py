@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,27 +63,23 @@ def _performance(history: History) -> dict[str, Any] | None:
     return performance_document(spec, largest)
 
 
-@dataclass(frozen=True)
-class SessionEnd:
-    """A session that is over: what ran it, its reports, what it left out, its exit code."""
-
-    versions: Mapping[str, str]
-    backends: tuple[Backend, ...]
-    reports: Iterable[Any]
-    not_collected: Iterable[str]
-    exit_code: int
-
-
-def session_document(end: SessionEnd) -> dict[str, Any]:
-    """The session as JSON has it."""
-    deciding = [one for one in end.reports if _decides(one)]
+def session_document(
+    versions: Mapping[str, str],
+    backends: Iterable[Backend],
+    reports: Iterable[Any],
+    not_collected: Iterable[str],
+    exit_code: int,
+) -> dict[str, Any]:
+    """A session that is over, as JSON has it: what ran it, its reports, what it left out."""
+    several = (one for one in reports if isinstance(one, pytest.TestReport))
+    deciding = [one for one in several if one.when == "call" or not one.passed]
     texts = (dict(one.user_properties).get(PROPERTY) for one in deciding)
     tallies = [tally_from_json(str(text)) for text in texts if text is not None]
     labels, tally = labels_of(tallies), total_of(tallies)
     return {
         "format": FORMAT,
-        "versions": dict(end.versions),
-        "backends": [{"name": one.name, "description": one.description} for one in end.backends],
+        "versions": dict(versions),
+        "backends": [{"name": one.name, "description": one.description} for one in backends],
         "kernels": [
             {"kernel": kernel, "backend": backend, **asdict(counts)}
             for (kernel, backend), counts in sorted(tally.rows.items())
@@ -91,8 +87,8 @@ def session_document(end: SessionEnd) -> dict[str, Any]:
         "inconclusive": sorted(tally.reasons),
         "not_reached": [asdict(one) for one in missed(tally.coverage)],
         "tests": [_test(report, labels) for report in deciding],
-        "not_collected": sorted(end.not_collected),
-        "exit_code": end.exit_code,
+        "not_collected": sorted(not_collected),
+        "exit_code": exit_code,
     }
 
 
@@ -111,11 +107,6 @@ def write_report(file: Path, document: Mapping[str, Any]) -> None:
     if summary := os.environ.get(SUMMARY):
         with open(summary, "a", encoding="utf-8") as more:
             more.write(markdown_text(document))
-
-
-def _decides(report: object) -> bool:
-    """Whether it is the report of a test's outcome: of its call, or of what kept it from one."""
-    return isinstance(report, pytest.TestReport) and (report.when == "call" or not report.passed)
 
 
 def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> dict[str, Any]:

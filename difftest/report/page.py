@@ -42,9 +42,8 @@ def page_text(document: Document) -> str:
 
 
 def _map(one: Mapping[str, Any]) -> ErrorMap:
-    shape = one["shape"]
-    where = tuple(one["slice"])
-    return ErrorMap(where, (shape[0], shape[1]), tuple(one["rows"]), one["wrong"])
+    rows, columns = one["shape"]
+    return ErrorMap(tuple(one["slice"]), (rows, columns), tuple(one["rows"]), one["wrong"])
 
 
 def near(file: str) -> str:
@@ -63,14 +62,15 @@ def sections(document: Document) -> list[dict[str, Any]]:
 
 def _section(document: Document, name: str) -> dict[str, Any]:
     tests = [one for one in document["tests"] if name in one.get("kernels", ())]
+    failures = [one for one in tests if "failure" in one and _is_of(one, name)]
     return {
         "name": name,
         "anchor": re.sub(r"\W+", "-", name).strip("-"),
         "counts": [one for one in document["kernels"] if one["kernel"] == name],
         "not_reached": [one for one in document["not_reached"] if name in one["kernels"]],
         "tests": tests,
-        "failures": [one for one in tests if "failure" in one and _is_of(one, name)],
-        "failed": any("failure" in one and _is_of(one, name) for one in tests),
+        "failures": failures,
+        "failed": bool(failures),
         "hazards": _once(one for test in tests for one in test["details"].get("hazards", ())),
         "performance": _asked(tests, name),
     }

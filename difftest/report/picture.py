@@ -31,28 +31,21 @@ TILES = (128, 512)
 RIGHT, UNWRITTEN, NOT_FINITE = ".", "u", "n"
 LEVELS = "1234567"
 """Decades of the error over the largest expected value: 7 is all of it, 1 a millionth or less."""
-MEANING = {
-    "7": "at least the largest expected value",
-    **{str(level): f"at least 1e{level - 7} of it" for level in range(6, 1, -1)},
-    "1": "less than 1e-5 of it: as rounding is",
-    NOT_FINITE: "NaN or infinity on one side",
-    UNWRITTEN: "never written",
+KINDS = {
+    RIGHT: ("#cbd5e1", "right"),
+    "1": ("#fde68a", "less than 1e-5 of it: as rounding is"),
+    "2": ("#fcd34d", "at least 1e-5 of it"),
+    "3": ("#fbbf24", "at least 1e-4 of it"),
+    "4": ("#f97316", "at least 1e-3 of it"),
+    "5": ("#ea580c", "at least 1e-2 of it"),
+    "6": ("#dc2626", "at least 1e-1 of it"),
+    "7": ("#db2777", "at least the largest expected value"),
+    NOT_FINITE: ("#a855f7", "NaN or infinity on one side"),
+    UNWRITTEN: ("#2563eb", "never written"),
 }
-COLOURS = {
-    RIGHT: (203, 213, 225),
-    "1": (253, 230, 138),
-    "2": (252, 211, 77),
-    "3": (251, 191, 36),
-    "4": (249, 115, 22),
-    "5": (234, 88, 12),
-    "6": (220, 38, 38),
-    "7": (219, 39, 119),
-    NOT_FINITE: (168, 85, 247),
-    UNWRITTEN: (37, 99, 235),
-}
-"""From yellow, near, to red and pink, far; purple and blue are no numbers."""
-_CODES = RIGHT + LEVELS + NOT_FINITE + UNWRITTEN
-"""The worst last: a block shows its worst element."""
+"""Colour and meaning. From yellow, near, to red and pink, far; purple and blue are no numbers. The
+worst last: a block shows its worst element."""
+_CODES = "".join(KINDS)
 
 Codes = NDArray[np.uint8]
 
@@ -168,7 +161,7 @@ def svg(picture: ErrorMap, name: str) -> str:
 def spoken(picture: ErrorMap) -> str:
     """What a picture shows, for those who do not see it: how many cells of each kind."""
     text = "".join(picture.rows)
-    kinds = [(text.count(code), MEANING[code]) for code in reversed(_CODES[1:])]
+    kinds = [(text.count(code), KINDS[code][1]) for code in reversed(_CODES[1:])]
     down, across = picture.block
     size = "" if down == across == 1 else f", cells of {down} x {across}"
     return ", ".join(f"{count} {meaning}" for count, meaning in kinds if count) + size
@@ -178,7 +171,7 @@ def _png(picture: ErrorMap) -> str:
     """The cells as a PNG of a palette, a pixel each, as a data URI."""
     numbers = {ord(code): number for number, code in enumerate(_CODES)}
     lines = [b"\0" + row.translate(numbers).encode("latin-1") for row in picture.rows]
-    palette = b"".join(bytes(COLOURS[code]) for code in _CODES)
+    palette = bytes.fromhex("".join(colour[1:] for colour, _ in KINDS.values()))
     head = struct.pack(">IIBBBBB", len(picture.rows[0]), len(lines), 8, 3, 0, 0, 0)
     chunks: list[tuple[bytes, bytes]] = [
         (b"IHDR", head),
@@ -197,8 +190,4 @@ def _png(picture: ErrorMap) -> str:
 def legend(maps: list[Any]) -> list[tuple[str, str]]:
     """The colours that some maps have, as (colour, meaning)."""
     used = set("".join("".join(one["rows"]) for one in maps)) - {RIGHT}
-    return [
-        ("#" + bytes(COLOURS[code]).hex(), MEANING[code])
-        for code in reversed(_CODES)
-        if code in used
-    ]
+    return [KINDS[code] for code in reversed(_CODES) if code in used]

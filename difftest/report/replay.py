@@ -70,16 +70,11 @@ class Replay:
     @property
     def event(self) -> Event | None:
         """The instruction of the first stop."""
-        if self.trace is None or not self.stops:
+        number = self.stops[0].number if self.stops else None
+        if self.trace is None or number is None:
             return None
-        return _event(self.trace, self.stops[0].number)
-
-
-def _event(trace: Trace, number: int | None) -> Event | None:
-    """The instruction of a number; of one that only moved another's result, that one."""
-    if number is None:
-        return None
-    return next((one for one in reversed(trace.events) if one.number <= number), None)
+        # of one that only moved another's result, that one
+        return next((one for one in reversed(self.trace.events) if one.number <= number), None)
 
 
 def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = False) -> Replay:
@@ -97,15 +92,23 @@ def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = Fals
         return again
 
 
-def replay_file(file: Path, *, debug: bool) -> int:
-    """Replay a file, print what came of it, and return the exit code of the command."""
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger.")
+def replay(file: Path, debug: bool) -> None:
+    """Run a failure that `pytest --difftest-save DIR` saved.
+
+    FILE holds the sources of the kernel, the reference and the test, and the case. The report says
+    at which instruction the oracle, a detector, the exact run or the reference first disagrees, and
+    shows its tensors. The exit code is 1 if the case still fails.
+    """
     try:
         again = replayed(
             read_saved(file), lambda made: click.echo("\n".join(replay_lines(made))), debug=debug
         )
     except (SavedError, CaseError) as error:
         raise click.ClickException(str(error)) from None
-    return int(bool(again.text or again.stops))
+    click.get_current_context().exit(bool(again.text or again.stops))
 
 
 def _line(again: Replay) -> tuple[str, int, int] | None:

@@ -5,12 +5,13 @@ Nothing in the simulator knows of it: Python tells of each line of the kernel be
 
 from __future__ import annotations
 
+import contextlib
 import pdb
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -32,24 +33,36 @@ def followed(folder: Path, run: Callable[[], Any], seen: Seen) -> None:
     """
     prefix = str(folder)
 
+    def line(frame: FrameType) -> None:
+        if is_running():
+            seen(frame, current())
+
+    # what is raised was raised in the run that was judged, too
+    wanted = traced(lambda code: code.co_filename.startswith(prefix), line)
+    with contextlib.suppress(Exception), wanted:
+        run()
+
+
+@contextlib.contextmanager
+def traced(wanted: Callable[[CodeType], bool], seen: Callable[[FrameType], Any]) -> Iterator[None]:
+    """Tell ``seen`` of each line of the code that is wanted, in any thread, and of its return."""
+
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
-        return line if frame.f_code.co_filename.startswith(prefix) else None
+        return line if wanted(frame.f_code) else None
 
     def line(frame: FrameType, event: str, argument: Any) -> Any:
-        if event in ("line", "return") and is_running():
-            seen(frame, current())
+        if event in ("line", "return"):
+            seen(frame)
         return line
 
     before = sys.gettrace()
     threading.settrace(begin)
     sys.settrace(begin)
     try:
-        run()
-    except Exception:  # as in the run that was judged
-        return
+        yield
     finally:
         sys.settrace(before)
-        threading.settrace(None)
+        threading.settrace(before)
 
 
 class IssuingLines:

@@ -10,17 +10,8 @@ from difftest.simulator.trace import Allocation, Event, Region, Trace
 def writer_of(
     trace: Trace, output: int, shape: tuple[int, ...], index: tuple[int, ...]
 ) -> Event | None:
-    """The last instruction that wrote an element of an output.
+    """The last instruction that wrote an element of an output, which has a number and a shape.
 
-    Parameters
-    ----------
-    trace : of the launch.
-    output : number of the output.
-    shape : of the output.
-    index : of the element.
-
-    Returns
-    -------
     None if no instruction wrote it, or it cannot be told.
     """
     tensor = _tensor(trace, output, shape)

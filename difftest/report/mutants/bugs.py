@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -71,9 +72,6 @@ def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
     return {one.arg: one.value for one in node.keywords if one.arg is not None}
 
 
-# -- bounds ----------------------------------------------------------------------------------------
-
-
 def _turns(site: Site, sign: str) -> Iterator[Replacement]:
     """A loop that ends a turn early, or late."""
     args = site.node.args
@@ -82,14 +80,8 @@ def _turns(site: Site, sign: str) -> Iterator[Replacement]:
         yield stop, f"{site.text(stop)} {sign} {site.text(args[2]) if len(args) > 2 else '1'}"
 
 
-@bug("last tile missing", ast.Call)
-def _last_tile(site: Site) -> Iterator[Replacement]:
-    return _turns(site, "-")
-
-
-@bug("loop one turn too long", ast.Call)
-def _turn_too_many(site: Site) -> Iterator[Replacement]:
-    return _turns(site, "+")
+bug("last tile missing", ast.Call)(functools.partial(_turns, sign="-"))
+bug("loop one turn too long", ast.Call)(functools.partial(_turns, sign="+"))
 
 
 @bug("bound off by one", ast.Slice, ast.Call)
@@ -122,15 +114,8 @@ def _bound_dropped(site: Site) -> Iterator[Replacement]:
             yield site.node, site.text(one)
 
 
-# -- indices ---------------------------------------------------------------------------------------
-
-
 def _indices(node: ast.Subscript) -> list[ast.expr]:
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def _is_shape(node: ast.Subscript) -> bool:
-    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
 
 
 @bug("indices swapped", ast.Subscript)
@@ -150,14 +135,11 @@ def _indices_swapped(site: Site) -> Iterator[Replacement]:
 
 @bug("index fixed", ast.Subscript)
 def _index_fixed(site: Site) -> Iterator[Replacement]:
-    if _is_shape(site.node):
+    if getattr(site.node.value, "attr", "") == "shape":
         return
     for index in _indices(site.node):
         if not isinstance(index, (ast.Slice, ast.Constant, ast.UnaryOp, ast.Starred)):
             yield index, "0"
-
-
-# -- terms -----------------------------------------------------------------------------------------
 
 
 @bug("term dropped", ast.BinOp)
@@ -195,8 +177,6 @@ def _overwritten(site: Site) -> Iterator[Replacement]:
     if isinstance(node.op, ast.Add):
         yield node, f"{site.source.of(node.target)} = {site.source.of(node.value)}"
 
-
-# -- conditions ------------------------------------------------------------------------------------
 
 _BOUNDARY = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import FunctionType
 
 from difftest.report.mutants.judge import EQUIVALENT, NOT_COVERED, Examiner, Fate, Test
 from difftest.report.mutants.ledger import Ledger, digest_of
@@ -14,10 +13,10 @@ from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.suite import (
     EDGES,
     Death,
-    Lines,
     Suite,
     drawn_cases,
     is_quick,
+    lines_run,
     suites_of,
 )
 from difftest.report.mutants.workers import Collect, Orders, Specs, Task, judged_apart
@@ -46,13 +45,13 @@ class Amount:
     cases : that are drawn for each kernel test.
     workers : processes; 0 for this one, in which nothing is stopped that loops.
     budget : seconds for all mutants; None for as many as they take.
-    memory : bytes that a process may take; None for no limit.
+    memory : MiB that a case may take; None for no limit.
     """
 
     cases: int = 100
     workers: int = 1
     budget: float | None = None
-    memory: int | None = None
+    memory: float | None = None
 
 
 @dataclass
@@ -82,20 +81,18 @@ class Campaign:
             for suite in suites_of(name, spec, self.cases[name])
         ]
         self.suites: Mapping[str, Suite] = {suite.name: suite for suite in made}
-        functions: dict[int, FunctionType] = {}
         self._owners: dict[tuple[str, int], list[Suite]] = {}
         for suite in made:
             for one in suite.functions:
-                functions[id(one)] = one
-                code = one.__code__
-                place = code.co_filename, code.co_firstlineno
+                place = one.__code__.co_filename, one.__code__.co_firstlineno
                 self._owners.setdefault(place, []).append(suite)
+        functions = {id(one): one for suite in made for one in suite.functions}
         self.mutants: Sequence[Mutant] = mutants_of(functions.values())
         self._digests = {place: digest_of(owners) for place, owners in self._owners.items()}
 
     def owners(self, mutant: Mutant) -> list[Suite]:
         """The suites whose kernels have the mutant's function."""
-        return self._owners[mutant.file, int(mutant.function.rpartition(":")[2])]
+        return self._owners[mutant.file, mutant.first_line]
 
     def run(self, collect: Collect, seen: Callable[[Mutant, Fate], None]) -> None:
         """Examiner what is not known; ``seen`` is told of each mutant as soon as that is done.
@@ -122,19 +119,18 @@ class Campaign:
                 seen(mutant, result)
 
     def _digest(self, mutant: Mutant) -> str:
-        return self._digests[mutant.file, int(mutant.function.rpartition(":")[2])]
+        return self._digests[mutant.file, mutant.first_line]
 
     def _baseline(self, names: set[str]) -> None:
         """Run refusals and cases without a mutant: they must pass. Note their lines and times."""
         for name in sorted(names):
             suite = self.suites[name]
             for test in filter(is_quick, suite.tests):
-                lines, began = Lines(suite.functions), time.monotonic()
-                with lines.watched():
+                began = time.monotonic()
+                with lines_run(suite.functions) as self._covers[suite.name, test]:
                     death = suite.run(test)
                 if death is not None:
                     raise BaselineError(suite, death)
-                self._covers[name, test] = lines.seen
                 self._seconds[name, test] = time.monotonic() - began
 
     def _tasks(self, mutants: Sequence[Mutant]) -> Iterator[Task]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from difftest.report.mutants.workers import Specs
 )
 @click.option("--budget", type=click.FloatRange(0), help="Seconds for all mutants.")
 @click.option(
-    "--memory", type=click.FloatRange(0.1), default=8.0, help="GiB that a process may take."
+    "--memory", type=click.FloatRange(0.1), default=8.0, help="GiB that a case may take (Linux)."
 )
 @click.option("--fresh", is_flag=True, help="Forget what earlier runs found.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the mutants that were found, too.")
@@ -53,23 +54,11 @@ def mutate(
     suspected equivalent. What is known is kept in .difftest, so that a run goes on where the last
     one ended.
     """
-    ledger = Ledger(FOLDER, fresh=options["fresh"])
-    memory = int(options["memory"] * 2**30)
+    memory = 1024 * options["memory"]
     settings = Amount(options["cases"], options["workers"], options["budget"], memory)
-
-    def say(mutant: Mutant, result: Fate) -> None:
-        if options["verbose"] or result.status not in (*DEAD, *SUSPECTED):
-            click.echo("\n".join(lines_of(mutant, result)) + "\n")
-
-    def run(specs: Specs) -> Campaign:
-        campaign = Campaign(specs, settings, ledger)
-        with contextlib.redirect_stdout(shown):
-            campaign.run(functools.partial(with_specs, tests), say)
-        return campaign
-
-    shown = sys.stdout  # pytest, which collects, has its own for a while
+    ledger = Ledger(FOLDER, fresh=options["fresh"])
     try:
-        campaign = with_specs(tests, run)
+        campaign = campaign_on(tests, settings, ledger, click.echo, every=options["verbose"])
     except BaselineError as error:
         raise click.ClickException(str(error)) from None
     if json_file is not None:
@@ -77,10 +66,39 @@ def mutate(
     if table_file is not None:
         command = f"difftest mutate {' '.join(tests)} --cases {settings.cases} --table {table_file}"
         write_file(table_file, markdown(campaign, command))
-    score, left = total(campaign.results.values()), len(campaign.mutants) - len(campaign.results)
-    known = f", {campaign.kept} known from before" if campaign.kept else ""
-    click.echo(f"mutants: {len(campaign.mutants)}{known}\n{score}")
-    if left:
-        click.echo(f"left by the budget: {left}; the same command goes on with them")
-    if score.of(ALIVE):
+    click.echo(ending(campaign))
+    if total(campaign.results.values()).of(ALIVE):
         click.get_current_context().exit(1)
+
+
+def campaign_on(
+    tests: Sequence[str],
+    amount: Amount,
+    ledger: Ledger,
+    tell: Callable[[str], None],
+    *,
+    every: bool = False,
+) -> Campaign:
+    """Plant bugs in the kernels of tests; tell of each that is not found, or of ``every`` one."""
+    shown = sys.stdout  # pytest, which collects, has its own for a while
+
+    def say(mutant: Mutant, result: Fate) -> None:
+        if every or result.status not in (*DEAD, *SUSPECTED):
+            tell("\n".join(lines_of(mutant, result)) + "\n")
+
+    def run(specs: Specs) -> Campaign:
+        campaign = Campaign(specs, amount, ledger)
+        with contextlib.redirect_stdout(shown):
+            campaign.run(functools.partial(with_specs, tests), say)
+        return campaign
+
+    return with_specs(tests, run)
+
+
+def ending(campaign: Campaign) -> str:
+    """The score, and what a budget left."""
+    left = len(campaign.mutants) - len(campaign.results)
+    known = f", {campaign.kept} known from before" if campaign.kept else ""
+    rest = f"\nleft by the budget: {left}; the same command goes on with them" if left else ""
+    score = total(campaign.results.values())
+    return f"mutants: {len(campaign.mutants)}{known}\n{score}{rest}"

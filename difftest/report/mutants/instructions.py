@@ -8,24 +8,10 @@ from collections.abc import Iterator
 
 from difftest.report.mutants.bugs import Replacement, Site, bug, called, keywords_of
 
-_OTHERS = {
-    "maximum": "minimum",
-    "minimum": "maximum",
-    "max": "min",
-    "min": "max",
-    "add": "subtract",
-    "subtract": "add",
-    "multiply": "add",
-    "divide": "multiply",
-    "exp": "square",
-    "square": "copy",
-    "rsqrt": "sqrt",
-    "silu": "gelu",
-    "greater_equal": "greater",
-    "less_equal": "less",
-    "greater": "greater_equal",
-    "less": "less_equal",
-}
+_SWAPS = {"maximum": "minimum", "max": "min", "add": "subtract", "less": "less_equal"}
+_SWAPS |= {"greater": "greater_equal"} | {second: first for first, second in _SWAPS.items()}
+_OTHERS = {"multiply": "add", "divide": "multiply", "exp": "square", "square": "copy"}
+_OTHERS |= {"greater_equal": "greater", "rsqrt": "sqrt", "silu": "gelu"} | _SWAPS
 """An operation that is taken for another."""
 _OPTIONAL = ("bias", "scale", "mask", "op1", "operand1", "pattern", "channel_multiplier", "offset")
 """Arguments without which an instruction means something else, and is still one."""

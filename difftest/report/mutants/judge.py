@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from difftest.report.mutants.mutant import Mutant, planted
 from difftest.report.mutants.reached import name_of
-from difftest.report.mutants.suite import EDGES, Death, Suite, is_quick
+from difftest.report.mutants.suite import EDGES, Death, Look, Suite, is_quick
 
 Test: TypeAlias = tuple[str, str]
 """The name of a suite, and that of its test."""
@@ -36,7 +35,7 @@ SUSPECTED = (EQUIVALENT, SAME_BITS, ROUNDED)
 _IN_FULL = 10
 """Tests of a mutant before a case is only looked at."""
 _AS_NEAR = 1.25
-"""How many times as far from the reference the outputs of one may lie that only rounds otherwise."""
+"""How many times as far from the reference what only rounds otherwise may lie."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Examiner:
 
     suites: Mapping[str, Suite]
     announce: Announce = lambda test: None
-    _outcomes: dict[Test, tuple[str, str]] = field(default_factory=dict)
+    _outcomes: dict[Test, Look] = field(default_factory=dict)
 
     def judge(self, mutant: Mutant, tests: Sequence[Test]) -> Fate:
         """What becomes of a mutant in these tests, in their order."""
@@ -82,8 +81,8 @@ class Examiner:
             return Fate(INVALID, why=str(error))
         return replace(fate, seconds=time.monotonic() - began)
 
-    def outcome(self, test: Test, function: FunctionType, code: CodeType) -> tuple[str, str]:
-        """The trace and the bits of a test without the mutant, digested; worked out once."""
+    def outcome(self, test: Test, function: FunctionType, code: CodeType) -> Look:
+        """What a test comes to without the mutant; worked out once."""
         if test not in self._outcomes:
             changed, function.__code__ = function.__code__, code
             try:
@@ -92,7 +91,7 @@ class Examiner:
                 function.__code__ = changed
         return self._outcomes[test]
 
-    def look(self, test: Test) -> tuple[str, str]:
+    def look(self, test: Test) -> Look:
         """The same with whatever is planted."""
         self.announce(test)
         return self.suites[test[0]].outcome(test[1])
@@ -112,7 +111,7 @@ class _Trial:
         self.judge, self.mutant, self.function = judge, mutant, function
         self._code = function.__code__
         self._ran = 0
-        self._looks: dict[Test, tuple[bool, bool]] = {}
+        self._looks: dict[Test, tuple[bool, bool, bool]] = {}
 
     def fate(self, tests: Sequence[Test]) -> Fate:
         """The tests run until one finds the mutant.
@@ -130,8 +129,7 @@ class _Trial:
                 continue
             self.judge.announce(test)
             death = suite.run(name)
-            unsure = death is not None and not is_quick(name)
-            own = self._without(functools.partial(suite.run, name)) if unsure else None
+            own = None if death is None or is_quick(name) else self._without(suite, name)
             if own is not None:
                 why = f"{suite.name}, {name}, fails without a planted bug: {own.message}"
                 return Fate(SURVIVED, ran=self._ran, why=why)
@@ -140,28 +138,23 @@ class _Trial:
         status, why = self._ending(tests)
         return Fate(status, ran=self._ran, why=why)
 
-    def _without(self, ask: Callable[[], Any]) -> Any:
-        """What a suite says without the mutant."""
+    def _without(self, suite: Suite, name: str) -> Death | None:
+        """What an example, or the edges, come to without the mutant."""
         changed, self.function.__code__ = self.function.__code__, self._code
         try:
-            return ask()
+            return suite.run(name)
         finally:
             self.function.__code__ = changed
 
-    def _look(self, test: Test) -> tuple[bool, bool]:
-        """Whether a case has the trace and the bits that it has without the mutant."""
+    def _look(self, test: Test) -> tuple[bool, bool, bool]:
+        """Whether a case has the trace and the bits of before, and is farther off than before."""
         if test not in self._looks:
             with_it = self.judge.look(test)
             without = self.judge.outcome(test, self.function, self._code)
-            trace, bits = (one == other for one, other in zip(with_it, without, strict=True))
-            self._looks[test] = trace, bits
+            farther = with_it.error > _AS_NEAR * without.error
+            same = with_it.trace == without.trace, with_it.bits == without.bits
+            self._looks[test] = (*same, farther)
         return self._looks[test]
-
-    def _is_farther(self, test: Test) -> bool:
-        """Whether a case lies farther from its reference than without the mutant."""
-        suite, name = self.judge.suites[test[0]], test[1]
-        self.judge.announce(test)
-        return suite.error(name) > _AS_NEAR * self._without(lambda: suite.error(name))
 
     def _other_bits(self, test: Test) -> str:
         """Why a case with other bits finds nothing."""
@@ -177,7 +170,7 @@ class _Trial:
             return SURVIVED, "no case runs these lines"
         others = [test for test in reversed(cases) if not self._look(test)[1]]
         for test in others:
-            if self._is_farther(test):
+            if self._look(test)[2]:
                 return SURVIVED, self._other_bits(test)
         if others:
             return ROUNDED, f"as near to the reference in all {len(others)} cases with other bits"

@@ -113,6 +113,11 @@ class Mutant:
         return text[: self.change.start] + self.change.text + text[self.change.end :]
 
     @property
+    def first_line(self) -> int:
+        """Of the function's code."""
+        return int(self.function.rpartition(":")[2])
+
+    @property
     def lines(self) -> range:
         """The lines that it changes."""
         first, _ = self.source.place(self.change.start)
@@ -122,8 +127,8 @@ class Mutant:
     @property
     def key(self) -> str:
         """The same as long as the function and the change are: other lines of the file may move."""
-        name, _, line = self.function.rpartition(":")
-        node = next(one for at, one in functions_in(self.source.tree) if at == int(line))
+        name = self.function.rpartition(":")[0]
+        node = next(one for at, one in functions_in(self.source.tree) if at == self.first_line)
         begin, _ = self.source.span(node)
         start, end = self.change.start - begin, self.change.end - begin
         parts = (name, self.source.of(node), str(start), str(end), self.change.text, self.operator)
@@ -143,9 +148,8 @@ class Mutant:
         SyntaxError : the text is no Python, or its function asks for other names of a closure.
         """
         module = compile(self.text, self.file, "exec", dont_inherit=True)
-        line = int(self.function.rpartition(":")[2])
         for code in codes_in(module):
-            if (code.co_name, code.co_firstlineno) == (function.__name__, line):
+            if (code.co_name, code.co_firstlineno) == (function.__name__, self.first_line):
                 if code.co_freevars != function.__code__.co_freevars:
                     raise SyntaxError("the change takes a name of the closure away")
                 return code

@@ -6,13 +6,12 @@ import contextlib
 import hashlib
 import math
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import FrameType, FunctionType
-from typing import Any
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from difftest.harness.failures import (
     HazardFailure,
     NotRejectedError,
 )
+from difftest.harness.limits import CaseLimitError
 from difftest.harness.questions import Reference
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import alone
@@ -36,6 +36,7 @@ from difftest.harness.verdict import Inconclusive, Mismatch, OneSided, is_failur
 from difftest.harness.watching import FREE_TOOLS
 from difftest.report.mutants.mutant import codes_in
 from difftest.report.mutants.reached import functions_of
+from difftest.report.stepping import traced
 from difftest.simulator.errors import LimitError, NkiError
 from difftest.simulator.trace_json import trace_to_json
 
@@ -61,6 +62,14 @@ class Death:
     by: str
     message: str
     case: str = ""
+
+
+class Look(NamedTuple):
+    """Digests of the trace and the outputs of a case, and how far these lie from the reference."""
+
+    trace: str
+    bits: str
+    error: float
 
 
 @dataclass
@@ -103,11 +112,16 @@ class Suite:
     def run(self, test: str) -> Death | None:
         """Run a test; None if all is right."""
         runner = Runner((EmbeddedSimulator(),))
-        case = self.tests[test]
+        case, self.doubt = self.tests[test], ""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._run(runner, test, case)
+                if case is not None:
+                    self._check(runner, case)
+                elif test == EDGES:
+                    check_edges(runner, self.spec)
+                else:
+                    runner.check_rejection(self.spec, self.spec.rejects[int(test.split()[1])])
         except (
             DifferentialFailure,
             HazardFailure,
@@ -116,22 +130,13 @@ class Suite:
         ) as error:
             found = case or getattr(error, "case", None)
             return Death(test, who(error), said(error), found.to_json() if found else "")
-        except MemoryError:
-            return Death(test, "memory", "more memory than a case may take")
         return None
 
-    def _run(self, runner: Runner, test: str, case: Case | None) -> None:
-        self.doubt = ""
-        if case is not None:
-            verdicts = runner.check(self.spec, case, self._reference(runner, case))
-            runner.check_hazards()
-            self.doubt = next(
-                (one.reason for one in verdicts.values() if isinstance(one, Inconclusive)), ""
-            )
-        elif test == EDGES:
-            check_edges(runner, self.spec)
-        else:
-            runner.check_rejection(self.spec, self.spec.rejects[int(test.split()[1])])
+    def _check(self, runner: Runner, case: Case) -> None:
+        verdicts = runner.check(self.spec, case, self._reference(runner, case))
+        runner.check_hazards()
+        reasons = (one.reason for one in verdicts.values() if isinstance(one, Inconclusive))
+        self.doubt = next(reasons, "")
 
     def _reference(self, runner: Runner, case: Case) -> Reference | Exception:
         known = self._references.get(case.to_json())
@@ -141,36 +146,28 @@ class Suite:
                 self._references[case.to_json()] = known
         return known
 
-    def error(self, test: str) -> float:
-        """How far the outputs of a case lie from its reference; infinitely, if there are none."""
-        case = self.tests[test]
-        assert case is not None
-        runner = Runner((EmbeddedSimulator(),))
-        reference = self._reference(runner, case)
-        ran = run_recorded(runner, runner.backends[0], self.spec, case)
-        if not isinstance(ran, Ran) or isinstance(reference, Exception):
-            return math.inf
-        with np.errstate(invalid="ignore", over="ignore"):
-            errors = (
-                np.abs(got.astype(np.float64) - value)
-                for got, value in zip(ran.outputs, reference.values, strict=True)
-            )
-            return max(float(np.max(one, initial=0, where=np.isfinite(one))) for one in errors)
-
-    def outcome(self, test: str) -> tuple[str, str]:
-        """Digests of the trace of a test's case and of its outputs; empty for other tests."""
+    def outcome(self, test: str) -> Look:
+        """What a test's case comes to; the same for all tests without one."""
         case = self.tests[test]
         if case is None:
-            return "", ""
+            return Look("", "", 0.0)
+        runner = Runner((EmbeddedSimulator(),))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ran = run_recorded(Runner(()), EmbeddedSimulator(), self.spec, case)
+            ran = run_recorded(runner, runner.backends[0], self.spec, case)
+            reference = self._reference(runner, case)
         if not isinstance(ran, Ran) or ran.trace is None:
-            return type(ran).__name__, ""
-        outputs = hashlib.sha256()
-        for array in ran.outputs:
-            outputs.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
-        return hashlib.sha256(trace_to_json(ran.trace).encode()).hexdigest(), outputs.hexdigest()
+            return Look(type(ran).__name__, "", math.inf)
+        bits, error = hashlib.sha256(), 0.0
+        for array, value in zip(
+            ran.outputs, getattr(reference, "values", ran.outputs), strict=True
+        ):
+            bits.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
+            with np.errstate(invalid="ignore", over="ignore"):
+                off = np.abs(array.astype(np.float64) - value.astype(np.float64))
+            error = max(error, float(np.max(off, initial=0, where=np.isfinite(off))))
+        trace = hashlib.sha256(trace_to_json(ran.trace).encode()).hexdigest()
+        return Look(trace, bits.hexdigest(), error)
 
 
 def is_quick(test: str) -> bool:
@@ -230,7 +227,7 @@ def who(error: Exception) -> str:
     kind = type(verdict.error).__name__
     if verdict.failed == "reference":
         return "comparison: not refused"
-    if isinstance(verdict.error, MemoryError):
+    if isinstance(verdict.error, CaseLimitError):
         return "memory"
     if verdict.how == "crashed":
         return f"{'simulator error' if verdict.failed == 'backend' else 'Python error'}: {kind}"
@@ -241,48 +238,29 @@ def who(error: Exception) -> str:
     return f"{'rejection' if isinstance(verdict.error, NkiError) else 'check'}: {kind}"
 
 
-class Lines:
-    """Which lines of some functions run, in any thread: a scope."""
-
-    def __init__(self, functions: Sequence[FunctionType]) -> None:
-        self.seen: set[tuple[str, int]] = set()
-        whole = [function.__code__ for function in functions]
-        self._codes = {*whole, *(inner for code in whole for inner in codes_in(code))}
-
-    def _call(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        return self._line if frame.f_code in self._codes else None
-
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
-        self.seen.add((frame.f_code.co_filename, frame.f_lineno))
-        return self._line
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Watch what runs within: as ``sys.monitoring`` can, from Python 3.12 on, or slower."""
-        monitoring: Any = getattr(sys, "monitoring", None)
-        free = [one for one in FREE_TOOLS if monitoring and monitoring.get_tool(one) is None]
-        if free:
-            tool = free[0]
-            monitoring.use_tool_id(tool, __name__)
-            monitoring.register_callback(
-                tool,
-                monitoring.events.LINE,
-                lambda code, line: self.seen.add((code.co_filename, line)),
-            )
-            for code in self._codes:
-                monitoring.set_local_events(tool, code, monitoring.events.LINE)
-            try:
-                yield
-            finally:
-                for code in self._codes:
-                    monitoring.set_local_events(tool, code, 0)
-                monitoring.free_tool_id(tool)
-            return
-        before = sys.gettrace()
-        sys.settrace(self._call)
-        threading.settrace(self._call)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-            threading.settrace(before)
+@contextlib.contextmanager
+def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]]]:
+    """Which lines of some functions run within, in any thread; from Python 3.12 on at no cost."""
+    seen: set[tuple[str, int]] = set()
+    whole = [function.__code__ for function in functions]
+    codes = {id(code): code for one in whole for code in (one, *codes_in(one))}
+    monitoring: Any = getattr(sys, "monitoring", None)
+    free = [one for one in FREE_TOOLS if monitoring and monitoring.get_tool(one) is None]
+    if not free:
+        with traced(
+            lambda code: id(code) in codes,
+            lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),
+        ):
+            yield seen
+        return
+    tool, event = free[0], monitoring.events.LINE
+    monitoring.use_tool_id(tool, __name__)
+    monitoring.register_callback(tool, event, lambda code, line: seen.add((code.co_filename, line)))
+    for code in codes.values():
+        monitoring.set_local_events(tool, code, event)
+    try:
+        yield seen
+    finally:
+        for code in codes.values():
+            monitoring.set_local_events(tool, code, 0)
+        monitoring.free_tool_id(tool)

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import TypeAlias
 
 from difftest.harness.explicit import case_from_json
+from difftest.harness.limits import LIMITS, USED
 from difftest.harness.spec import KernelSpec
 from difftest.report.crew import START, LostTask, results
 from difftest.report.mutants.judge import INVALID, TIMEOUT, Examiner, Fate, Test
@@ -25,16 +26,17 @@ Task: TypeAlias = tuple[Mutant, Sequence[Test]]
 
 @dataclass(frozen=True)
 class Orders:
-    """What each process is told when it starts: how to find the specs, and the cases, as JSON."""
+    """What each process is told: how to find the specs, the cases as JSON, MiB for each case."""
 
     collect: Collect
     cases: Mapping[str, Sequence[str]]
-    memory: int | None
+    memory: float | None
 
 
 def serve(connection: Connection, orders: Orders) -> None:
     """Examiner mutants that come through a connection until there are no more."""
-    _limit(orders.memory)
+    if orders.memory is not None and USED.exists():
+        LIMITS.memory = orders.memory
 
     def work(specs: Specs) -> None:
         judge = Examiner(_suites(specs, orders.cases), connection.send)
@@ -53,16 +55,6 @@ def _suites(specs: Specs, cases: Mapping[str, Sequence[str]]) -> dict[str, Suite
         for suite in suites_of(name, spec, [case_from_json(text, spec) for text in cases[name]])
     ]
     return {suite.name: suite for suite in made}
-
-
-def _limit(memory: int | None) -> None:
-    """Let this process have so many bytes, where the system can say so."""
-    with contextlib.suppress(ImportError, ValueError):
-        import resource
-
-        if memory is not None:
-            _, most = resource.getrlimit(resource.RLIMIT_AS)
-            resource.setrlimit(resource.RLIMIT_AS, (memory, most))
 
 
 def judged_apart(

@@ -8,7 +8,7 @@ import numpy as np
 from difftest.harness.compare import compare, tolerated
 from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Mismatch
-from difftest.report.picture import COLUMNS, MEANING, ROWS, error_maps, legend, spoken, svg
+from difftest.report.picture import COLUMNS, KINDS, ROWS, error_maps, legend, spoken, svg
 from tests.every import every
 
 F32 = np.dtype("float32")
@@ -91,4 +91,4 @@ def test_the_picture_has_its_cells_its_tiles_and_a_text():
 
 def test_the_legend_has_what_is_shown_and_no_more():
     maps = [{"rows": (".7",)}, {"rows": ("u.",)}]
-    assert [meaning for _, meaning in legend(maps)] == [MEANING["u"], MEANING["7"]]
+    assert [meaning for _, meaning in legend(maps)] == [KINDS["u"][1], KINDS["7"][1]]

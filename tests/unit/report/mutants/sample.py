@@ -89,3 +89,28 @@ ENDLESS = replace(WEAK, kernel=in_turns, reference=lambda x: x.astype("float64")
 def collect_endless(use):
     """The same of the kernel with a loop."""
     use({"endless": ENDLESS})
+
+
+@nki.jit
+def summed(x):
+    tile = loaded(x)
+    total = nl.ndarray((x.shape[0], 1), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=tile[:, 0:1], data2=tile[:, 1:2], op=nl.add)
+    nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, 2:3], op=nl.add)
+    nisa.tensor_scalar(dst=total, data=total, op0=nl.multiply, operand0=1.0)
+    out = nl.ndarray(total.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+LOOSE = KernelSpec(
+    kernel=summed,
+    reference=lambda x: x.astype("float64").sum(1, keepdims=True),
+    domain={"M": sizes(30, 60)},
+    inputs={"x": "M 3"},
+    exact=False,
+    reduction=64,
+    exact_integers=False,
+    edges=False,
+)
+"""A spec whose bound lets some bits go: the sum in another order, and a little more of it."""

@@ -7,8 +7,10 @@ from difftest.report.mutants import judge as judging
 from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
 from difftest.report.mutants.judge import Examiner
 from difftest.report.mutants.ledger import FILE, Ledger
+from difftest.report.mutants.mutant import Change, Mutant
 from difftest.report.mutants.plant import mutants_of
-from difftest.report.mutants.suite import drawn_cases, suites_of
+from difftest.report.mutants.reached import name_of, source_in
+from difftest.report.mutants.suite import drawn_cases, lines_run, suites_of
 from difftest.report.mutants.workers import Orders, judged_apart
 from tests.unit.report.mutants import sample
 
@@ -126,6 +128,47 @@ def test_a_classic_kernel(tmp_path):
     made, _ = campaign_of(tmp_path, {"twice": sample.CLASSIC}, cases=20)
     found = {mutant.operator for mutant, one in made.results.items() if one.death}
     assert {"last tile missing", "another operation", "instruction left out"} <= found
+
+
+def test_another_rounding_is_told_from_an_error_that_the_bound_lets_go():
+    (suite,) = suites_of("loose", sample.LOOSE, drawn_cases(sample.LOOSE, 4))
+    (function, *_) = suite.functions
+    file, text = function.__code__.co_filename, source_in(function).text
+    fates = {}
+    for old, new in (
+        ("0:1], data2=tile[:, 1:2]", "1:2], data2=tile[:, 2:3]"),  # and the first once more: wrong
+        ("operand0=1.0", "operand0=1.000001"),
+        (SUM, SUM.replace("0:1", "9").replace("2:3", "0:1").replace("9", "2:3")),
+    ):
+        start = text.rindex(old)
+        mutant = Mutant(file, name_of(function), "by hand", Change(start, start + len(old), new))
+        tests = [("loose", one) for one in suite.tests]
+        fates[new] = Examiner({"loose": suite}).judge(mutant, tests)
+    wrong, farther, turned = fates.values()
+    assert wrong.death.by == "comparison: value"
+    assert (farther.status, turned.status) == (judging.SURVIVED, judging.ROUNDED)
+    assert turned.why.startswith("as near to the reference in all ")
+
+
+SUM = """0:1], data2=tile[:, 1:2], op=nl.add)
+    nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, 2:3]"""
+
+
+@pytest.mark.parametrize("monitoring", [True, False])
+def test_lines_that_run_are_seen(monkeypatch, monitoring):
+    if not monitoring:
+        monkeypatch.delattr("sys.monitoring", raising=False)
+    (suite,) = suites_of("scaled", sample.SPEC, drawn_cases(sample.SPEC, 1))
+    (function, *_) = suite.functions
+    with lines_run(suite.functions) as seen:
+        suite.run("case 0")
+    first = function.__code__.co_firstlineno
+    source = source_in(function).text.splitlines()
+    lines = [source[line - 1].strip() for _, line in sorted(seen) if line > first]
+    assert "if columns > 1000:" in lines
+    assert lines.count("tile = loaded(x)") == 1
+    assert "nisa.dma_copy(dst=tile, src=x)" in lines
+    assert 'return x.astype("float64") * 2' not in lines
 
 
 def test_a_kernel_that_fails_has_no_mutants(tmp_path):
