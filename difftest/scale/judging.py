@@ -94,14 +94,16 @@ class PointJudge:
         return {**row_of(judgement), "seconds": time.monotonic() - began}
 
     def _nature(self, spec: KernelSpec) -> Nature:
-        """Of the reference over the whole domain: found once."""
+        """Of the reference over the whole domain, found once, for the dtypes of the spec."""
         if spec.reduction == 0:
             return Nature(moves=True, selects=True)
         if spec.machine not in self._natures:
             whole = replace(self.spec, machine=spec.machine)
             samples = cases_of(whole, Nature(), _SAMPLES)
             self._natures[spec.machine] = nature_of(whole, samples)
-        return self._natures[spec.machine]
+        found = self._natures[spec.machine]
+        known = found.exponents.items()
+        return replace(found, exponents={name: e for name, e in known if name in spec.dtypes})
 
 
 def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> None:

@@ -15,6 +15,7 @@ from difftest.scale import sweep
 from difftest.scale.axes import Axes, parse_axes
 from difftest.scale.engine import SweepOrders, judged_here
 from difftest.scale.judging import PointJudge, cases_of
+from difftest.scale.placing import placed
 from difftest.scale.store import read_rows, write_rows
 from difftest.scale.sweep import SweepSettings, sweep_spec
 from tests.every import every
@@ -59,6 +60,14 @@ def test_a_row_says_what_came_of_a_point(undisturbed):
         width = 4 if one["dtype"] == "float32" else 2
         assert one["columns"] * width // 4 <= one["sbuf_bytes"] <= one["columns"] * width
         assert (one["psum_bytes"], one["cases"], one["kernel"]) == (None, 2, "doubled")
+
+
+def test_what_overflows_in_a_narrow_dtype_is_drawn_in_the_point_s(monkeypatch):
+    spec = replace(SPEC, dtypes=("float32", "float16"))
+    for dtype in spec.dtypes:
+        one = placed(spec, {"dtype": dtype}).spec
+        drawn = cases_of(one, PointJudge(spec, 1)._nature(one), 60)
+        assert {case.dtype for case in drawn} == {dtype}
 
 
 def test_a_sweep_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, undisturbed):
