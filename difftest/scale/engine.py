@@ -6,6 +6,7 @@ import contextlib
 import statistics
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -107,10 +108,13 @@ def client_of(workers: int, scheduler: str | None, timeout: float = 20) -> Itera
     need("distributed", "a sweep on several processes (-n 0 needs none)")
     import distributed
 
+    settings: Any = {"threads_per_worker": 1, "silence_logs": 50}
     with contextlib.ExitStack() as after:
+        after.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # Dask's are no errors of the session that collects
         place: Any = scheduler
         if scheduler is None:
-            settings: Any = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+            settings["dashboard_address"] = "127.0.0.1:0"  # several sweeps at a time
             place = after.enter_context(distributed.LocalCluster(n_workers=workers, **settings))
         try:
             client = after.enter_context(distributed.Client(place, timeout=timeout))
