@@ -148,7 +148,9 @@ class Store:
         part = self.file.with_name(f"{self.file.name}.part")
         write_rows(part, rows, axes)
         os.replace(part, self.file)
-        self.journal.file.unlink(missing_ok=True)
+        journal = self.journal.file
+        del self.journal  # it is open, and Windows removes no open file
+        journal.unlink(missing_ok=True)
         return rows
 
 
