@@ -22,8 +22,8 @@ from difftest.plugin.options import Request, in_one_process
 Result = TypeVar("Result")
 Specs: TypeAlias = dict[str, KernelSpec]
 """By the ids that pytest has for their tests."""
-_QUIET = "ignore::pytest.PytestAssertRewriteWarning"
-"""What was imported for this command cannot be rewritten any more, and is not to be."""
+_QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:unraisableexception"]
+"""What was imported cannot be rewritten any more; no test leaves garbage, to be collected twice."""
 
 
 class _Collector(Generic[Result]):
@@ -45,11 +45,15 @@ class _Collector(Generic[Result]):
         if early_config.pluginmanager.hasplugin("xdist"):
             in_one_process(args)
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """What Hypothesis reads of each module that is imported, it reads where a case is drawn."""
+        session.config.pluginmanager.set_blocked("hypothesispytest")
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep what kept a module from being collected."""
         if report.failed:
-            text = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
-            self.errors.append(click.ClickException(text))
+            said = f"{report.nodeid} cannot be collected:\n{report.longreprtext}"
+            self.errors.append(click.ClickException(said))
 
     def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: Any) -> None:
         """Keep a spec that stands in a module under the name that was asked for."""
@@ -72,9 +76,8 @@ class _Collector(Generic[Result]):
                     place, _, own = self.wanted[name]
                     told = f" {own!r}{others(own, self.names)}" if own else ""
                     raise click.UsageError(f"{place} has no kernel test{told}")
-            self.results.append(
-                self.use({k: v for one in self.specs.values() for k, v in one.items()})
-            )
+            named = {k: v for one in self.specs.values() for k, v in one.items()}
+            self.results.append(self.use(named))
         except BaseException as error:  # raised anew where the command can show it
             self.errors.append(error)
         return True
@@ -88,10 +91,7 @@ class _Collector(Generic[Result]):
 
 
 def with_spec(name: str, use: Callable[[KernelSpec], Result]) -> Result:
-    """What ``use`` makes of the spec of the kernel test named ``PATH::TEST``.
-
-    The embedded modules are in place, and ``sys.path`` is as pytest has it.
-    """
+    """What ``use`` makes of the spec of ``PATH::TEST``, where the embedded modules are in place."""
     if "::" not in name and Path(name).is_file():
         raise click.UsageError(f"a kernel test is named PATH::TEST; got {name}")
     return with_specs((name,), lambda specs: use(*specs.values()))
@@ -105,7 +105,7 @@ def with_specs(names: Sequence[str], use: Callable[[Specs], Result]) -> Result:
             raise click.UsageError(f"no file at {place}")
     collector, said = _Collector(names, use), io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        pytest.main([*places, "-s", "-W", _QUIET], plugins=[collector])
+        pytest.main([*places, "-s", *_QUIET], plugins=[collector])
     for error in collector.errors:
         raise error
     if not collector.results:
