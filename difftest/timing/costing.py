@@ -6,16 +6,18 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from difftest.analysis.footprint import footprint
-from difftest.analysis.purpose import clears
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
-from difftest.timing.costs import Cost, CostTable, free_elements, work
+from difftest.timing.costs import COPIES, Cost, CostTable, free_elements, work
 from difftest.timing.tensor_engine import Matmul, matmul
 from difftest.timing.transfer import Transfer, is_addressed, source_of, transfer
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""
+IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
+"""Activation functions that need no table of their own: copies (TODAY); the others are assumed."""
 UNKNOWN_CYCLES = MIN_CYCLES
 """What an instruction of unknown cost takes, so that the others can be scheduled."""
 
@@ -30,6 +32,8 @@ class Timed:
     """Its row in the table; None if its cost is unknown."""
     elements: int
     """N: elements a partition of its largest operand."""
+    table: str
+    """The table of activation functions that it needs; empty if any has what it does."""
     planned: float
     """What the compiler is taken to count on, where it shares copies among engines: it knows no
     performance modes. N cycles on the vector engine, N and the access time on the scalar engine."""
@@ -84,26 +88,24 @@ class Costing:
         planned = cycles(engine, max(MIN_CYCLES, count))
         if cost is None:
             time = cycles(engine, UNKNOWN_CYCLES)
-            return Timed(time, time, None, count, planned)
+            return Timed(time, time, None, count, "", planned)
         if engine is Engine.SCALAR:
             planned += cost.latency_ns
         time = cycles(engine, cost.cycles * work(event))
-        return Timed(time + cost.interval_ns, time + cost.latency_ns, cost, count, planned)
+        latency = time + cost.latency_ns
+        return Timed(time + cost.interval_ns, latency, cost, count, _table(event), planned)
+
+
+def _table(event: Event) -> str:
+    op = event.attributes.op
+    return op if op and purpose(event) is Purpose.FUNCTION and op not in IN_EVERY_TABLE else ""
 
 
 def _kind(event: Event) -> Hashable:
     """All that the cost of an instruction can depend on: not where its operands lie."""
-    told = event.attributes, event.arguments.get("dge_mode"), clears(event)
-    kind = [event.opcode, event.engine, *told, len(event.writes), *(r.role for r in event.reads)]
-    for allocation, _, shape, strides, axis, _, _, view, _ in event.writes + event.reads:
-        kind += (
-            shape,
-            strides,
-            axis,
-            view,
-            allocation.space,
-            allocation.shape,
-            allocation.partition_axis,
-            allocation.dtype,
-        )
+    kind: list[Hashable] = [event.kind, len(event.writes), clears(event)]
+    for allocation, _, shape, strides, axis, role, _, view, _ in event.writes + event.reads:
+        kind += (shape, strides, axis, role, view)
+        kind += (allocation.space, allocation.shape, allocation.partition_axis)
+        kind.append(id(allocation.dtype))  # which lives as long as the trace; its hash takes long
     return tuple(kind)

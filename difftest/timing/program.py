@@ -290,7 +290,10 @@ class _Builder:
     def build(self, progress: Progress | None) -> Program:
         events = self.trace.events
         accumulated = {
-            event.writes[0].allocation.id for event in events if event.attributes.accumulate
+            target.id
+            for event in events
+            if event.attributes.accumulate
+            and (target := event.writes[0].allocation).space is Space.PSUM
         }
         removed = 0
         repeated = self.decisions.repeated
@@ -302,7 +305,7 @@ class _Builder:
                 progress(number + 1, len(events))
             if self.renames:
                 self.renaming.enter(number, event)
-            if _clears(event, accumulated) or event.number in repeated:
+            if event.number in repeated or (accumulated and _clears(event, accumulated)):
                 removed += 1
                 continue
             core = self._core(event) if self.cores else 0
@@ -457,8 +460,8 @@ def _turn(event: Event) -> Turn:
 
 def _clears(event: Event, accumulated: set[int]) -> bool:
     """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    target = event.writes[0].allocation if clears(event) else None
-    return target is not None and target.space is Space.PSUM and target.id in accumulated
+    target = event.writes[0].allocation if event.writes else None
+    return target is not None and target.id in accumulated and clears(event)
 
 
 def _identity(

@@ -96,11 +96,12 @@ class Repeated:
 
     def _key(self, event: Event) -> Key | None:
         """What two equal copies have in common; None if it is no copy that could be left out."""
-        loads, turns = event.engine is Engine.DMA, event.engine is Engine.TENSOR
-        if purpose(event) is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
-            return None
-        rule = self._rules.get(event.engine, self._copies)
+        engine = event.engine
+        rule = self._rules.get(engine, self._copies)
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
+            return None
+        loads, turns = engine is Engine.DMA, engine is Engine.TENSOR
+        if purpose(event) is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
             return None
         around = self._innermost(event)
         if rule is RepeatRule.INVARIANT and around is None:
@@ -121,7 +122,7 @@ class Repeated:
             if any(one.loop.id == around for one in inside) and held.id not in self._lasting:
                 return None
         return (
-            event.engine,
+            engine,
             held.id,
             -1 if before is None else before.number,
             source[1:5],

@@ -6,14 +6,13 @@ for one.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
-from difftest.analysis.purpose import Purpose, purpose
+from difftest.analysis.purpose import purpose
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.buffers import Memory
 from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
-from difftest.timing.costs import COPIES
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
@@ -23,8 +22,7 @@ from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 NEVER = float("inf")
 FREE = 1 << 30
 """The event that a tensor's place is free, after the engines' numbers."""
-IN_EVERY_TABLE = COPIES | {"abs", "relu", "sign", "square"}
-"""Activation functions that need no table of their own: copies (TODAY); the others are assumed."""
+
 
 _SECOND_WAITS = {engine: WAITS.get(engine, 0.0) for engine in Engine}
 """A second engine's semaphore takes a wait instruction of its own."""
@@ -88,6 +86,8 @@ class Scheduler:
         self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
+        self.memories: dict[int, Memory] = {}
+        """On-chip allocation -> where it lies."""
         self.users = dict(program.users)
         self.last_use: dict[int, tuple[float, int]] = {}
         self.events: list[tuple[float, int, int]] = []
@@ -105,7 +105,7 @@ class Scheduler:
         self._begin()
         events, units = self.events, self.by_number
         while events:
-            now, kind, what = heapq.heappop(events)
+            now, kind, what = heappop(events)
             if kind == FREE:
                 self._free(what, now)
             elif now == units[kind].wake:  # else an earlier wake-up took its place
@@ -134,26 +134,30 @@ class Scheduler:
         self._prefetch_table()
         for one in self.instructions:
             for allocation in one.opens:
-                self.cores[one.core].buffers[allocation.space].enter(allocation)
+                memory = self.cores[one.core].buffers[allocation.space]
+                self.memories[allocation.id] = memory
+                memory.enter(allocation)
         for core in self.cores:
             for memory in core.buffers.values():
                 for granted in memory.grant():
                     self._granted(granted, 0.0, -1)
-        for index in range(len(self.instructions)):
-            self._less(index)
+        self.missing[:] = [count - 1 for count in self.missing]
+        for one, count in zip(self.instructions, self.missing, strict=True):
+            if not count:
+                self._enqueue(one)
 
     def _prefetch_table(self) -> None:
         """Each core loads its first table of activation functions before all else (TRACE)."""
         for one in self.instructions:
+            timed = one.times and one.times.get(Engine.SCALAR)
             core = self.cores[one.core]
-            if one.times and not core.table and Engine.SCALAR in one.times:
-                core.table, core.table_loads = _table(one), 1
+            if timed and (timed.table or not core.table_loads) and not core.table:
+                core.table, core.table_loads = timed.table, 1
                 core.units[Engine.SCALAR].free = self.clockwork.table_load.value
 
-    def _load_table(self, core: PhysicalCore, one: LoweredInstruction) -> float:
+    def _load_table(self, core: PhysicalCore, table: str) -> float:
         """How long the Scalar Engine loads the table that a function needs, if another is there."""
-        table = _table(one)
-        if not table or table == core.table or self.program.compiler.one_table:
+        if table == core.table or self.program.compiler.one_table:
             return 0.0
         core.table = table
         core.table_loads += 1
@@ -183,11 +187,11 @@ class Scheduler:
         elif engine is Engine.VECTOR or engine is Engine.SCALAR:
             core.sharing.add(engine, one, ready)
         unit = core.units[engine]
-        heapq.heappush(unit.coming, (ready, self.turn[one.index]))
+        heappush(unit.coming, (ready, self.turn[one.index]))
         time = ready if ready > unit.free else unit.free
         if time < unit.wake:  # as _arm does; written out, for each instruction comes here
             unit.wake = time
-            heapq.heappush(self.events, (time, unit.number, 0))
+            heappush(self.events, (time, unit.number, 0))
 
     def _generates(self, transfer: Transfer) -> bool:
         """Whether a DMA's descriptors are made on the device."""
@@ -204,7 +208,7 @@ class Scheduler:
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
             unit.wake = time
-            heapq.heappush(self.events, (time, unit.number, 0))
+            heappush(self.events, (time, unit.number, 0))
 
     # Issue
 
@@ -215,15 +219,16 @@ class Scheduler:
             self._arm(unit, unit.free)
             return
         while coming and coming[0][0] <= now:
-            heapq.heappush(ready, heapq.heappop(coming)[1])
+            heappush(ready, heappop(coming)[1])
         if ready:
             if unit.may_wait and not self._may_take(unit, ready[0], now):
                 return
-            self._issue(unit, self.instructions[self.at[heapq.heappop(ready)]], now)
+            self._issue(unit, self.instructions[self.at[heappop(ready)]], now)
         if ready:
             self._arm(unit, unit.free)
         elif coming:
-            self._arm(unit, max(coming[0][0], unit.free))
+            time, free = coming[0][0], unit.free
+            self._arm(unit, time if time > free else free)
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Whether the first of those that are ready may go before others that are not.
@@ -256,8 +261,8 @@ class Scheduler:
             busy = following - now
         else:
             timed = one.times[engine]
-            if engine is Engine.SCALAR:
-                now += self._load_table(core, one)
+            if timed.table and engine is Engine.SCALAR:
+                now += self._load_table(core, timed.table)
             end = now + timed.latency
             busy = timed.interval
         timeline.engine[index] = engine
@@ -385,21 +390,17 @@ class Scheduler:
 
     def _unused(self, tensor: int, since: float) -> None:
         """Free a tensor's place, at once if nobody waits for one."""
-        if self._memory_of(tensor).waiting:
-            heapq.heappush(self.events, (since, FREE, tensor))
+        if self.memories[tensor].waiting:
+            heappush(self.events, (since, FREE, tensor))
         else:
             self._resided(tensor, since)
-
-    def _memory_of(self, tensor: int) -> Memory:
-        core = self.cores[self.instructions[self.opener[tensor]].core]
-        return core.buffers[self.program.allocations[tensor].space]
 
     def _resided(self, tensor: int, until: float) -> None:
         self.timeline.residence[tensor] = self.timeline.start[self.opener[tensor]], until
 
     def _free(self, tensor: int, now: float) -> None:
         self._resided(tensor, now)
-        for granted in self._memory_of(tensor).release(self.program.allocations[tensor]):
+        for granted in self.memories[tensor].release(self.program.allocations[tensor]):
             self._granted(granted, now, self.last_use[tensor][1])
 
     # After the last instruction
@@ -420,9 +421,3 @@ class Scheduler:
         for done in sorted(timeline.end[store] for store in self.stores)[-waits:]:
             now = max(now, done) + wait
         return max(end, now)
-
-
-def _table(one: LoweredInstruction) -> str:
-    """The table of activation functions that it needs; empty if any has what it does."""
-    op = one.event.attributes.op if purpose(one.event) is Purpose.FUNCTION else None
-    return "" if op is None or op in IN_EVERY_TABLE else op
