@@ -7,23 +7,12 @@ import click
 from difftest.cli.commands import LazyGroup
 
 COMMANDS = (
-    "api",
-    "bench",
-    "check",
-    "doctor",
-    "explain",
-    "grade",
-    "init",
-    "lint",
-    "measure",
-    "migrate",
-    "profile",
-    "run",
-    "stubs",
-    "timing",
-    "trace",
+    *("api", "bench", "check", "doctor", "explain", "grade", "init", "lint"),
+    *("measure", "migrate", "profile", "run", "stubs", "timing", "trace"),
 )
 OTHERS = {
+    "findings": "difftest.scale.command",
+    "fuzz": "difftest.scale.fuzzing",
     "mutate": "difftest.report.mutants.command",
     "replay": "difftest.report.replay",
     "serve": "difftest.verdict.serve",

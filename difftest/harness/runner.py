@@ -156,8 +156,7 @@ class Runner:
         """
         __tracebackhide__ = True
         self.now = spec, case
-        known = reference.inputs.values() if isinstance(reference, Reference) else None
-        inputs = spec.inputs_of(case) if known is None else tuple(known)
+        inputs = spec.inputs_of(case)
         if reference is None:
             reference = self.reference(spec, case, inputs)
         settings = self.settings_of(spec, case)

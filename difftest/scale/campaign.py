@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType
@@ -26,7 +24,12 @@ from hypothesis.internal.observability import observability_enabled
 from difftest.backends.base import Backend, KernelCall, Outcome
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage
-from difftest.harness.failures import CaseFailure, HazardFailure
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    CaseFailure,
+    DifferentialFailure,
+    HazardFailure,
+)
 from difftest.harness.frames import is_installed, is_library
 from difftest.harness.questions import Reference
 from difftest.harness.repeats import Repeats
@@ -44,6 +47,7 @@ from difftest.scale.found import CLOSED, Found, found_of
 from difftest.simulator.launch import one_thread
 
 _OLD_NAME = "slice_comments"
+"""What HypoFuzz 25.11 asks of a failure that it has shrunk, and newer Hypotheses call otherwise."""
 
 
 class KernelCoverage(CoverageCollector):
@@ -68,11 +72,7 @@ def is_own_file(file: str) -> bool:
 
 
 def _lead_hypofuzz() -> None:
-    """Let HypoFuzz count as :class:`KernelCoverage` does, in this process.
-
-    HypoFuzz 25.11 breaks down when it has shrunk its first failure, where Hypothesis has the newer
-    name of what it asks a result for: the older one stands for it.
-    """
+    """Let HypoFuzz count as :class:`KernelCoverage` does, and survive its first failure."""
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
     if not hasattr(ConjectureResult, _OLD_NAME):
         setattr(ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments))
@@ -96,19 +96,12 @@ class CampaignRunner(Runner):
     Parameters
     ----------
     runner : of the session that collected the tests.
-    findings : where what fails is kept.
-    root : the folder that files and tests are named from.
-    setting : what decides whether another run is like this one, in words.
-    options : of the session, to run a case again.
+    findings, root : where what fails is kept, and the folder that files are named from.
+    setting, options : of the session: what decides whether another is like it, and its options.
     """
 
     def __init__(
-        self,
-        runner: Runner,
-        findings: Findings,
-        root: Path,
-        setting: str,
-        options: tuple[str, ...] = (),
+        self, runner: Runner, findings: Findings, root: Path, setting: str, options: tuple[str, ...]
     ) -> None:
         watch = Watch()
         atexit.register(watch.close)
@@ -122,11 +115,10 @@ class CampaignRunner(Runner):
         )
         _lead_hypofuzz()
         self.repeats = _NoRepeats()
-        self.findings, self.root, self.setting = findings, root, setting
-        self.options = options
+        self.findings, self.root = findings, root
+        self.setting, self.options = setting, options
         self._did = Coverage()
         self._first: dict[tuple[str, str], tuple[Found, Found | None]] = {}
-        self._noted: CaseFailure | None = None
 
     def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
         """Run a call; what the kernel did in its own code is told, in each case anew."""
@@ -149,11 +141,15 @@ class CampaignRunner(Runner):
         self.again = Reproduction(_node(), self.options)
         self.tally, self.histories, self._did = Tally(), {}, Coverage()
         self.known, self.hazards, self.traces = set(), [], {}
-        with self._keeping(), one_thread():
-            verdicts = super().check(spec, case, reference)
+        try:
+            with one_thread():
+                verdicts = super().check(spec, case, reference)
             seen = [one for *_, one in self.hazards]
             if failing := [one for one in seen if fails(one, strict=self.strict)]:
                 raise HazardFailure(spec, case, self.again, failing)
+        except (DifferentialFailure, HazardFailure) as failure:
+            self._keep(failure)
+            raise
         for feature in sorted(features(self._did, self.traces.values(), seen, verdicts)):
             hypothesis.event(feature)
         return verdicts
@@ -162,17 +158,10 @@ class CampaignRunner(Runner):
         self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
     ) -> Reference | Exception:
         """See :class:`Runner`; one that breaks down is a finding too."""
-        with self._keeping():
-            return super().reference(spec, case, inputs)
-
-    @contextmanager
-    def _keeping(self) -> Iterator[None]:
         try:
-            yield
-        except CaseFailure as failure:
-            if failure is not self._noted:
-                self._noted = failure
-                self._keep(failure)
+            return super().reference(spec, case, inputs)
+        except BrokenReferenceError as failure:
+            self._keep(failure)
             raise
 
     def _keep(self, failure: CaseFailure) -> None:
@@ -193,18 +182,12 @@ class CampaignRunner(Runner):
         first, before = self._first.pop(which)
         if before is None or before.state == CLOSED:
             self.findings.drop(first)
+            known = before if found.id == first.id else known
             if before is not None:
                 self.findings.put(before)
-            known = before if found.id == first.id else known
         if known is None or known.state == CLOSED:
             self.findings.put(replace(found, found=known.found) if known else found)
-            print(f"difftest: {_told(found, known)}", file=sys.stderr, flush=True)
-
-
-def _told(found: Found, known: Found | None) -> str:
-    """What is said of a finding, once."""
-    news = "finding" if known is None else "a finding is back:"
-    return f"{news} {found.id}: {found.kind} at {found.place}, {found.shapes} ({found.test})"
+            print(f"difftest: {'back: ' if known else ''}{found}", file=sys.stderr, flush=True)
 
 
 def _node() -> str:

@@ -1,8 +1,7 @@
 """Where findings are kept: a file each for people, and an entry each in Hypothesis's database.
 
-The files make a finding readable; the database lets it travel: whoever shares it, in a folder, in
-Redis or as an artefact of CI, has the findings too. What differs is settled by whose state changed
-last.
+Whoever shares the database, in a folder, in Redis or as an artefact of CI, has the findings too.
+Where two differ, the one counts whose state changed last.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from hypothesis import settings
 from hypothesis.configuration import storage_directory
 from hypothesis.database import ExampleDatabase
 
@@ -28,18 +28,22 @@ class Findings:
 
     Parameters
     ----------
-    database : Hypothesis's; None if it has none.
     folder : of the files; by default that beside Hypothesis's database. It is made when the first
         finding is.
     """
 
-    def __init__(self, database: ExampleDatabase | None, folder: Path | None = None) -> None:
-        self.database = database
+    def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or storage_directory(FOLDER, intent_to_write=False).path
+
+    @property
+    def database(self) -> ExampleDatabase | None:
+        """That of the profile of Hypothesis that is loaded by now; None if it has none."""
+        profile = settings.default
+        return None if profile is None else profile.database
 
     def __iter__(self) -> Iterator[Found]:
         """Each finding, in the state that it came to last; the oldest first."""
-        known = newest([*self._files(), *self._entries()])
+        known = newest([*self._files(), *(one for _, one in self._entries())])
         return iter(sorted(known.values(), key=lambda one: (one.found, one.id)))
 
     def get(self, id: str) -> Found | None:
@@ -50,28 +54,28 @@ class Findings:
     def put(self, found: Found) -> None:
         """Keep a finding, in the place of what was known of it."""
         self._write(found)
+        self._forget(found)
         if self.database is not None:
-            for entry in tuple(self.database.fetch(KEY)):
-                if _id_of(entry) == found.id:
-                    self.database.delete(KEY, entry)
             self.database.save(KEY, found.to_json().encode())
 
     def drop(self, found: Found) -> None:
         """Forget a finding."""
         self._file(found).unlink(missing_ok=True)
-        if self.database is not None:
-            for entry in tuple(self.database.fetch(KEY)):
-                if _id_of(entry) == found.id:
-                    self.database.delete(KEY, entry)
+        self._forget(found)
 
     def exchange(self) -> None:
         """Let the files have what the database has, and the other way round."""
-        files, entries = newest(self._files()), newest(self._entries())
+        files, entries = newest(self._files()), newest(one for _, one in self._entries())
         for found in self:
             if files.get(found.id) != found:
                 self._write(found)
             if self.database is not None and entries.get(found.id) != found:
                 self.put(found)
+
+    def _forget(self, found: Found) -> None:
+        for entry, one in tuple(self._entries()):
+            if one.id == found.id and self.database is not None:
+                self.database.delete(KEY, entry)
 
     def _file(self, found: Found) -> Path:
         return self.folder / f"{found.id}.json"
@@ -90,14 +94,7 @@ class Findings:
             except FoundError as error:
                 raise FoundError(f"{file}: {error}; delete it, or put back what it was") from None
 
-    def _entries(self) -> Iterator[Found]:
+    def _entries(self) -> Iterator[tuple[bytes, Found]]:
         for entry in () if self.database is None else self.database.fetch(KEY):
             with contextlib.suppress(FoundError):  # of another version: its file says so
-                yield found_from_json(entry)
-
-
-def _id_of(entry: bytes) -> str:
-    try:
-        return found_from_json(entry).id
-    except FoundError:
-        return ""
+                yield entry, found_from_json(entry)

@@ -27,8 +27,6 @@ from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 from difftest.simulator.trace import Location, Region, Trace
 
 OPEN, CLOSED = "open", "closed"
-_DIGITS = 10
-"""Of a finding's id: as many as nobody types, and files are named by."""
 
 
 class FoundError(ValueError):
@@ -49,9 +47,8 @@ class Found:
     case : what ``--case`` takes.
     setting : the backends, level and strictness that show it; no other run closes it.
     options : of the pytest session that found it.
-    text : the first line of its report.
     state : "open" or "closed".
-    found, changed : when it was found, and when its state changed last; the commit beside each.
+    found, changed : when it was found, and when its state changed last, at which commit.
     """
 
     kind: str
@@ -64,18 +61,16 @@ class Found:
     case: Mapping[str, Any]
     setting: str
     options: tuple[str, ...]
-    text: str
     state: str
     found: str
-    found_at: str
     changed: str
     changed_at: str
 
     @property
     def id(self) -> str:
         """The same for the same kind, line and class of shapes, whoever finds it and when."""
-        key = "\n".join((self.kind, self.file, self.source, self.shapes))
-        return hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
+        key = "\n".join((self.kind, self.kernel, self.file, self.source, self.shapes))
+        return hashlib.sha256(key.encode()).hexdigest()[:10]
 
     @property
     def place(self) -> str:
@@ -84,24 +79,26 @@ class Found:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The options that said what a case may take."""
-        return tuple(
-            one for one in self.options if one.startswith(("--case-timeout", "--case-mem"))
-        )
-
-    @property
-    def needs_limits(self) -> bool:
-        """Whether it is that a case takes too much: without a limit it may never end."""
-        return self.kind.endswith("LimitError") and bool(self.limits)
+        """The options without which it may never end, where it is that a case takes too much."""
+        is_limit = self.kind.endswith("LimitError")
+        return tuple(one for one in self.options if is_limit and one.startswith("--case-"))
 
     @property
     def case_text(self) -> str:
         """What ``--case`` takes."""
         return json.dumps(self.case, separators=(",", ":"))
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What pytest is told to run it."""
+        return (*self.options, self.test, "--case", self.case_text)
+
+    def __str__(self) -> str:
+        return f"finding {self.id}: {self.kind} at {self.place}, {self.shapes} ({self.test})"
+
     def to_json(self) -> str:
-        """A file's text: sorted, so that it changes only where the finding does."""
-        return json.dumps({"id": self.id, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+        """A file's text."""
+        return json.dumps({"id": self.id, **asdict(self)}, indent=2) + "\n"
 
     def now(self, state: str, commit: str) -> Found:
         """The same in another state, from now on."""
@@ -109,12 +106,7 @@ class Found:
 
 
 def found_from_json(text: str | bytes) -> Found:
-    """What :meth:`Found.to_json` wrote.
-
-    Raises
-    ------
-    FoundError : it is something else.
-    """
+    """What :meth:`Found.to_json` wrote; FoundError if it is something else."""
     try:
         document = json.loads(text)
         known = {one.name: document[one.name] for one in fields(Found)}
@@ -130,15 +122,9 @@ def moment() -> str:
 
 def commit_of(root: Path) -> str:
     """The commit of a working tree; empty if it is none."""
+    words = ["git", "rev-parse", "--short=12", "HEAD"]
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
@@ -147,16 +133,8 @@ def commit_of(root: Path) -> str:
 def found_of(
     failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
 ) -> Found:
-    """The finding that a failing case is.
-
-    Parameters
-    ----------
-    test : the pytest node.
-    root : the folder that files are named from, if they are below it.
-    traces : of the case, by backend, where there are any.
-    """
-    at = _line_of(failure, traces)
-    now, commit = moment(), commit_of(root)
+    """The finding that a failing case of a pytest node is; files are named from ``root``."""
+    at, now = _line_of(failure, traces), moment()
     return Found(
         kind=kind_of(failure),
         file=_near(at.file, root) if at else failure.spec.name,
@@ -168,12 +146,10 @@ def found_of(
         case=json.loads(failure.case.to_json()),
         setting=setting,
         options=failure.again.options if failure.again else (),
-        text=f"{failure.spec.name} {failure.title()}",
         state=OPEN,
         found=now,
-        found_at=commit,
         changed=now,
-        changed_at=commit,
+        changed_at=commit_of(root),
     )
 
 
@@ -192,11 +168,7 @@ def kind_of(failure: CaseFailure) -> str:
 
 
 def class_of_size(size: int) -> str:
-    """Where a size lies among the hardware's limits: 1, <128, 128, <512, 512 or >512.
-
-    >>> [class_of_size(one) for one in (1, 2, 128, 129, 4096)]
-    ['1', '<128', '128', '<512', '>512']
-    """
+    """Where a size lies among the hardware's limits: 1, <128, 128, <512, 512 or >512."""
     if size <= 1:
         return str(size)
     for limit in HARDWARE_LIMITS:
@@ -220,17 +192,18 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].location
-    verdict, spec = _wrong(failure), failure.spec
-    if isinstance(verdict, OneSided):
-        given = getattr(verdict.error, "location", None)
-        judged = spec.reference if verdict.failed == "reference" else spec.kernel
-        return given if isinstance(given, Location) else _place(verdict.error, judged)
+    verdict, function, error = _wrong(failure), failure.spec.kernel, None
     if isinstance(verdict, Mismatch):
         written = (writer_of(verdict, trace) for trace in traces.values())
-        return next(filter(None, written), None) or _definition(spec.kernel)
-    if isinstance(failure, BrokenReferenceError) and failure.defect.__cause__ is not None:
-        return _place(failure.defect.__cause__, spec.reference)
-    return _definition(spec.kernel)
+        return next(filter(None, written), None) or _place(None, function)
+    if isinstance(verdict, OneSided):
+        error, given = verdict.error, getattr(verdict.error, "location", None)
+        if isinstance(given, Location):
+            return given
+    if isinstance(failure, BrokenReferenceError):
+        error = failure.defect.__cause__
+    is_kernel = isinstance(verdict, OneSided) and verdict.failed != "reference"
+    return _place(error, function if is_kernel else failure.spec.reference)
 
 
 def writer_of(verdict: Mismatch, trace: Trace) -> Location | None:
@@ -252,28 +225,19 @@ def _spans(region: Region, shape: tuple[int, ...], element: int) -> bool:
     return low <= element <= region.offset + sum(end for end in ends if end > 0)
 
 
-def _place(error: BaseException, function: Callable[..., Any]) -> Location | None:
-    for entry in entries(error):
+def _place(error: BaseException | None, function: Callable[..., Any]) -> Location | None:
+    for entry in [] if error is None else entries(error):
         if is_own(entry, function):
             return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
-    return _definition(function)
-
-
-def _definition(function: Callable[..., Any]) -> Location | None:
     code = getattr(inspect.unwrap(function), "__code__", None)
     return None if code is None else Location(code.co_filename, code.co_firstlineno)
 
 
 def _near(file: str, root: Path) -> str:
-    path = Path(os.path.realpath(file))
-    home = Path(os.path.realpath(root))
+    path, home = Path(os.path.realpath(file)), Path(os.path.realpath(root))
     return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
 
 
 def newest(several: Iterable[Found]) -> dict[str, Found]:
     """By id the one whose state changed last."""
-    found: dict[str, Found] = {}
-    for one in several:
-        if one.id not in found or found[one.id].changed < one.changed:
-            found[one.id] = one
-    return found
+    return {one.id: one for one in sorted(several, key=lambda one: one.changed)}

@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from difftest.backends.base import Backend
 from difftest.harness.decorator import KernelTest, kernel_test_of
@@ -23,7 +22,7 @@ from difftest.scale.findings import Findings
 from difftest.scale.found import CLOSED, OPEN, Found, commit_of
 
 _LABEL = "finding-"
-_NAMED = re.compile(rf"\[(?:.*-)?{_LABEL}([0-9a-f]+)\]$")
+_NAMED = re.compile(rf"\[.*\b{_LABEL}([0-9a-f]+)\b")
 
 
 class FindingWarning(UserWarning):
@@ -32,24 +31,18 @@ class FindingWarning(UserWarning):
 
 def setting_of(request: Request, backends: Iterable[Backend]) -> str:
     """What decides whether a case does the same in two sessions, in words."""
-    parts = [one.name for one in backends]
-    parts += [f"level {request.level}"] if request.level else []
-    return ", ".join(parts + ([request.strictness] if request.strictness else []))
+    level = f"level {request.level}" if request.level else None
+    return ", ".join(filter(None, (*(one.name for one in backends), level, request.strictness)))
 
 
 def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Runner:
     """The runner of a session: a campaign's, or its own beside the findings that it replays."""
-    profile = settings.default
-    assert profile is not None
-    findings, setting = Findings(profile.database), setting_of(request, runner.backends)
+    findings, setting = Findings(), setting_of(request, runner.backends)
     if is_campaign():
         from difftest.scale.campaign import CampaignRunner
 
         return CampaignRunner(runner, findings, config.rootpath, setting, request.options)
-    findings.exchange()
-    if known := list(findings):
-        plugin = _Replayed(config, request, setting, findings, known)
-        config.pluginmanager.register(plugin, "difftest findings")
+    config.pluginmanager.register(_Replayed(config, request, setting, findings))
     return runner
 
 
@@ -57,17 +50,19 @@ class _Replayed:
     """The plugin of a session that replays findings."""
 
     def __init__(
-        self,
-        config: pytest.Config,
-        request: Request,
-        setting: str,
-        findings: Findings,
-        known: list[Found],
+        self, config: pytest.Config, request: Request, setting: str, findings: Findings
     ) -> None:
         self.config, self.request, self.setting = config, request, setting
         self.findings = findings
-        self.known = {one.id: one for one in known}
+        self.known: dict[str, Found] = {}
+        self.failed: set[str] = set()
         self.told: list[str] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Read what is known, now that it is sure which profile of Hypothesis counts."""
+        self.findings.exchange()
+        self.known = {one.id: one for one in self.findings}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(
@@ -92,22 +87,17 @@ class _Replayed:
 
     def _is_fit(self, found: Found, test: KernelTest) -> bool:
         """Whether its case is one of the test still, and ends in this session."""
-        if found.needs_limits and self.request.timeout is self.request.memory is None:
-            self.told.append(
-                f"finding {found.id} not replayed: without its limit it may not end; "
-                f"add {' '.join(found.limits)}"
-            )
+        if found.limits and self.request.timeout is self.request.memory is None:
+            limits = " ".join(found.limits)
+            self.told.append(f"finding {found.id} not replayed: it may not end without {limits}")
             return False
         try:
             case_from_json(found.case_text, test.spec)
         except CaseError as error:
-            warnings.warn(
-                FindingWarning(
-                    f"finding {found.id} is no case of {found.test} any more: {error}. If its bug "
-                    f"is gone: difftest findings close {found.id}"
-                ),
-                stacklevel=1,
-            )
+            text = f"finding {found.id} is no case of {found.test} any more: {error}. If its bug is"
+            if found.state == OPEN:
+                told = FindingWarning(f"{text} gone: difftest findings close {found.id}")
+                warnings.warn(told, stacklevel=1)
             return False
         return True
 
@@ -118,11 +108,12 @@ class _Replayed:
         is_worker = hasattr(self.config, "workerinput")
         if found is None or report.when != "call" or is_worker or found.setting != self.setting:
             return
-        state = {"passed": CLOSED, "failed": OPEN}.get(report.outcome, found.state)
+        self.failed |= {found.id} if report.failed else set()
+        state = OPEN if found.id in self.failed else CLOSED if report.passed else found.state
         if state == found.state:
             return
-        said = "replays clean and is closed" if state == CLOSED else "is back, and open again"
-        self.told.append(f"finding {found.id} {said}: {found.kind} at {found.place}")
+        said = "clean, and closed" if state == CLOSED else "back, and open again"
+        self.told.append(f"{said}: {found}")
         self.known[found.id] = found.now(state, commit_of(self.config.rootpath))
         self.findings.put(self.known[found.id])
 
@@ -131,6 +122,5 @@ class _Replayed:
         still = sum(one.state == OPEN for one in self.known.values())
         if self.told or still:
             terminalreporter.section("findings of campaigns")
-            for line in dict.fromkeys(self.told):
-                terminalreporter.write_line(line)
-            terminalreporter.write_line(f"{still} open of {len(self.known)}: difftest findings")
+            total = f"{still} open of {len(self.known)}: difftest findings"
+            terminalreporter.write_line("\n".join([*dict.fromkeys(self.told), total]))

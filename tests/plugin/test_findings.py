@@ -139,11 +139,11 @@ def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, 
     machines.write(factor="2.00")
     result = machines.run()
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines([f"finding {id} replays clean and is closed: value differs*"])
+    result.stdout.fnmatch_lines([f"clean, and closed: finding {id}: value differs*"])
     assert machines.found[id]["state"] == "closed"
 
     machines.move("third")
     machines.write(factor="3.000")
     result = machines.run("-k", "finding")
-    result.stdout.fnmatch_lines([f"finding {id} is back, and open again: value differs*"])
+    result.stdout.fnmatch_lines([f"back, and open again: finding {id}: value differs*"])
     assert machines.found[id]["state"] == "open"

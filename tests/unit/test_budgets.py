@@ -50,8 +50,9 @@ BUDGETS = (
     # 100 of its lines, tools for agents, are of the 500 of inspection. 480, batches, are of the
     # 3,000 of scale.
     Budget(3_580, ("verdict",)),
-    Budget(2_514, ("scale",)),
-    Budget(3_200, ("course", "api", "host", "cli")),
+    Budget(2_524, ("scale",)),
+    # Gave 10 of its 3,200 lines, a list in fewer of them, to scale.
+    Budget(3_190, ("course", "api", "host", "cli")),
     # Planted bugs, the page, the pictures and replay; 586 lines of its 4,000 are in the harness. 16
     # are of the backends: the processes in which batches of verdicts and mutants are judged.
     Budget(3_430, ("report",), now=3_616),

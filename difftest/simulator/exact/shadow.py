@@ -135,6 +135,7 @@ class Shadow:
         self._pending: list[Pending] | None = None
         self._chain = NO_CHAIN
         self._name = ""
+        self._plans: dict[Call, Plan] = {}
 
     @property
     def accumulators(self) -> dict[str, Bounded]:
@@ -156,9 +157,9 @@ class Shadow:
 
         ``inner`` is a mask which is no box, and lets it read some elements only.
         """
-        plan = call.plan
+        plan = self._plans.get(call)
         if plan is None:
-            plan = call.plan = Plan(call)
+            plan = self._plans[call] = Plan(call)
         self._begin(plan.title)
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):

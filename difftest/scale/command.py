@@ -1,0 +1,92 @@
+"""`difftest findings`: what campaigns have found, and since when it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from difftest.cli.console import print_table, table_console, titled_table
+from difftest.harness.report import quoted
+from difftest.scale.findings import Findings
+from difftest.scale.found import CLOSED, OPEN, Found, commit_of
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def findings(context: click.Context) -> None:
+    """List, show, close and bisect what campaigns have found."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_findings)
+
+
+@findings.command("list")
+def list_findings() -> None:
+    """List all findings, open ones first."""
+    known = sorted(Findings(), key=lambda one: one.state, reverse=True)
+    if not known:
+        click.echo("no findings: difftest fuzz looks for some")
+        return
+    table = titled_table("Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ())
+    for one in known:
+        line = one.id, one.state, one.changed[:10], one.kind, one.place, one.shapes, one.test
+        table.add_row(*line)
+    print_table(table_console(), table)
+
+
+@findings.command()
+@click.argument("id")
+def show(id: str) -> None:
+    """Show a finding: its line, its case, and how to run it."""
+    found = _found(id)
+    rows = {
+        "state": f"{found.state} since {found.changed} {found.changed_at}".strip(),
+        "found": f"{found.found}, on {found.setting}",
+        "line": f"{found.place}: {found.source}",
+        "run again": quoted(["pytest", *found.arguments]),
+    }
+    click.echo(found)
+    for label, text in rows.items():
+        click.echo(f"  {label + ':':<13}{text}")
+
+
+@findings.command()
+@click.argument("ids", nargs=-1, required=True)
+def close(ids: tuple[str, ...]) -> None:
+    """Close findings whose bug is gone, or whose case is none any more.
+
+    One that fails again is opened again.
+    """
+    for found in [_found(one) for one in ids]:
+        Findings().put(found.now(CLOSED, commit_of(Path.cwd())))
+
+
+@findings.command()
+@click.argument("id")
+@click.option("--good", metavar="COMMIT", help="One at which the case still passed.")
+@click.option("--bad", metavar="COMMIT", default="HEAD", help="One at which it fails; HEAD.")
+@click.option("--levels", is_flag=True, help="Over the levels of NKI, and not over commits.")
+def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
+    """Say which commit, or which level of NKI, makes a finding fail.
+
+    The commits are tried in a working tree of their own, which is taken away again.
+    """
+    from difftest.scale.bisecting import bisect_commits, by_level
+
+    found = _found(id)
+    if levels:
+        for level, outcome in by_level(found):
+            click.echo(f"NKI {level}: {outcome}")
+    elif good is None:
+        raise click.UsageError("say since when: --good COMMIT, or --levels")
+    else:
+        click.echo(bisect_commits(found, good, bad))
+
+
+def _found(id: str) -> Found:
+    known = Findings()
+    found = known.get(id)
+    if found is None:
+        ids = ", ".join(one.id for one in known if one.state == OPEN) or "none"
+        raise click.UsageError(f"no one finding begins with {id!r}; open are {ids}")
+    return found

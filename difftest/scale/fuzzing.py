@@ -1,0 +1,80 @@
+"""`difftest fuzz`: a campaign of HypoFuzz that ends, and fails on what it has found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from hypofuzz.hypofuzz import FuzzWorker
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
+@click.option("-n", "processes", type=click.IntRange(1), default=1, help="Processes; 1.")
+@click.option("--minutes", type=click.FloatRange(0), default=10.0, help="How long; 10.")
+@click.pass_context
+def fuzz(
+    context: click.Context, pytest_args: tuple[str, ...], processes: int, minutes: float
+) -> None:
+    """Fuzz kernel tests for some minutes: difftest fuzz -- --simulate tests/kernels.
+
+    HypoFuzz draws their cases, led by what the kernels do. Each finding is told once and kept;
+    `difftest findings` lists them. The exit code is 1 if this campaign has found one.
+    """
+    if find_spec("hypofuzz") is None:
+        raise click.UsageError("a campaign needs HypoFuzz: pip install 'nki-difftest[scale]'")
+    from difftest.scale.findings import Findings
+    from difftest.scale.found import moment
+
+    start, spawn = moment(), multiprocessing.get_context("spawn")
+    workers = [
+        spawn.Process(target=_work, args=(pytest_args, number, processes), daemon=True)
+        for number in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    begun = time.monotonic()
+    while time.monotonic() < begun + 60 * minutes and any(one.is_alive() for one in workers):
+        time.sleep(0.1)
+    broken = [one for one in workers if one.exitcode]
+    passed = (time.monotonic() - begun) / 60
+    for worker in workers:
+        worker.terminate()
+        worker.join()
+    if broken:
+        raise click.ClickException("a process of the campaign broke down; it says why above")
+    found = [one for one in Findings() if one.changed >= start]
+    click.echo(f"{len(found)} found in {passed:.1f} minutes: difftest findings")
+    context.exit(1 if found else 0)
+
+
+class _Share(dict[str, Any]):
+    """What a worker is told to fuzz: every so many of the tests, or all if there are too few."""
+
+    worker: FuzzWorker
+    part: slice
+
+    def __getitem__(self, key: str) -> Any:
+        if self.worker.targets and not self.worker.valid_targets:
+            sys.exit()  # each of its tests has failed: nothing is left to do
+        tests = list(self.worker.collected_targets)
+        return tests[self.part] or tests
+
+
+def _work(pytest_args: Sequence[str], number: int, processes: int) -> None:
+    from hypofuzz import detection
+    from hypofuzz.hypofuzz import FuzzWorker
+
+    detection._in_hypofuzz_run = True
+    share = _Share()
+    told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
+    share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
+    share.part = slice(number, None, processes)
+    share.worker.start()
