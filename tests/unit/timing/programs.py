@@ -23,6 +23,7 @@ class Builder:
 
     def __init__(self):
         self.trace = Trace()
+        self.kinds = {}
 
     def tensor(self, shape, space=Space.SBUF, dtype="float32", name=""):
         allocation = Allocation(
@@ -44,14 +45,9 @@ class Builder:
         for region in reads:
             region.allocation.reads += 1
         attributes = {name: told.pop(name) for name in Attributes._fields if name in told}
-        self.trace.events.append(
-            Event(
-                number,
-                Kind(opcode, engine, Attributes(**attributes), told),
-                tuple(writes),
-                tuple(reads),
-            )
-        )
+        kind = Kind(opcode, engine, Attributes(**attributes), told)
+        kind = self.kinds.setdefault(repr(kind), kind)  # calls of one signature share it
+        self.trace.events.append(Event(number, kind, tuple(writes), tuple(reads)))
         return number
 
     def dma(self, target, source):
