@@ -1,0 +1,215 @@
+"""Ten bugs that are planted by hand: what their author sees without this package, and with it.
+
+``python -m tests.meta.ten_bugs`` writes docs/explanation/ten-bugs.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from difftest import KernelSpec, sizes
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.simplest import simplest_case
+from difftest.report.mutants.mutant import Change, Mutant, planted
+from difftest.report.mutants.reached import functions_of, name_of, source_in
+from difftest.simulator import launch
+from difftest.simulator.frontend.install import embedded
+from tests.meta.search import smallest_failure
+
+with embedded():
+    from tests.meta import ten_kernels
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/explanation/ten-bugs.md"
+RTOL, ATOL = 1e-2, 1e-4
+"""Of ``np.testing.assert_allclose``: what examples of NKI take."""
+
+DOUBLED = KernelSpec(
+    kernel=ten_kernels.doubled,
+    reference=lambda x, bias: 2 * x.astype(np.float64) + bias,
+    domain={"M": sizes(1, 400), "N": sizes(1, 600)},
+    inputs={"x": "M N", "bias": "M 1"},
+    dtypes=("float32", "bfloat16"),
+    edges=False,
+)
+SUMS = KernelSpec(
+    kernel=ten_kernels.row_sums,
+    reference=lambda x: x.astype(np.float64).sum(1, keepdims=True),
+    domain={"M": sizes(1, 128), "N": sizes(1, 1100)},
+    inputs={"x": "M N"},
+    output_dtype="float32",
+    edges=False,
+)
+PRODUCT = KernelSpec(
+    kernel=ten_kernels.product,
+    reference=lambda lhsT, rhs: lhsT.astype(np.float64).T @ rhs,
+    domain={"K": sizes(1, 400), "M": sizes(1, 128), "N": sizes(1, 512)},
+    inputs={"lhsT": "K M", "rhs": "K N"},
+    output_dtype="float32",
+    edges=False,
+)
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A text of a kernel and the wrong one in its place.
+
+    Attributes
+    ----------
+    tried : the shape of an example that an author tries it on.
+    smallest : the smallest case that shows it, and its dtype, by the argument ``why``.
+    """
+
+    title: str
+    spec: KernelSpec
+    right: str
+    wrong: str
+    tried: Mapping[str, int]
+    smallest: tuple[Mapping[str, int], str]
+    why: str
+
+    def mutant(self) -> Mutant:
+        """The kernel with it."""
+        function, *_ = functions_of(self.spec.kernel)
+        begin = function.__code__.co_firstlineno
+        text = source_in(function).text
+        above = len("".join(text.splitlines(keepends=True)[: begin - 1]))
+        start = text.index(self.right, above)
+        change = Change(start, start + len(self.right), self.wrong)
+        return Mutant(function.__code__.co_filename, name_of(function), self.title, change)
+
+    def before(self) -> str:
+        """What ``np.testing.assert_allclose`` says of an example of the usual shape."""
+        case = simplest_case(self.spec, dict(self.tried), "float32")
+        inputs = self.spec.inputs_of(case)
+        function, *_ = functions_of(self.spec.kernel)
+        with planted(function, self.mutant()):
+            try:
+                got = launch(self.spec.kernel, inputs).outputs[0]
+                np.testing.assert_allclose(
+                    got, self.spec.reference(*inputs), rtol=RTOL, atol=ATOL, verbose=False
+                )
+            except Exception as error:
+                lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+                told = " ".join(lines[: 2 if isinstance(error, AssertionError) else 1])
+                return f"{type(error).__name__}: {told}"
+        return "passes"
+
+    def after(self, seed: int = 0) -> DifferentialFailure:
+        """The smallest failure that is found."""
+        function, *_ = functions_of(self.spec.kernel)
+        with planted(function, self.mutant()):
+            return smallest_failure(self.spec, seed)
+
+
+EXAMPLE = {"M": 256, "N": 512}
+ONE = {"M": 1, "N": 1}
+COPY = "nisa.dma_copy(dst=out[here, :], src=tile)"
+BUGS = (
+    Bug(
+        "The rows after the last whole tile",
+        *(DOUBLED, "range(0, rows, 128)", "range(0, rows // 128 * 128, 128)", EXAMPLE),
+        (ONE, "float32"),
+        "One row is the fewest there can be, and is no whole tile.",
+    ),
+    Bug(
+        "A tile of more than 128 partitions",
+        *(DOUBLED, "min(128, rows - first)", "rows - first", {"M": 128, "N": 512}),
+        ({"M": 129, "N": 1}, "float32"),
+        "Up to 128 rows the minimum is the other number.",
+    ),
+    Bug(
+        "Each tile is written where the first one belongs",
+        *(DOUBLED, COPY, "nisa.dma_copy(dst=out[0:count, :], src=tile)", {"M": 128, "N": 512}),
+        ({"M": 129, "N": 1}, "float32"),
+        "The first tile is right. The second begins with row 128.",
+    ),
+    Bug(
+        "A load is left out",
+        *(DOUBLED, "nisa.dma_copy(dst=tile, src=x[here, :])", "pass", EXAMPLE),
+        (ONE, "float32"),
+        "Every case shows it.",
+    ),
+    Bug(
+        "A dtype is hard-coded",
+        *(DOUBLED, "dtype=x.dtype, buffer=nl.shared_hbm", "dtype=nl.float32, buffer=nl.shared_hbm"),
+        EXAMPLE,
+        (ONE, "bfloat16"),
+        "Every case that is not float32 shows it.",
+    ),
+    Bug(
+        "One row's number is taken for all",
+        *(DOUBLED, "src=bias[here, :]", "src=bias[0:1, :].broadcast(0, count)", EXAMPLE),
+        ({"M": 2, "N": 1}, "float32"),
+        "The first row is right.",
+    ),
+    Bug(
+        "A total is overwritten",
+        *(SUMS, "data1=total, data2=part, op=nl.add", "data1=part, data2=part, op=nl.max"),
+        {"M": 128, "N": 512},
+        ({"M": 1, "N": 513}, "float32"),
+        "Up to 512 columns there is one part, which is the total.",
+    ),
+    Bug(
+        "An end that is one short",
+        *(SUMS, "dst=tile, src=x[:, first : first + count]"),
+        *("dst=tile[:, 0 : count - 1], src=x[:, first : first + count - 1]", EXAMPLE | {"M": 128}),
+        (ONE, "float32"),
+        "The only column is left out.",
+    ),
+    Bug(
+        "Each product begins anew",
+        *(PRODUCT, "accumulate=first > 0", "accumulate=False", {"K": 128, "M": 128, "N": 512}),
+        ({"K": 129, "M": 1, "N": 1}, "float32"),
+        "Up to 128 terms there is one product.",
+    ),
+    Bug(
+        "Operands of a product are swapped",
+        *(PRODUCT, "stationary=left, moving=right", "stationary=right, moving=left"),
+        {"K": 128, "M": 128, "N": 128},
+        ({"K": 1, "M": 1, "N": 2}, "float32"),
+        "The result is transposed, and a result of 1 x 1 is its own transpose.",
+    ),
+)
+
+
+def page(failures: Sequence[DifferentialFailure]) -> str:
+    """The page of all bugs, with the smallest failure of each."""
+    lines = [HEAD]
+    for number, (bug, failure) in enumerate(zip(BUGS, failures, strict=True), 1):
+        text = str(failure).replace(f"{ROOT}{os.sep}", "").replace("\\", "/")
+        told = [line for line in text.splitlines()[1:] if not _is_input(line)]
+        tried = " x ".join(map(str, bug.tried.values()))
+        lines += [
+            f"## {number}. {bug.title}\n",
+            f"`{bug.right}` became `{bug.wrong}`.\n",
+            f"Before, {tried}: {bug.before()}.\n",
+            "\n".join(["```", *told, "```", "", bug.why, ""]),
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _is_input(line: str) -> bool:
+    return line.lstrip().startswith(("x:", "bias:", "lhsT:", "rhs:", "lost:"))
+
+
+HEAD = f"""# Ten bugs, before and after
+
+Ten things that people get wrong in kernels, each planted in a right kernel of a few lines. *Before* is what an example shows: one shape, random float32, `np.testing.assert_allclose` with rtol={RTOL} and atol={ATOL} on the simulator's output. Below it is what a kernel test reports: the smallest case, and why none is smaller.
+
+`python -m tests.meta.ten_bugs` writes this page, and a test holds it.
+"""  # noqa: E501
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page([bug.after() for bug in BUGS]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Ten bugs whose smallest case is known by argument, and the page that shows them."""
+
+import pytest
+from hypothesis import settings
+
+from tests.every import every
+from tests.meta.ten_bugs import BUGS, PAGE, page
+
+SEEDS = range(5 if settings.default.max_examples >= 1000 else 1)
+
+
+@pytest.fixture(scope="module")
+def failures():
+    """The smallest failure of each bug, for each seed."""
+    return [[bug.after(seed) for bug in BUGS] for seed in SEEDS]
+
+
+@every("number", range(len(BUGS)))
+def test_the_smallest_case_is_the_one_that_is_known(failures, number):
+    values, dtype = BUGS[number].smallest
+    for found in failures:
+        assert (found[number].case.values, found[number].case.dtype) == (values, dtype)
+
+
+def test_the_page_says_what_is_seen(failures):
+    assert page(failures[0]) == PAGE.read_text(encoding="utf-8"), "python -m tests.meta.ten_bugs"
+
+
+def test_most_of_them_pass_an_example():
+    assert sum(bug.before() == "passes" for bug in BUGS) >= 5
