@@ -298,7 +298,9 @@ def _earned(freedom: Float64, value: Float64, reference: Reference, index: int) 
     A wrong kernel can lose all digits, as one that hides all keys of a row by scores of -1e30 does.
     Its own error says nothing of a result that does not depend on the last digits of the inputs.
     """
-    least = EXCUSE * np.abs(value)
+    sizes = np.abs(value)
+    known = sizes[np.isfinite(sizes)]
+    least = EXCUSE * np.fmax(sizes, np.median(known) if known.size else 0.0)
     if not (freedom > least).any() or reference.swings is None:
         return freedom
     return np.fmin(freedom, least + EXCUSED_UNITS * reference.swings[index])
