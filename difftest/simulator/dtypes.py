@@ -163,6 +163,40 @@ def _round_integer(values: Array, dtype: np.dtype[Any]) -> Array:
     return result
 
 
+def _fits_float16(values: Array) -> bool:
+    """Whether they are many float32, none beyond float16's largest, and no NaN.
+
+    NumPy casts to float16 one by one: steps over whole arrays take a half to a third of the time.
+    """
+    many = values.size >= 2**12 and values.dtype == FLOAT32
+    return many and bool(np.abs(values).max() <= np.finfo(np.float16).max)
+
+
+def _round_float16(values: Array) -> Array:
+    """To 10 mantissa bits, to nearest even; subnormal numbers to multiples of 2**-24.
+
+    Those are as far apart as the float32 numbers around 0.75.
+    """
+    bits = values.view(np.uint32)
+    kept = (bits >> np.uint32(13)) & np.uint32(1)
+    kept += bits
+    kept += np.uint32(0xFFF)
+    kept &= np.uint32(0xFFFFE000)
+    rounded: Array = kept.view(np.float32)
+    subnormal = np.abs(values) < 2.0**-14
+    if subnormal.any():
+        small = values[subnormal]
+        rounded[subnormal] = np.copysign((small + 0.75) - 0.75, small)
+    return rounded
+
+
+def _float16_bits(values: Array) -> Array:
+    """The bits of float32 that float16 has: those of a product, by what the exponents differ."""
+    bits = (values * np.float32(2.0**-112)).view(np.uint32)
+    sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
+    return (((bits >> np.uint32(13)) & np.uint32(0x7FFF)) | sign).astype(np.uint16).view(FLOAT16)
+
+
 def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     """``values`` (an engine's float32 results, or integers) rounded once into ``dtype``.
 
@@ -182,6 +216,8 @@ def round_to(values: Array, dtype: np.dtype[Any]) -> Array:
     exact = values if values.dtype == FLOAT32 else values.astype(np.float32)
     if dtype == TFLOAT32:
         return _round_tfloat32(exact)
+    if dtype == FLOAT16 and _fits_float16(exact):
+        return _round_float16(exact)
     with np.errstate(over="ignore"):
         return exact.astype(dtype).astype(np.float32)
 
@@ -197,4 +233,6 @@ def to_bits(values: Array, dtype: np.dtype[Any]) -> Array:
     """An on-chip array whose values ``dtype`` represents, as ``dtype``'s own bits."""
     if dtype == TFLOAT32:
         return np.asarray(values, dtype=np.float32).view(TFLOAT32)
+    if dtype == FLOAT16 and _fits_float16(values):
+        return _float16_bits(values)
     return values if values.dtype == dtype else values.astype(dtype)

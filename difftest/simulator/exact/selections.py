@@ -8,13 +8,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact.bounded import Bounded, between, ends, number
-from difftest.simulator.exact.elementwise import (
-    alu,
-    chosen_from,
-    column,
-    compared,
-    doubtful_truth,
-)
+from difftest.simulator.exact.elementwise import alu, chosen_from, column, compared, doubtful_truth
 from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.exact.sums import registers
 from difftest.simulator.instructions import topk as snakes

@@ -25,13 +25,7 @@ from difftest.simulator.errors import KernelError, LimitError
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
-from difftest.simulator.instructions.record import (
-    Call,
-    Fit,
-    Role,
-    Takes,
-    instruction,
-)
+from difftest.simulator.instructions.record import Call, Fit, Role, Takes, instruction
 from difftest.simulator.instructions.registers import (
     REDUCE_INIT,
     Accumulate,

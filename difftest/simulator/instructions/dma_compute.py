@@ -8,14 +8,7 @@ from __future__ import annotations
 from difftest.simulator.dtypes import Array, round_to, to_bits
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.dma import DST, loaded_shape
-from difftest.simulator.instructions.record import (
-    DMA_SPACES,
-    Call,
-    Fit,
-    Result,
-    Role,
-    instruction,
-)
+from difftest.simulator.instructions.record import DMA_SPACES, Call, Fit, Result, Role, instruction
 from difftest.simulator.instructions.values import added
 from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.tile import Tile

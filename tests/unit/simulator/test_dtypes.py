@@ -114,6 +114,30 @@ def test_every_float16_rounds(dtype):
     assert_array_equal(round_to(values, dtype), nearest(values, dtype), strict=True)
 
 
+def test_many_float16_are_those_that_few_are():
+    """Steps over an array, and NumPy's cast of each number: at every float16 and between them."""
+    patterns = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    known = patterns[np.isfinite(patterns)]
+    numbers = known.astype(np.float32)
+    assert to_bits(numbers, FLOAT16).tobytes() == known.tobytes()
+    above = np.nextafter(known, np.float16(np.inf)).astype(np.float32)
+    midpoints = ((numbers + above) / 2)[np.isfinite(above)]
+    around = [np.nextafter(midpoints, np.float32(end)) for end in (-np.inf, np.inf)]
+    values = np.concatenate([numbers, midpoints, *around])
+    few = [round_to(part, FLOAT16) for part in np.array_split(values, values.size // 2**11)]
+    assert round_to(values, FLOAT16).tobytes() == np.concatenate(few).tobytes()
+
+
+@every("value, rounded", [(65519.0, 65504.0), (65520.0, np.inf), (-1e6, -np.inf), (np.nan, np.nan)])
+def test_one_of_many_float16_is_too_large(value, rounded):
+    values = np.full(2**13, 0.1, np.float32)
+    values[5000] = value
+    expected = np.full(2**13, np.float16(0.1), np.float32)
+    expected[5000] = rounded
+    assert_array_equal(round_to(values, FLOAT16), expected)
+    assert_array_equal(to_bits(expected, FLOAT16), expected.astype(np.float16))
+
+
 @every("low", [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
 def test_bfloat16_of_every_upper_half(low):
     """With the lower halves where rounding turns: exact, just over, half and beside it, full."""
