@@ -193,6 +193,8 @@ def _wrong_places(
 ) -> list[tuple[str, Mask]]:
     """Each check's name and where it fails, in the order of the checks."""
     low, high = bounds
+    if ((low <= values) & (values <= high)).all():  # so none of them is NaN
+        return [] if unwritten is None else [("unwritten", unwritten)]
     places_of_nan = np.isnan(values) != np.isnan(low)
     outside = _outside(values, bounds) & ~places_of_nan
     infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)

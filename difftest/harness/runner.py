@@ -156,7 +156,8 @@ class Runner:
         """
         __tracebackhide__ = True
         self.now = spec, case
-        inputs = spec.inputs_of(case)
+        known = reference.inputs.values() if isinstance(reference, Reference) else None
+        inputs = spec.inputs_of(case) if known is None else tuple(known)
         if reference is None:
             reference = self.reference(spec, case, inputs)
         settings = self.settings_of(spec, case)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,20 +46,21 @@ def simplest(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
     ------
     SpecError : the strategy makes what the spec does not accept.
     """
-    tried = itertools.count()
-
-    @st.composite
-    def first(draw: DrawFn) -> Example:
-        if next(tried) == _TRIES:  # Hypothesis itself would try hundreds of times
-            raise NoExampleError(f"{_TRIES} examples came to nothing")
-        return draw(strategy())
-
     try:
-        return examples(first(), 1)[0]
+        return examples(_first(strategy, itertools.count()), 1)[0]
     except SpecError:
         raise
     except (ValueError, ArithmeticError, HypothesisException):
         return None
+
+
+@st.composite
+def _first(
+    draw: DrawFn, strategy: Callable[[], SearchStrategy[Example]], tried: Iterator[int]
+) -> Example:
+    if next(tried) == _TRIES:  # Hypothesis itself would try hundreds of times
+        raise NoExampleError(f"{_TRIES} examples came to nothing")
+    return draw(strategy())
 
 
 def simplest_case(

@@ -41,7 +41,7 @@ def as_integer(value: object, what: str) -> int:
 def as_integers(values: object, what: str) -> Shape:
     """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
     given = values if isinstance(values, (tuple, list)) else (values,)
-    return tuple(as_integer(value, what) for value in given)
+    return tuple([one if type(one) is int else as_integer(one, what) for one in given])
 
 
 def as_choice(value: object, choices: Iterable[Choice], what: str) -> Choice:

@@ -126,7 +126,7 @@ class Contract:
         narrow = rounding.unit > UNIT
         adds = narrow and made.adds
         sums = min(made.sums + adds, 255)
-        loops = narrow and chain.loops(kernel_location(), adds=adds)
+        loops = narrow and chain is not NO_CHAIN and chain.loops(kernel_location(), adds=adds)
         if loops and adds and chain.wide:
             sums = max(sums, FREE_SUMS + 1)  # a loop adds partial sums of float32 up
         if narrow and dtype != made.dtype:

@@ -135,7 +135,6 @@ class Shadow:
         self._pending: list[Pending] | None = None
         self._chain = NO_CHAIN
         self._name = ""
-        self._plans: dict[Call, Plan] = {}
 
     @property
     def accumulators(self) -> dict[str, Bounded]:
@@ -157,9 +156,9 @@ class Shadow:
 
         ``inner`` is a mask which is no box, and lets it read some elements only.
         """
-        plan = self._plans.get(call)
+        plan = call.plan
         if plan is None:
-            plan = self._plans[call] = Plan(call)
+            plan = call.plan = Plan(call)
         self._begin(plan.title)
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):

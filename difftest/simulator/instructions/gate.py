@@ -292,8 +292,10 @@ def prepare(core: Core, issued: Issue) -> Call:
 
 def _is_other(call: Call, issued: Issue) -> bool:
     """Whether options that are equal are not the same."""
-    pairs = zip(call.options.values(), issued.options, strict=False)
-    return any(one is not other and repr(one) != repr(other) for one, other in pairs)
+    for one, other in zip(call.options.values(), issued.options, strict=False):
+        if one is not other and repr(one) != repr(other):
+            return True
+    return False
 
 
 def _signature(operand: Any) -> Any:

@@ -152,6 +152,8 @@ class Call:
     """
     counts: bool = False
     """Whether it makes integers of integers, which float32 may not have."""
+    plan: Any = None
+    """What an exact run knows of it."""
 
     def __getitem__(self, name: str) -> Any:
         """An operand's descriptor (or type, or None) or an option, by name."""

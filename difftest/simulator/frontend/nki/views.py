@@ -345,7 +345,7 @@ def _range(view: Views, axis: int, item: object) -> tuple[int, int, int]:
         start, stop, step = item.start, item.start + item.size, 1
     elif isinstance(item, slice):
         start, stop, step = slice_bounds(item, size)
-        start, stop = (end + size if end < 0 else end for end in (start, stop))
+        start, stop = start + size * (start < 0), stop + size * (stop < 0)
     else:
         kinds, remedy = "integers, slices, nl.ds and '...'", _INSTEAD.get(type(item).__name__)
         error = no_index(item, kinds, f"dimension {axis} of {_said(view)}", remedy)

@@ -195,6 +195,8 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
                 "operands"
             )
         )
+    if not indirect:
+        return operands
     return tuple(one._grouped() if isinstance(one, IndirectTensor) else one for one in operands)
 
 

@@ -64,7 +64,7 @@ def new_tensor(
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place
     )
-    made: NkiTensor = current().tile._whole(storage)
+    made: NkiTensor = core.tile._whole(storage)
     return made
 
 
