@@ -15,12 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.harness.case import Case
-from difftest.harness.reference import (
-    ReferenceDefect,
-    ReferenceRefusal,
-    as_float64,
-    call_reference,
-)
+from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
 from difftest.harness.rounding import Array, float_info, is_float, ulp
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, WrongOutput

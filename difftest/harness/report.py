@@ -16,14 +16,7 @@ from difftest.harness.case import Case
 from difftest.harness.edges import Edge
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
-from difftest.harness.verdict import (
-    BothRejected,
-    Inconclusive,
-    Match,
-    Mismatch,
-    OneSided,
-    Verdict,
-)
+from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided, Verdict
 from difftest.inspection import finding_text
 
 Row = tuple[str, str]
