@@ -24,7 +24,7 @@ ROWS, COLUMNS = 128, 192
 """The most cells of a map."""
 SLICES = 4
 """How many slices of an output are shown, those with the most wrong elements."""
-CELL, WIDEST, HIGHEST, LABEL = 20, 480, 256, 180
+CELL, WIDEST, HIGHEST, LABEL = 20, 480, 256, 260
 """Of a picture: the largest side of a cell, its own sides, and the room for an axis's name."""
 TILES = (128, 512)
 """A tile: partitions, and elements of the free dimension."""
@@ -33,12 +33,12 @@ LEVELS = "1234567"
 """Decades of the error over the largest expected value: 7 is all of it, 1 a millionth or less."""
 KINDS = {
     RIGHT: ("#cbd5e1", "right"),
-    "1": ("#fde68a", "less than 1e-5 of it: as rounding is"),
-    "2": ("#fcd34d", "at least 1e-5 of it"),
-    "3": ("#fbbf24", "at least 1e-4 of it"),
-    "4": ("#f97316", "at least 1e-3 of it"),
-    "5": ("#ea580c", "at least 1e-2 of it"),
-    "6": ("#dc2626", "at least 1e-1 of it"),
+    "1": ("#fde68a", "less than 1e-5 of the largest expected value, as rounding is"),
+    "2": ("#fcd34d", "at least 1e-5 of the largest expected value"),
+    "3": ("#fbbf24", "at least 1e-4 of the largest expected value"),
+    "4": ("#f97316", "at least 1e-3 of the largest expected value"),
+    "5": ("#ea580c", "at least 1e-2 of the largest expected value"),
+    "6": ("#dc2626", "at least 1e-1 of the largest expected value"),
     "7": ("#db2777", "at least the largest expected value"),
     NOT_FINITE: ("#a855f7", "NaN or infinity on one side"),
     UNWRITTEN: ("#2563eb", "never written"),
@@ -142,7 +142,7 @@ def svg(picture: ErrorMap, name: str) -> str:
         f'height="{height}" preserveAspectRatio="none" style="image-rendering:pixelated"/>',
         f'<rect x="{left}" y="{top}" width="{width}" height="{height}" class="frame"/>',
     ]
-    down, across = picture.block
+    last, (down, across) = [size - 1 for size in picture.shape], picture.block
     for place in range(TILES[0], picture.shape[0], TILES[0]):
         y = top + place / down / rows * height
         parts.append(f'<path d="M{left} {y:.1f}h{width}" class="tile"/>')
@@ -150,9 +150,9 @@ def svg(picture: ErrorMap, name: str) -> str:
         x = left + place / across / columns * width
         parts.append(f'<path d="M{x:.1f} {top}v{height}" class="tile"/>')
     parts += [
-        f'<text x="{left}" y="{top - 8}">free dimension: 0 to {picture.shape[1] - 1}</text>',
+        f'<text x="{left}" y="{top - 8}">partitions down, free dimension 0 to {last[1]}</text>',
         f'<text x="{left - 6}" y="{top + 10}" text-anchor="end">0</text>',
-        f'<text x="{left - 6}" y="{top + height}" text-anchor="end">{picture.shape[0] - 1}</text>',
+        f'<text x="{left - 6}" y="{top + height}" text-anchor="end">{last[0] or ""}</text>',
         "</svg>",
     ]
     return "".join(parts)

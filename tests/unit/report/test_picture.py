@@ -34,7 +34,9 @@ def test_each_element_says_how_far_it_is():
     assert found.title == "7 of 8 elements (2 x 4) wrong"
     assert spoken(found) == (
         "2 NaN or infinity on one side, 2 at least the largest expected value, "
-        "1 at least 1e-1 of it, 1 at least 1e-3 of it, 1 less than 1e-5 of it: as rounding is"
+        "1 at least 1e-1 of the largest expected value, "
+        "1 at least 1e-3 of the largest expected value, "
+        "1 less than 1e-5 of the largest expected value, as rounding is"
     )
 
 
