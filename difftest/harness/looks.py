@@ -6,6 +6,7 @@ values have, and where the values tell: zeros and ones are transposed, shifted a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -225,13 +226,13 @@ class History:
     Attributes
     ----------
     spec : of the kernel, alone.
-    agreed, failing : the cases, in order.
+    agreed, failing : the cases, in order; of those that agreed the last thousand.
     largest : of each backend the mismatch of most elements, with its case: it tells more than the
         smallest one, which is reported.
     """
 
     spec: KernelSpec
-    agreed: list[Case] = field(default_factory=list)
+    agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=1000))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
 

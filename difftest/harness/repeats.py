@@ -24,8 +24,8 @@ class Repeats:
     """
 
     def __init__(self) -> None:
-        self._agreed: set[tuple[int, str]] = set()
-        self._replaced: dict[str, bool] = {}
+        self._agreed: set[int] = set()
+        self._replaced: dict[int, bool] = {}
         self._in_a_row = 0
         self._failed = False
 
@@ -36,8 +36,8 @@ class Repeats:
         ------
         UnsatisfiedAssumption : it agreed before, and another is to be drawn.
         """
-        choices = _choices()
-        agreed = (id(spec), repr(case)) in self._agreed
+        choices = hash(repr(current_build_context().data.choices))
+        agreed = _mark(spec, case) in self._agreed
         if choices not in self._replaced:
             self._replaced[choices] = agreed and self._may_be_replaced()
         if self._replaced[choices]:
@@ -56,13 +56,13 @@ class Repeats:
 
     def add(self, spec: KernelSpec, case: Case) -> None:
         """Remember a case that agreed."""
-        self._agreed.add((id(spec), repr(case)))
+        self._agreed.add(_mark(spec, case))
 
     def failed(self) -> None:
         """A case failed: Hypothesis shrinks it now."""
         self._failed = True
 
 
-def _choices() -> str:
-    """What Hypothesis chose for the case that it runs."""
-    return repr(current_build_context().data.choices)
+def _mark(spec: KernelSpec, case: Case) -> int:
+    """Of 64 bits: no two cases of a test share one, and a night's cases have room."""
+    return hash((id(spec), repr(case)))
