@@ -1,51 +1,118 @@
-"""Cases a second of each Part 1 spec: data, reference, simulation and comparison."""
+"""Cases a second of each spec of tests/kernels, and the memory that many cases take."""
 
+import gc
 import importlib
+import time
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
+from difftest import kernel_test, sizes
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.bound import check_each
+from difftest.harness.decorator import kernel_test_of
+from difftest.harness.questions import reference_of
 from difftest.harness.runner import Runner
 from difftest.harness.strategies import cases
 
-CASES = 40
-TESTS = {
-    "vector_add_naive": ("test_vector_add", "test_vector_add_naive"),
-    "vector_add_tiled": ("test_vector_add", "test_vector_add_tiled"),
-    "vector_add_stream": ("test_vector_add", "test_vector_add_stream"),
-    "matrix_transpose": ("test_transpose", "test_matrix_transpose"),
-    "nki_matmul_tiled_": ("test_matmul", "test_nki_matmul_tiled"),
-}
+CASES = 10
+TESTS = Path(__file__).parents[1] / "tests" / "kernels"
+FEW, MANY = 500, 5000
+GROWTH = 256
+"""Bytes a case at most: marks by which repeats are known."""
 
 
-def drawn_cases(spec):
+def specs():
+    """Of all kernel tests, by their names."""
+    for file in sorted(TESTS.glob("test_*.py")):
+        module = importlib.import_module(f"tests.kernels.{file.stem}")
+        for name, made in sorted(vars(module).items()):
+            if (test := kernel_test_of(made)) is not None:
+                yield name, test.spec
+
+
+def drawn_cases(spec, count=CASES):
     """The same cases each time."""
     drawn = []
 
     @hypothesis.seed(0)
-    @settings(max_examples=CASES, phases=[Phase.generate], database=None, deadline=None)
+    @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None)
     @given(cases(spec))
     def draw(case):
         drawn.append(case)
 
     draw()
-    return drawn[:CASES]
+    return drawn[:count]
 
 
-@pytest.mark.benchmark(group="cases")
-@pytest.mark.parametrize("name", TESTS)
-def test_cases(benchmark, name):
-    module, test = TESTS[name]
-    spec = getattr(importlib.import_module(f"tests.kernels.{module}"), test).difftest.spec
-    runner = Runner((EmbeddedSimulator(),))
-    drawn = drawn_cases(spec)
-    position = 0
+def seconds(work, drawn):
+    """CPU time a case."""
+    start = time.process_time()
+    for case in drawn:
+        work(case)
+    return (time.process_time() - start) / len(drawn)
 
-    def one_case():
-        nonlocal position
-        runner.check(spec, drawn[position % len(drawn)])
-        position += 1
 
-    benchmark.pedantic(one_case, rounds=len(drawn), warmup_rounds=1)
+def test_cases_a_second(capsys):
+    rows = []
+    for name, spec in specs():
+        runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(spec)
+        check_each(runner, spec, drawn[0])  # what is imported and found out once
+        alone = seconds(lambda case, s=spec: reference_of(s, case, s.inputs_of(case)), drawn)
+        whole = seconds(lambda case, s=spec, r=runner: check_each(r, s, case), drawn)
+        rows.append((name, len((spec.kernel, *spec.others)), 1 / whole, whole / alone))
+    with capsys.disabled():
+        print("\ntest, kernels, cases a second of one core, times the reference alone")
+        for name, kernels, rate, ratio in rows:
+            print(f"{name:<42} {kernels:>2} {rate:>8.1f} {ratio:>7.1f}")
+    assert len(rows) > 20
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A test whose cases take as little as any."""
+    kernel = importlib.import_module("kernels.nki.vector_add").vector_add_naive
+
+    @kernel_test(
+        kernel=kernel,
+        reference=lambda a_vec, b_vec: a_vec.astype(np.float64) + b_vec,
+        domain={"n": sizes(1, 8)},
+        inputs={"a_vec": "n", "b_vec": "n"},
+        exact=False,
+        edges=False,
+    )
+    def test(case):
+        case.check()
+
+    return kernel_test_of(test).spec
+
+
+def test_many_cases_take_no_more_memory_than_few(small, capsys):
+    runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(small, 50)
+
+    def run(count):
+        for number in range(count):
+            case = drawn[number % len(drawn)]
+            case = replace(case, values=dict(case.values), data=dict(case.data))
+            runner.check(small, case)
+            runner.repeats.add(small, replace(case, values={**case.values, "": number}))
+        gc.collect()
+        return tracemalloc.get_traced_memory()
+
+    tracemalloc.start()
+    run(2 * FEW)  # until no memory of the last cases grows any more
+    few, peak_of_few = run(FEW)
+    many, peak = run(MANY - 3 * FEW)
+    tracemalloc.stop()
+    growth = (many - few) / (MANY - 3 * FEW)
+    with capsys.disabled():
+        print(
+            f"\n{few / 2**20:.2f} MiB after {3 * FEW} cases, {many / 2**20:.2f} after {MANY}: "
+            f"{growth:.0f} bytes a case; the peak {peak / peak_of_few:.2f} times"
+        )
+    assert growth < GROWTH
