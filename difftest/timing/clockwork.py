@@ -14,14 +14,8 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 from difftest.timing.evidence import Figure, UnknownCostError, assumed, documented, measured
 
-T, V, S, G, Y, D = (
-    Engine.TENSOR,
-    Engine.VECTOR,
-    Engine.SCALAR,
-    Engine.GPSIMD,
-    Engine.SYNC,
-    Engine.DMA,
-)
+T, V, S, G = Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD
+Y, D = Engine.SYNC, Engine.DMA
 
 _HOPS = MappingProxyType(
     {
@@ -179,6 +173,11 @@ class Clockwork:
         return count / self.clocks[engine].value
 
 
+def _clocks(source: str, *rates: float) -> dict[Engine, Figure]:
+    """Of the Tensor, the Vector, the Scalar and the GpSimd Engine."""
+    return {one: documented(rate, source) for one, rate in zip((T, V, S, G), rates, strict=True)}
+
+
 _STRIDED = "TRACE: weights with an element stride of 9 or 18"
 _WEIGHTS = {
     (False, False): measured(95.0, "TRACE: LDWEIGHTS fp16 contiguous, n = 16416"),
@@ -200,12 +199,7 @@ _WEIGHTS_INTERVAL = {
 }
 
 TRN2 = Clockwork(
-    clocks={
-        Engine.TENSOR: documented(2.4, "ARCH3"),
-        Engine.VECTOR: documented(0.96, "ARCH3"),
-        Engine.SCALAR: documented(1.2, "ARCH3"),
-        Engine.GPSIMD: documented(1.2, "ARCH3"),
-    },
+    clocks=_clocks("ARCH3", 2.4, 0.96, 1.2, 1.2),
     preamble=measured(12750.0, "TRACE: 12.66 to 12.93 us"),
     postamble=measured(2400.0, "TRACE: 2.3 to 2.6 us"),
     long_postamble=measured(11000.0, "TRACE: 8 to 14 us"),
@@ -286,12 +280,7 @@ _AS_TRN2 = replace(TRN2, **{one.name: _assumed(getattr(TRN2, one.name)) for one 
 
 TRN1 = replace(
     _AS_TRN2,
-    clocks={
-        Engine.TENSOR: documented(2.8, "ARCH2"),
-        Engine.VECTOR: documented(1.12, "ARCH2"),
-        Engine.SCALAR: documented(1.4, "ARCH2"),
-        Engine.GPSIMD: documented(1.4, "ARCH2"),
-    },
+    clocks=_clocks("ARCH2", 2.8, 1.12, 1.4, 1.4),
     generation=assumed(85.0, "no descriptor generation on this machine (ARCH3): static"),
     generation_per_partition=assumed(0.0, "no descriptor generation on this machine"),
     indirect_generation=measured(
@@ -317,12 +306,7 @@ TRN1 = replace(
 
 TRN3 = replace(
     _AS_TRN2,
-    clocks={
-        Engine.TENSOR: documented(2.4, "ARCH4"),
-        Engine.VECTOR: documented(1.2, "ARCH4"),
-        Engine.SCALAR: documented(1.2, "ARCH4"),
-        Engine.GPSIMD: documented(1.2, "ARCH4"),
-    },
+    clocks=_clocks("ARCH4", 2.4, 1.2, 1.2, 1.2),
     bandwidth=documented(33.0, "DMA: effective, of one engine"),
     long_rate=documented(33.0, "DMA: effective, of one engine"),
     hbm_bandwidth=documented(528.0, "DMA: 16 engines of 33"),
