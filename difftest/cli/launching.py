@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import math
 import re
@@ -17,6 +18,7 @@ from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.embedded import forget_caller, is_defect
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
+from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -199,14 +201,13 @@ def launched(
     if ranks > 1 and dialect_of(kernel) == CLASSIC:
         raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
-        own: Machine = getattr(kernel, "machine", TRN2)
-        target = machine or own
+        target: Machine = getattr(kernel, "machine", TRN2) if machine is None else machine
+        run = functools.partial(launch, kernel, given.arrays, given.keywords, grid=given.grid)
         if ranks > 1:
-            result = _on_ranks(kernel, given, target, level, ranks)
-        else:
-            result = launch(
-                kernel, given.arrays, given.keywords, machine=target, level=level, grid=given.grid
-            )
+            run = functools.partial(_on_ranks, kernel, given, ranks=ranks)
+        result: LaunchResult = within_limits(lambda: run(machine=target, level=level))
+    except CaseLimitError as error:
+        raise click.ClickException(f"the kernel {error}") from None
     except (NkiError, AssertionError) as error:
         if isinstance(error, NkiError):
             forget_caller(error, __file__)
@@ -241,7 +242,7 @@ def _hint(kernel: Any, given: KernelArguments) -> str:
 
 
 def _on_ranks(
-    kernel: Any, given: KernelArguments, machine: Machine, level: str | None, ranks: int
+    kernel: Any, given: KernelArguments, machine: Machine, level: str | None, *, ranks: int
 ) -> LaunchResult:
     """What the first rank has; the others get the same numbers in other places."""
     target = as_nki_kernel(kernel)

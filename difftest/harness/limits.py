@@ -76,7 +76,7 @@ def _check(process: int, forks: int, expired: threading.Event, error: BaseExcept
     elif isinstance(error, MemoryError) and LIMITS.memory is not None:
         text = f"needed more than {LIMITS.memory:g} MiB of memory (--case-memory)"
     elif len(_FORKS) != forks:
-        text = "forked, and its child would run the other tests too"
+        text = "forked, and its child would run what follows once more"
     if text:
         frames = None if error is None else error.__traceback__
         traceback.clear_frames(frames)  # they hold what has filled the memory

@@ -60,6 +60,16 @@ def test_a_kernel_that_ends_the_program_is_a_crash_of_it(tmp_path, monkeypatch):
         assert re.search(r"where: +\S+leave_(all|exit|skip)\.py:14: ", result.stderr), arguments
 
 
+def test_a_kernel_that_forks_is_named_and_its_child_says_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fork = "import os; os.fork() and os.wait()"
+    (tmp_path / "forking.py").write_text(LEAVING.format(leave=fork))
+    result = CliRunner().invoke(main, ["check", "forking.py:leaves", "--shape", "4,4"])
+    assert result.exit_code == 1
+    assert result.stderr.count("Error: the kernel forked, and its child would run what") == 1
+    assert result.stdout == ""
+
+
 def test_a_script_a_proof_and_a_grade_see_a_kernel_leave_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = CorrectnessTest(
