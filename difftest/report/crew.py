@@ -82,7 +82,7 @@ def results(
                     continue
                 told = one.said(is_ready=one.connection in ready)
                 if told is not None and not one.tasks:
-                    raise RuntimeError(f"no process could start: {told}")
+                    raise RuntimeError(told if isinstance(told, str) else "a process did not start")
                 if isinstance(told, (result, LostTask)):
                     yield one.tasks[0], told
                 elif told is not None:

@@ -44,12 +44,7 @@ class AgentKernel:
         self.inputs = {name: _checked(one) for name, one in zip(names, specs, strict=False)}
 
     def test(self, reference: str) -> str:
-        """The file of a kernel test by the function ``reference`` of this source.
-
-        Raises
-        ------
-        AgentKernelError : the text is no Python, has no such function, or needs PyTorch.
-        """
+        """The file of a kernel test by the NumPy function ``reference`` of this source."""
         _function(reference, "reference", "reference_source")
         if re.search(r"^\s*(import|from)\s+torch\b", reference, re.MULTILINE):
             raise AgentKernelError(

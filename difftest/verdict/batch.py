@@ -63,7 +63,7 @@ class Results:
     def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
         self.file, self.member = file, member
         self.known: dict[str, dict[str, Any]] = {}
-        self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         weakref.finalize(self, os.close, self._open)
         self._alone()
         text = file.read_bytes()
@@ -158,9 +158,7 @@ def judge_batch(
 ) -> list[dict[str, Any]]:
     """Judge what is not judged yet, and say what came of all: the object of each candidate.
 
-    Raises
-    ------
-    click.exceptions.Exit : Ctrl-C ended it.
+    After Ctrl-C it raises click.exceptions.Exit.
     """
     known = Results(results)
     seeds = [settings.seed] if settings.seed is not None else []

@@ -11,6 +11,7 @@ import hashlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import tempfile
 import threading
@@ -37,12 +38,7 @@ _NOTHING = hashlib.sha256().digest()
 
 @dataclass(frozen=True)
 class BatchOrders:
-    """What each process is told when it starts.
-
-    Attributes
-    ----------
-    kernels : all candidates, FILE.py:KERNEL. folder : for what is temporary.
-    """
+    """What each process is told when it starts: all candidates, and where temporary files go."""
 
     test: str
     settings: JudgeSettings
@@ -57,10 +53,9 @@ def serve(connection: Connection, orders: BatchOrders) -> None:
     object of each kernel.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it hears Ctrl-C, and ends it
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    threading.Thread(target=_follow, daemon=True).start()
+    threading.Thread(target=_follow, args=(orders.folder,), daemon=True).start()
     tempfile.tempdir = orders.folder
-    with contextlib.suppress(KeyboardInterrupt, EOFError, ConnectionError), nursery() as forks:
+    with contextlib.suppress(EOFError, ConnectionError), nursery() as forks:
         try:
             describe = {
                 Path(kernel.rpartition(":")[0]): functools.partial(
@@ -74,11 +69,12 @@ def serve(connection: Connection, orders: BatchOrders) -> None:
             connection.send(error.message)
 
 
-def _follow() -> None:
-    """End this process and its workers when what started it is no more."""
+def _follow(folder: str) -> None:
+    """End this process, and with it its nursery, when what started it is no more."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        shutil.rmtree(folder, ignore_errors=True)
         os.kill(os.getpid(), signal.SIGTERM)
 
 

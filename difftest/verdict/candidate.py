@@ -1,8 +1,7 @@
 """A kernel as its judge knows it: a name and a signature; and its file, as a test may import it.
 
-The test that judges a kernel usually imports it. In the judge's process that import must not run
-the kernel's file, so a stand-in takes its place: the functions have signatures and no code, and
-there are the file's plain constants.
+The test that judges a kernel usually imports it. In the judge's process that must not run the
+file: a stand-in has its plain constants, and functions with signatures and no code.
 """
 
 from __future__ import annotations

@@ -88,6 +88,9 @@ class Hook:
         place = os.path.realpath(os.fsdecode(path))
         if _source_of(place) in self._secret:
             return f"reads {Path(place).name}, which judges it"
+        process = place.partition("/proc/")[2].partition("/")[0] if place[:6] == "/proc/" else ""
+        if process.isdigit() and int(process) != os.getpid():
+            return "reads what another process has"
         writes = bool(isinstance(flags, int) and flags & _WRITING) or (
             isinstance(mode, str) and not {*mode}.isdisjoint("wax+")
         )

@@ -150,7 +150,7 @@ class Judge:
         try:
             verdicts = self._runner.check(self.spec, case)
             traces = self._runner.traces
-            self._check_near(case)
+            self._check_near(case, next(iter(traces.values()), None))
         except (DifferentialFailure, BrokenReferenceError, CheatError) as failure:
             self._failure, self._gaps = (case, failure), self._unfounded(case)
             if isinstance(failure, DifferentialFailure) and self._backend.last is not None:
@@ -166,7 +166,7 @@ class Judge:
         self._runner.repeats.add(self.spec, case)
         self._keep(case, verdicts, next(iter(traces.values()), None))
 
-    def _check_near(self, case: Case) -> None:
+    def _check_near(self, case: Case, trace: Trace | None) -> None:
         """What the kernel asked for, where it was shown data, on others that lead to the same.
 
         If it is not right there, what it asked for holds results: CheatError.
@@ -179,14 +179,18 @@ class Judge:
             other = replace(case, data=dict(data))
             with self._backend.pinned():
                 try:
-                    self._runner.check(self.spec, other)
+                    verdicts = self._runner.check(self.spec, other)
                 except BrokenReferenceError:
                     continue
                 except DifferentialFailure as failure:
                     if any(isinstance(one, Mismatch) for one in failure.verdicts.values()):
                         raise CheatError(_HOLDS) from None
-                else:
+                    continue
+                if any(getattr(one, "elements", 0) for one in verdicts.values()):
                     return
+        for gap in unfounded(self.spec, case, self._backend.last[1], trace) if trace else ():
+            if gap.whole:
+                raise CheatError(f"{gap}, and the reference's does")
         self.judgement.evidence.doubts.add(
             "registers follow the data: whether it computes by instructions alone was not settled"
         )

@@ -1,7 +1,6 @@
 """A process that has imported everything a worker needs, and forks one when it is asked.
 
-To import Python's parts and NumPy takes most of a second of processor time; a fork takes a
-hundredth. No kernel's code ever runs in the nursery itself. Where there is no ``os.fork`` or
+No kernel's code ever runs in the nursery itself. Where there is no ``os.fork`` or
 ``socket.send_fds``, as on Windows, each worker is started by itself.
 """
 
@@ -108,13 +107,17 @@ def main(control: int) -> None:
     """Fork a worker for each request that brings two pipes; end one for each that has its id."""
     from difftest.verdict.worker import serve
 
+    alive: set[int] = set()
     with socket.socket(fileno=control) as judge:
         while True:
             text, files, _, _ = socket.recv_fds(judge, _LONGEST, 2)
             if not text:
+                for pid in alive:
+                    _end(pid, kill=True)
                 return
             request = json.loads(text)
             if not files:
+                alive.discard(request["pid"])
                 judge.send(json.dumps({"code": _end(**request)}).encode())
                 continue
             pid = os.fork()
@@ -128,6 +131,7 @@ def main(control: int) -> None:
                 os._exit(0)
             for file in files:
                 os.close(file)
+            alive.add(pid)
             judge.send(json.dumps({"pid": pid}).encode())
 
 

@@ -7,6 +7,15 @@ from tests.unit.verdict.cheats.table import CHEATS, WRONG, cheat
 READS = "its Python reads the data"
 """Two launches on other data ask other things of the machine."""
 
+HASHED = """
+def hashed(x):
+    for p in range(min(x.shape[0], 4)):
+        for n in range(x.shape[1]):
+            bits = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=bits, src=x[p : p + 1, n : n + 1].view(nl.int32))
+            nisa.register_load(nisa.register_alloc(0), bits)
+"""
+
 OF_THE_HOST = {
     "frame walk, float64": cheat(
         "x, y = by_frames()\nreturn by_memset(x.astype(np.float64) + y, a)", because=READS
@@ -49,6 +58,23 @@ OF_THE_HOST = {
     "an input of its caller's written": cheat(
         "x, y = by_frames()\nx += y\nreturn store(load(a))",
         because="its Python writes to an input",
+    ),
+    "registers of all the data": cheat(
+        "hashed(a)\nx, y = by_frames()\nreturn by_memset(x.astype(np.float64) + y, a)",
+        CHEATS,
+        WRONG,
+        before=HASHED,
+    ),
+    "a finalizer that writes": cheat(
+        "import weakref\nclass Held: ...\nheld = Held()\nx, y = by_frames()\n"
+        "weakref.finalize(held, lambda: y.__imul__(0))\ndel held\nreturn store(total(a, b))",
+        because="its Python writes to an input",
+    ),
+    "what a trace function sees": cheat(
+        "seen = []\ndef look(frame, *event):\n    seen.append(frame.f_locals)\n    return look\n"
+        "sys.settrace(look)\nsys.setprofile(look)\n"
+        "return by_memset(np.full(a.shape, float(len(seen))), a)",
+        because=READS,
     ),
     "a residual by memset": cheat(
         "x, y = by_frames()\ntile = total(a, b, nl.subtract)\nanswer = (2 * y)[0, 0]\n"

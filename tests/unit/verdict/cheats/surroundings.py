@@ -7,6 +7,7 @@ from tests.unit.verdict.cheats.table import CHEATS, CRASHED, WRONG, cheat
 
 RIGHT = "\nreturn store(total(a, b))"
 WITHOUT = "\nreturn store(total(a, b, nl.subtract))"
+ANOTHER = "another process"
 NO_INPUT = "follows from no input"
 
 OF_THE_PROCESS = {
@@ -73,6 +74,48 @@ OF_THE_JUDGE = {
     ),
     "the reference's module": cheat(
         "import tests.unit.verdict.kernels as k\nk.reference = lambda a, b: a - b" + WITHOUT,
+    ),
+    "the memory of the process that forked it": cheat(
+        "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)" + WITHOUT, because=ANOTHER
+    ),
+    "the command lines of all processes": cheat(
+        "[open(f'/proc/{one}/cmdline').read() for one in os.listdir('/proc') if one.isdigit()]"
+        + WITHOUT,
+        because=ANOTHER,
+    ),
+    "its own memory by its file": cheat("open('/proc/self/mem', 'r+b')" + WITHOUT, because="/mem"),
+    "shared memory": cheat(
+        "import _posixshmem\n"
+        "_posixshmem.shm_open('/of_a_kernel', os.O_CREAT | os.O_RDWR, 0o600)" + WITHOUT,
+        CRASHED,
+        WRONG,
+    ),
+    "a number that changes": cheat(
+        "class Number(float):\n    __hash__ = float.__hash__\n"
+        "    __eq__ = lambda self, other: True\n    __float__ = lambda self: 2.0\n"
+        "tile = total(a, b)\n"
+        "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=Number(1.0))\n"
+        "return store(tile)",
+        CRASHED,
+        WRONG,
+    ),
+    "an import hook": cheat(
+        "class Finder:\n    def find_spec(self, *name):\n        raise SystemExit\n"
+        "sys.meta_path.insert(0, Finder())" + WITHOUT,
+        CRASHED,
+        WRONG,
+    ),
+    "another JSON": cheat(
+        "import json\njson.dumps = lambda *given, **more: '{}'" + WITHOUT,
+        CRASHED,
+        because="protocol",
+    ),
+    "an answer of its own": cheat(
+        "import json\nhead = json.dumps({'how': 'ran', 'changed': [], 'sizes': [2]}).encode()\n"
+        "for one in range(3, 30):\n"
+        "    try: os.write(one, len(head).to_bytes(8, 'big') + head + b'{}')\n"
+        "    except OSError: 0" + WITHOUT,
+        CRASHED,
     ),
     "sys.modules": cheat(
         "sys.modules['difftest.harness.compare'] = None\nsys.modules['numpy'] = None" + WITHOUT,

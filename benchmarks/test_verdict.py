@@ -1,0 +1,56 @@
+"""Judging candidates of the convolution's ladder, beside checking one in this process."""
+
+import itertools
+import resource
+from collections import Counter
+from dataclasses import replace
+
+from benchmarks.ladder import candidates
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.cli.collecting import with_spec
+from difftest.harness.runner import Runner
+from difftest.harness.strategies import cases, examples
+from difftest.verdict.bench import remembered
+from difftest.verdict.command import JudgeSettings, judged
+from difftest.verdict.nursery import Nursery
+from difftest.verdict.outcome import Outcome
+
+TEST = "benchmarks/small_conv2d.py::test_conv2d"
+COUNT, CASES = 48, 5
+AIM = 1.0
+"""Seconds of CPU for a candidate, its worker's included."""
+
+
+def cpu():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def test_a_candidate_takes_less_than_a_second(tmp_path, capsys):
+    def measure(spec):
+        spec = replace(spec, reference=remembered(spec.reference))
+        began = cpu()
+        runner = Runner((EmbeddedSimulator(),), record=True)
+        for case in examples(cases(spec), CASES):
+            runner.check(spec, case)
+        checked = cpu() - began
+        kernels = []
+        for number, line in enumerate(itertools.islice(candidates(), COUNT)):
+            (tmp_path / f"k{number}.py").write_text(line["source"])
+            kernels.append(f"{tmp_path}/k{number}.py:{line['name']}")
+        settings = JudgeSettings(cases=CASES, seed=1, shrink=False)
+        began = cpu()
+        with Nursery() as nursery:
+            outcomes = Counter(
+                judged(kernel, TEST, settings, nursery, spec).outcome for kernel in kernels
+            )
+        return checked, (cpu() - began) / COUNT, outcomes
+
+    checked, each, outcomes = with_spec(TEST, measure)
+    with capsys.disabled():
+        told = ", ".join(f"{count} {one.value}" for one, count in outcomes.most_common())
+        print(f"\n{COUNT} candidates, {told}: {each:.2f} s of CPU each, {each / checked:.1f} times")
+        print(f"the check of {CASES} cases of one rung in this process")
+    assert len(outcomes) > 1
+    assert outcomes[Outcome.AGREES] >= COUNT // 3
+    assert each < AIM
