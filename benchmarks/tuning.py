@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.search import SLOWER, TRACE_BOUND, Tuner
+from difftest.scale.search import AGREES, SLOWER, Tuner
 from difftest.scale.shown import microseconds, point_text
 from difftest.scale.tune import tuned
 from difftest.simulator.frontend.install import embedded
@@ -39,7 +39,7 @@ SEARCHES = (
         14,
     ),
 )
-HEAD = "| kernel, case | start | found | place | the kernel's own | looked at | run, judged |"
+HEAD = "| kernel, case | start | found | place | the kernel's own | looked at, scheduled, judged |"
 
 
 def searched(name, texts, case, trials):
@@ -51,15 +51,14 @@ def searched(name, texts, case, trials):
     first, best, own = tuner.ladder[0], tuner.ladder[-1], tuner.own()
     counts = Counter(one.status for one in tuner.attempts)
     looked = len(tuner.attempts)
-    judged = looked - counts[SLOWER] - counts[TRACE_BOUND]
+    scheduled = counts[SLOWER] + counts[AGREES]
     cells = (
         f"`{test.removeprefix('test_')}`, {point_text(case, [*case])}",
         at(first),
         at(best),
         place.removeprefix("place ").partition(" points")[0],
         at(own),
-        f"{looked} of {len(tuner.axes)}",
-        f"{looked}, {judged}",
+        f"{looked} of {len(tuner.axes)}, {scheduled}, {counts[AGREES]}",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -70,7 +69,7 @@ def at(attempt):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print(HEAD, "|---" * 7 + "|", sep="\n")
+    print(HEAD, "|---" * 6 + "|", sep="\n")
     with embedded():
         for search in SEARCHES:
             print(searched(*search), flush=True)
