@@ -110,7 +110,7 @@ class Campaign:
                 self.results[mutant] = known
                 self.kept += 1
                 seen(mutant, known)
-        if left:
+        if left and self.settings.budget != 0:
             self._baseline({suite.name for mutant in left for suite in self.owners(mutant)})
             for mutant, fate in self._judged(self._tasks(left), collect):
                 result = self._with_coverage(mutant, fate)

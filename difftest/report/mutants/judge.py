@@ -34,7 +34,7 @@ SUSPECTED = (EQUIVALENT, SAME_BITS, ROUNDED)
 """Suspected equivalents."""
 _IN_FULL = 10
 """Tests of a mutant before a case is only looked at."""
-_AS_NEAR = 1.25
+_AS_NEAR = 2.0
 """How many times as far from the reference what only rounds otherwise may lie."""
 
 
