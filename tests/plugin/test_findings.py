@@ -12,6 +12,8 @@ from hypofuzz.collection import collect_tests
 from hypothesis import configuration, settings
 from hypothesis.database import InMemoryExampleDatabase
 
+NIGHTLY = settings.get_current_profile_name() == "nightly"
+
 KERNEL = """
 import nki
 import nki.isa as nisa
@@ -147,3 +149,45 @@ def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, 
     result = machines.run("-k", "finding")
     result.stdout.fnmatch_lines([f"back, and open again: finding {id}: value differs*"])
     assert machines.found[id]["state"] == "open"
+
+
+def test_only_what_shows_a_finding_closes_it(machines):
+    machines.campaign()
+    ((id, _),) = machines.found.items()
+    machines.write(factor="2.00")
+    machines.run("--nki-level=0.5").assert_outcomes(passed=2)
+    assert machines.found[id]["state"] == "open"
+
+    renamed = TEST.replace('"rows"', '"r"').replace("rows columns", "r columns")
+    machines.write(factor="2.00", test=renamed)
+    result = machines.run("-W", "default", "--hypothesis-profile=few")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        [f"*FindingWarning: finding {id} is no case of test_twice.py::test_twice any more: *"]
+    )
+    assert machines.found[id]["state"] == "open"
+
+
+if NIGHTLY:
+
+    def test_two_processes_find_what_another_machine_replays(project, monkeypatch):
+        folder = project.pytester.path
+        shared = folder / "shared"
+        profile = (
+            "from hypothesis import settings\n"
+            "from hypothesis.database import DirectoryBasedExampleDatabase\n"
+            f"database = DirectoryBasedExampleDatabase({str(shared)!r})\n"
+            "settings.register_profile('shared', settings.default, database=database)\n"
+            "settings.load_profile('shared')\n"
+        )
+        project.pytester.makepyfile(
+            twice=KERNEL.replace("FACTOR", "3.0"), test_twice=TEST, conftest=profile
+        )
+        monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "first"))
+        words = ("-m", "difftest", "fuzz", "--minutes", "10", "-n", "2", "--", "--simulate")
+        done = project.pytester.run(sys.executable, *words)
+        assert done.ret == 1
+        assert "difftest: finding" in done.stderr.str()
+        monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "second"))
+        result = project.run_apart("--simulate", "-k", "finding")
+        result.assert_outcomes(failed=1, deselected=1)
