@@ -1,4 +1,4 @@
-"""Points of a sweep in one process, on one worker and on two: `python -m benchmarks.sweeps`.
+"""Points of a sweep on one worker of Dask and on two: `python -m benchmarks.sweeps`.
 
 Workers have collected the test before the clock starts. Ratios of wall time in one run, in pairs
 one after the other: run it on an idle machine of two cores or more.
@@ -10,9 +10,8 @@ import time
 import warnings
 from pathlib import Path
 
-from difftest.cli.collecting import with_spec
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of, judged_here
+from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of
 
 TEST = f"{Path(__file__).parents[1]}/tests/kernels/test_vector_add.py::test_vector_add_stream"
 GRID, ELEMENTS = "FREE_DIM=10,20,50,100", 12_800
@@ -33,29 +32,20 @@ def seconds(results):
     return time.perf_counter() - began
 
 
-def measured(spec, orders):
-    """Seconds of each way, the median of the pairs."""
-    taken = {"one process": [], "1 worker": [], "2 workers": []}
+def measured():
+    """How many times the points of one worker two have done, in each pair."""
+    orders, taken = SweepOrders(TEST, 3, 60.0), {1: [], 2: []}
     with contextlib.ExitStack() as after:
-        clients = [after.enter_context(client_of(count, None)) for count in (1, 2)]
+        clients = [after.enter_context(client_of(count, None)) for count in taken]
         for turn in range(PAIRS + 1):
             tasks = [SweepTask(f"{turn}-{n}", at) for n, at in enumerate(points())]
-            row = [seconds(judged_here(spec, orders, tasks))]
-            row += [seconds(Cluster(client, orders).results(tasks)) for client in clients]
-            for name, one in zip(taken, row, strict=True):
-                taken[name] += [one] * bool(turn)  # the first turn warms up
-    return {name: statistics.median(one) for name, one in taken.items()}
-
-
-def main(spec):
-    """The ratios, in words."""
-    orders = SweepOrders(TEST, 3, 60.0)
-    taken = measured(spec, orders)
-    base = taken["one process"]
-    ratios = ", ".join(f"{name} {base / one:.2f}" for name, one in taken.items())
-    return f"{base / POINTS * 1e3:.0f} ms a point; points a second beside one process: {ratios}"
+            for times, client in zip(taken.values(), clients, strict=True):
+                times.append(seconds(Cluster(client, orders).results(tasks)))
+    return [one / two for one, two in zip(*taken.values(), strict=True)][1:]  # the first warms up
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print(with_spec(TEST, main))
+    ratios = measured()
+    each = ", ".join(f"{one:.2f}" for one in ratios)
+    print(f"2 workers beside 1: {statistics.median(ratios):.2f} times the points a second ({each})")
