@@ -2,8 +2,9 @@
 
 import gc
 import importlib
+import resource
+import sys
 import time
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from difftest.harness.questions import reference_of
 from difftest.harness.runner import Runner
 from difftest.harness.strategies import cases
 
-CASES = 10
+CASES = 5
 TESTS = Path(__file__).parents[1] / "tests" / "kernels"
 FEW, MANY = 500, 5000
-GROWTH = 256
-"""Bytes a case at most: marks by which repeats are known."""
+GROWTH = 3.0
+"""Blocks of memory a case at most: a mark by which a repeat is known is one."""
 
 
 def specs():
@@ -95,24 +96,23 @@ def small():
 def test_many_cases_take_no_more_memory_than_few(small, capsys):
     runner, drawn = Runner((EmbeddedSimulator(),)), drawn_cases(small, 50)
 
-    def run(count):
+    def after(count):
+        """Blocks of memory that Python holds, and the most that the process ever had."""
         for number in range(count):
             case = drawn[number % len(drawn)]
             case = replace(case, values=dict(case.values), data=dict(case.data))
             runner.check(small, case)
             runner.repeats.add(small, replace(case, values={**case.values, "": number}))
         gc.collect()
-        return tracemalloc.get_traced_memory()
+        return sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    tracemalloc.start()
-    run(2 * FEW)  # until no memory of the last cases grows any more
-    few, peak_of_few = run(FEW)
-    many, peak = run(MANY - 3 * FEW)
-    tracemalloc.stop()
-    growth = (many - few) / (MANY - 3 * FEW)
+    after(1000 - FEW)  # the last thousand cases that agreed are remembered
+    few, peak_of_few = after(FEW)
+    many, peak = after(MANY - 1000)
+    growth = (many - few) / (MANY - 1000)
     with capsys.disabled():
         print(
-            f"\n{few / 2**20:.2f} MiB after {3 * FEW} cases, {many / 2**20:.2f} after {MANY}: "
-            f"{growth:.0f} bytes a case; the peak {peak / peak_of_few:.2f} times"
+            f"\nfrom 1000 to {MANY} cases {growth:.1f} blocks of memory a case more; the peak "
+            f"{peak / peak_of_few:.3f} times"
         )
     assert growth < GROWTH

@@ -83,7 +83,7 @@ class Machines:
         return self.project.run("--simulate", "-p", "no:cacheprovider", "test_twice.py", *arguments)
 
     def campaign(self, most=400, seed=0):
-        """A worker of HypoFuzz, until it has found something: how many cases it ran."""
+        """A worker of HypoFuzz, until it has found something: what it knows of the test then."""
         self.monkeypatch.setattr(detection, "_in_hypofuzz_run", True)
         self.monkeypatch.setattr(
             hypofuzz.provider, "CoverageCollector", hypofuzz.coverage.CoverageCollector
@@ -103,7 +103,7 @@ class Machines:
                 undo()
             for name in ("twice", "test_twice"):
                 sys.modules.pop(name, None)
-        return target.provider.ninputs
+        return target.provider
 
     @property
     def found(self):
@@ -118,7 +118,11 @@ def machines(project, monkeypatch):
 
 
 def test_a_finding_is_kept_replayed_elsewhere_closed_and_opened_again(machines, capfd):
-    machines.campaign()
+    corpus = machines.campaign().corpus
+    assert len(corpus.fingerprints) > 3  # what a case does it does again
+    known = {str(one) for one in corpus.behavior_counts}
+    assert {one for one in known if "site-packages" in one or "/simulator/" in one} == set()
+    assert any("twice.py" in one and one.endswith("x <128 time 2") for one in known)
     ((id, found),) = machines.found.items()
     assert found["case"]["values"] == {"rows": 9, "columns": 4}
     assert (found["kind"], found["shapes"]) == ("value differs (algorithm)", "a (<128, <128)")
