@@ -22,6 +22,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any, BinaryIO
 
 import click
@@ -70,6 +71,7 @@ class Service:
         self.watch = Watch()
         self.taken = Coverage()
         self.known = {*sys.modules}
+        self.parts = parts_of_package()
 
     def answer(self, frame: Frame) -> Frame:
         """What comes of a request; whatever a kernel raises is part of it."""
@@ -83,6 +85,9 @@ class Service:
                 found = Frame({"how": "told", "coverage": self.taken.to_list()}, [])
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
             found = Frame(failure(error), [])
+        now = parts_of_package()
+        if any(now.get(place) is not part for place, part in self.parts.items()):
+            self.hook.denied["changes difftest, which simulates it"] = None
         header = {
             **found.header,
             "denied": [*self.hook.denied],
@@ -137,6 +142,21 @@ class Service:
             for one, blob in zip(inputs, blobs, strict=True)
         ]
         return Frame({"how": "ran", "changed": changed}, [tape_to_json(tapes[-1]).encode()])
+
+
+def parts_of_package() -> dict[tuple[str, str], Any]:
+    """The code of each function of this package: who changes it shows another kernel."""
+    ours = [one for one in sys.modules.items() if one[0].partition(".")[0] == "difftest"]
+    spaces: dict[str, Mapping[str, Any]] = {name: vars(module) for name, module in ours}
+    for name, space in [*spaces.items()]:
+        inner = {f"{name}.{key}": one for key, one in space.items() if isinstance(one, type)}
+        spaces |= {place: vars(one) for place, one in inner.items()}
+    return {
+        (name, key): one.__code__ if isinstance(one, FunctionType) else one
+        for name, space in spaces.items()
+        for key, one in space.items()
+        if callable(one)
+    }
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:

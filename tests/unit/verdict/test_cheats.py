@@ -37,6 +37,7 @@ ONE_FOR_EACH_CHECK = (
     "a patched comparison",
     "a forged tape of zeros",
     "a forged tape that is none",
+    "the tape of another kernel",
     "the memory of the process that forked it",
 )
 TABLE = {**OF_THE_HOST, **WITHOUT_WORK, **OF_THE_PROCESS, **OF_THE_JUDGE}

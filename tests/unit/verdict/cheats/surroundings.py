@@ -8,6 +8,7 @@ from tests.unit.verdict.cheats.table import CHEATS, CRASHED, WRONG, cheat
 RIGHT = "\nreturn store(total(a, b))"
 WITHOUT = "\nreturn store(total(a, b, nl.subtract))"
 ANOTHER = "another process"
+PATCHED = "changes difftest"
 NO_INPUT = "follows from no input"
 
 OF_THE_PROCESS = {
@@ -126,7 +127,7 @@ OF_THE_JUDGE = {
         "from difftest.simulator.instructions.record import INSTRUCTIONS\n"
         "from difftest.simulator.instructions import gate\n"
         "gate._results = lambda call, issued, gapped: a._storage.data + b._storage.data" + WITHOUT,
-        WRONG,
+        because=PATCHED,
     ),
     "a forged tape of zeros": cheat(
         "from difftest.simulator import tape\nold = tape.Recorder.noted\n"
@@ -136,13 +137,24 @@ OF_THE_JUDGE = {
         "    steps[:] = [one for one in steps if 'tensor_tensor' not in repr(one.args)]\n"
         "    return made\n"
         "tape.Recorder.noted = noted" + RIGHT,
-        Outcome.REFUSED,
-        Outcome.REFUSES_PROMISED,
-        because="read what nothing had written",
+        because=PATCHED,
     ),
     "a forged tape that is none": cheat(
         "import difftest.verdict.worker as w\nw.tape_to_json = lambda tape: '{}'" + RIGHT,
-        CRASHED,
+        because=PATCHED,
+    ),
+    "the tape of another kernel": cheat(
+        "import difftest.verdict.worker as w\nold = w.tape_to_json\n"
+        "w.tape_to_json = lambda tape: old(tape).replace('\"subtract\"', '\"add\"')" + WITHOUT,
+        because=PATCHED,
+    ),
+    "the tape of another kernel, by new code": cheat(
+        "import difftest.verdict.worker as w\n"
+        "def made(tape):\n"
+        "    from difftest.simulator.tape_json import tape_to_json\n"
+        "    return tape_to_json(tape).replace('\"subtract\"', '\"add\"')\n"
+        "w.tape_to_json.__code__ = made.__code__" + WITHOUT,
+        because=PATCHED,
     ),
     "a tape with the values of the host": cheat(
         "from difftest.simulator.core import current\ntile = load(a)\n"
@@ -162,6 +174,6 @@ OF_THE_JUDGE = {
     "the hook taken apart": cheat(
         "from difftest.verdict.confinement import Hook\n"
         "Hook.__call__ = lambda self, *a: None\nos.getppid()" + WITHOUT,
-        WRONG,
+        because=PATCHED,
     ),
 }
