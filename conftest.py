@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 from hypothesis import settings
 
@@ -40,12 +38,3 @@ def pytester(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> pytest.P
     kept.mkdir(parents=True, exist_ok=True)
     (storage / "constants").symlink_to(kept, target_is_directory=True)
     return pytester
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector from what was imported and collected: it lives to the end.
-
-    To look through it again and again takes a quarter of the suite's processor time.
-    """
-    gc.collect()
-    gc.freeze()
