@@ -26,7 +26,7 @@ from typing import IO, Any
 
 _PR_SET_PDEATHSIG = 1
 _FORK_WARNING = ".*multi-threaded.*fork.*"
-_TAIL_BYTES = 8000
+_TAIL_BYTES = 30_000
 _GRACE_SECONDS = 1.0
 
 

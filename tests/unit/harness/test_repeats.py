@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import hypothesis
 import pytest
 from hypothesis import Phase, settings
@@ -23,7 +25,8 @@ def choose(monkeypatch):
     """Says what Hypothesis has chosen for the case."""
 
     def chosen(choices):
-        monkeypatch.setattr("difftest.harness.repeats._choices", lambda: choices)
+        context = SimpleNamespace(data=SimpleNamespace(choices=choices))
+        monkeypatch.setattr("difftest.harness.repeats.current_build_context", lambda: context)
 
     chosen("first")
     return chosen

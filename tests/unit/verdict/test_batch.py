@@ -31,7 +31,7 @@ NEVER_HERE = (
 )
 WAIT = "import os, time\nwhile os.path.exists({!r}):\n    time.sleep(0.02)\n"
 BATCH = ["verdict", "--batch", "many:add", "test_own.py::test_add", "--results", "out.jsonl"]
-BATCH += ["-n", "1", "--cases", "2"]
+BATCH += ["-n", "1", "--cases", "6"]
 
 
 def lines_of(file):
