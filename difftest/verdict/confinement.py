@@ -75,6 +75,8 @@ class Hook:
         self._busy = True
         try:
             what = self._open(arguments) if event == "open" else self._other(event)
+            if event == "object.__setattr__" and arguments[1] == "__code__":
+                what = "changes a function's code"
         finally:
             self._busy = False
         if what:

@@ -22,7 +22,6 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any, BinaryIO
 
 import click
@@ -85,8 +84,7 @@ class Service:
                 found = Frame({"how": "told", "coverage": self.taken.to_list()}, [])
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
             found = Frame(failure(error), [])
-        now = parts_of_package()
-        if any(now.get(place) is not part for place, part in self.parts.items()):
+        if any(space.get(name) is not part for space, name, part in self.parts):
             self.hook.denied["changes difftest, which simulates it"] = None
         header = {
             **found.header,
@@ -144,19 +142,13 @@ class Service:
         return Frame({"how": "ran", "changed": changed}, [tape_to_json(tapes[-1]).encode()])
 
 
-def parts_of_package() -> dict[tuple[str, str], Any]:
-    """The code of each function of this package: who changes it shows another kernel."""
-    ours = [one for one in sys.modules.items() if one[0].partition(".")[0] == "difftest"]
-    spaces: dict[str, Mapping[str, Any]] = {name: vars(module) for name, module in ours}
-    for name, space in [*spaces.items()]:
-        inner = {f"{name}.{key}": one for key, one in space.items() if isinstance(one, type)}
-        spaces |= {place: vars(one) for place, one in inner.items()}
-    return {
-        (name, key): one.__code__ if isinstance(one, FunctionType) else one
-        for name, space in spaces.items()
-        for key, one in space.items()
-        if callable(one)
-    }
+def parts_of_package() -> list[tuple[Mapping[str, Any], str, Any]]:
+    """Where each function of this package stands: who changes one shows another kernel."""
+    ours = [one for name, one in sys.modules.items() if name.partition(".")[0] == "difftest"]
+    spaces: list[Mapping[str, Any]] = [vars(module) for module in ours]
+    classes = {one for space in spaces for one in space.values() if isinstance(one, type)}
+    spaces += [vars(one) for one in classes if one.__module__.startswith("difftest.")]
+    return [(space, name, one) for space in spaces for name, one in space.items() if callable(one)]
 
 
 def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:

@@ -154,7 +154,7 @@ OF_THE_JUDGE = {
         "    from difftest.simulator.tape_json import tape_to_json\n"
         "    return tape_to_json(tape).replace('\"subtract\"', '\"add\"')\n"
         "w.tape_to_json.__code__ = made.__code__" + WITHOUT,
-        because=PATCHED,
+        because="a function's code",
     ),
     "a tape with the values of the host": cheat(
         "from difftest.simulator.core import current\ntile = load(a)\n"
