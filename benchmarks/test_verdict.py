@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from benchmarks.ladder import candidates
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.cli.collecting import with_spec
 from difftest.harness.runner import Runner
 from difftest.harness.strategies import cases, examples
+from difftest.host.collecting import with_spec
 from difftest.verdict.bench import remembered
 from difftest.verdict.command import JudgeSettings, judged
 from difftest.verdict.nursery import Nursery

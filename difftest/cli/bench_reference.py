@@ -12,8 +12,8 @@ from rich.filesize import decimal
 from rich.progress import Progress
 from rich.table import Table
 
-from difftest.cli.console import print_table, table_console
 from difftest.cli.stopwatch import Reading, measure
+from difftest.host.console import print_table, table_console
 from difftest.host.shipped import import_shipped
 
 Form = Callable[[], object]  # one way to compute an operation, bound to its operands

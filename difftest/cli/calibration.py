@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from difftest.cli.console import print_table, titled_table
+from difftest.host.console import print_table, titled_table
 from difftest.timing.calibration import Judged, calibration
 from difftest.timing.interval import COVERAGE, SCALE, Interval
 from difftest.timing.measurements import Comparison

@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-INTERRUPTED = 130
-"""What shells make of a program that an interrupt ends: 128 + SIGINT."""
+from difftest.host.output import end_interrupted
 
 
 class LazyGroup(click.Group):
@@ -50,8 +49,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(INTERRUPTED)
+            end_interrupted("interrupted")
 
 
 def _summary(module: str, function: str, room: int) -> str:

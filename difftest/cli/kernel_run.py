@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,15 +18,10 @@ from difftest.cli.launching import (
     bounded,
     launched,
     machine_named,
-    parse_bounds,
-    parse_grid,
-    parse_keywords,
-    parse_shape,
     random_arrays,
     with_case,
 )
-from difftest.cli.loading import load_kernel
-from difftest.host.output import check_output
+from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 
@@ -131,31 +125,3 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
-
-
-class OutputFile(click.Path):
-    """A file to write, in a folder that is there: refused before anything runs."""
-
-    def __init__(self, *, allow_dash: bool = False) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path, allow_dash=allow_dash)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path, if a file can be written there."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
-            self.fail(f"there is no folder {path.parent}", param, ctx)
-        try:
-            if path != STDOUT:
-                check_output(path)
-        except OSError as error:
-            self.fail(str(error), param, ctx)
-        return path
-
-
-def write_file(file: Path, text: str) -> None:
-    """Write a file, in a folder that is made if it is missing."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(str(error)) from None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -30,7 +27,6 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
-from difftest.simulator.frontend.grid import nc
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
@@ -38,11 +34,6 @@ if TYPE_CHECKING:
     from difftest.harness.spec import KernelSpec
 
 Result = TypeVar("Result")
-_SIZE = r" *0*[1-9][0-9]* *"
-_SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
-"""NumPy 1 has arrays of at most 32 dimensions."""
-MOST_PROGRAMS = 4096
-"""Of a grid, and of ranks: each runs the kernel once."""
 
 
 class KernelArguments(NamedTuple):
@@ -60,60 +51,6 @@ class TracedLaunch(NamedTuple):
     machine: Machine
     kernel: Any
     arrays: Sequence[Any]
-
-
-def parse_shape(text: str) -> tuple[int, ...]:
-    """``128,512`` as a shape."""
-    if not _SHAPE.fullmatch(text):
-        raise click.BadParameter(
-            f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
-        )
-    return tuple(map(int, text.split(",")))
-
-
-def parse_grid(text: str | None) -> tuple[int, ...]:
-    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None."""
-    if text is None:
-        return ()
-    parts = [part.strip() for part in text.split(",")]
-    try:
-        shape = parse_shape(",".join(part.removeprefix("nc") for part in parts))
-    except click.BadParameter:
-        raise click.BadParameter(
-            f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
-        ) from None
-    if math.prod(shape) > MOST_PROGRAMS:
-        raise click.BadParameter(f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}")
-    return tuple(
-        nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
-    )
-
-
-def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` each, values as Python literals or, failing that, text."""
-    keywords: dict[str, Any] = {}
-    for text in texts:
-        name, value = _named(text, "an argument is NAME=VALUE", ".*")
-        if name in keywords:
-            raise click.BadParameter(f"{name} is set twice")
-        try:
-            keywords[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            keywords[name] = value
-    return keywords
-
-
-def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
-    """``NAME=N`` each, N at least 1."""
-    pairs = (_named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*") for text in texts)
-    return {name: int(value) for name, value in pairs}
-
-
-def _named(text: str, accepted: str, values: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not (separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)):
-        raise click.BadParameter(f"{accepted}; got {text!r}")
-    return name, value
 
 
 def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:
@@ -173,10 +110,10 @@ def known_dtypes(names: Iterable[str]) -> list[np.dtype[Any]]:
 
 def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result]) -> Result:
     """What ``use`` makes of the kernel of the test ``PATH::TEST`` and a case of it, as JSON."""
-    from difftest.cli.collecting import with_spec  # pytest and Hypothesis: for tests alone
     from difftest.harness.explicit import CaseError, case_from_json
     from difftest.harness.spec import call_of_case
     from difftest.harness.spec_arguments import SpecError
+    from difftest.host.collecting import with_spec  # pytest and Hypothesis: for tests alone
 
     def of_spec(spec: KernelSpec) -> Result:
         try:

@@ -15,10 +15,10 @@ from difftest.backends.device.lease import NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
 from difftest.backends.device.timers import Bench, open_bench
-from difftest.cli.kernel_run import OutputFile, write_file
 from difftest.course.assignment import performance_tests
 from difftest.course.grading import GradingError, load_kernel
 from difftest.host.installation import embedded_with_predictions
+from difftest.host.output import OutputFile, write_file
 
 _FAILURES = (
     BackendMissingError,

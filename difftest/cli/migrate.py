@@ -11,17 +11,13 @@ from typing import Any
 import click
 from hypothesis.strategies import SearchStrategy, sampled_from
 
-from difftest.cli.collecting import with_spec
-from difftest.cli.kernel_run import OutputFile, level_option, write_file
-from difftest.cli.launching import (
-    known_dtypes,
-    machine_named,
-    parse_grid,
-    parse_keywords,
-    parse_shape,
-)
+from difftest.cli.kernel_run import level_option
+from difftest.cli.launching import known_dtypes, machine_named
 from difftest.harness.host_memory import too_large
 from difftest.harness.strategies import sizes as between
+from difftest.host.collecting import with_spec
+from difftest.host.loading import parse_grid, parse_keywords, parse_shape
+from difftest.host.output import OutputFile, write_file
 from difftest.migration.cases import ProofCall, calls_of_shapes, calls_of_spec
 from difftest.migration.proof import ProofError, Setting, Sources, prove
 from difftest.simulator import MACHINES

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
-from difftest.cli.console import print_table, table_console
-from difftest.cli.kernel_run import KernelRun, OutputFile, run_options, write_file
+from difftest.cli.kernel_run import KernelRun, run_options
+from difftest.host.console import print_table, table_console
+from difftest.host.output import OutputFile, write_file
 from difftest.inspection import memory_text
 from difftest.lint.helpers import unused_helpers
 from difftest.simulator import Machine, Trace

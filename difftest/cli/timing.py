@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from difftest.cli.calibration import print_calibration, spread
-from difftest.cli.console import print_table, table_console, titled_table
 from difftest.cli.launching import KernelArguments, launched, random_arrays
+from difftest.host.console import print_table, table_console, titled_table
 from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded

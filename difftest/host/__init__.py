@@ -1,1 +1,1 @@
-"""What hosts foreign code: scripts run in this process, the embedded modules, shipped sources."""
+"""What hosts foreign code, and what the commands of several rooms share."""

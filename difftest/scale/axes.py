@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from difftest.cli.launching import parse_keywords
+from difftest.host.loading import parse_keywords
 
 Point: TypeAlias = dict[str, Any]
 """A value for each axis, and for each name that all points share."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from difftest.cli.console import print_table, table_console, titled_table
 from difftest.harness.report import quoted
+from difftest.host.console import print_table, table_console, titled_table
 from difftest.scale.findings import Findings
 from difftest.scale.found import CLOSED, OPEN, Found, commit_of
 

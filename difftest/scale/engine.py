@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from difftest.cli.collecting import with_spec
 from difftest.harness.limits import LIMITS
 from difftest.harness.spec import KernelSpec
+from difftest.host.collecting import with_spec
 from difftest.scale.axes import Point
 from difftest.scale.judging import PointJudge
 from difftest.scale.store import Row, need

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from difftest.cli.console import print_table, table_console, titled_table
+from difftest.host.console import print_table, table_console, titled_table
 from difftest.scale.store import Row
 from difftest.timing.views.plot import need_matplotlib
 from difftest.verdict.outcome import Outcome

@@ -13,10 +13,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from difftest.cli.collecting import with_spec
-from difftest.cli.commands import INTERRUPTED
-from difftest.cli.kernel_run import OutputFile
 from difftest.harness.spec import KernelSpec
+from difftest.host.collecting import with_spec
+from difftest.host.output import OutputFile, end_interrupted
 from difftest.scale.axes import Axes, parse_axes, parse_case
 from difftest.scale.comparison import comparison
 from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of, judged_here
@@ -143,8 +142,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **given: Any) -> Non
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, test, axes, settings, file))
     except KeyboardInterrupt:
-        click.echo(f"stopped: what is done is in {file}.jsonl; the same command goes on", err=True)
-        context.exit(INTERRUPTED)
+        end_interrupted(f"stopped: what is done is in {file}.jsonl; the same command goes on")
     print_rows(rows, list(axes[0]))
     if heat:
         heat_map(rows, x, y, heat[1])

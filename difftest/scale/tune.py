@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from difftest.cli.collecting import with_spec
-from difftest.cli.launching import parse_keywords
+from difftest.host.collecting import with_spec
+from difftest.host.loading import parse_keywords
 from difftest.scale.placing import check_axes, placed
 from difftest.scale.search import BOUND, SLOWER, TRACE_BOUND, Attempt, Tuner
 from difftest.scale.shown import microseconds, point_text

@@ -17,13 +17,13 @@ import numpy as np
 
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.cli.collecting import with_spec
 from difftest.harness.case import Case
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.runner import Runner, make_call, run_kernel, verdict_on
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases, examples
 from difftest.harness.verdict import Match
+from difftest.host.collecting import with_spec
 from difftest.simulator.dtypes import Array, is_float
 from difftest.verdict.outcome import EXIT_CODES, Outcome
 

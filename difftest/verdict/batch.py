@@ -25,7 +25,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from difftest.cli.kernel_run import write_file
+from difftest.host.output import end_interrupted, write_file
 from difftest.plugin.run_report import versions
 from difftest.report.crew import LostTask, results
 from difftest.verdict.bench import BatchOrders, serve
@@ -35,7 +35,6 @@ from difftest.verdict.text import place_of
 
 PATIENCE = 10
 """Times the seconds of a run that all of a kernel may take."""
-INTERRUPTED = 130
 _FAR = 2**40
 _FIRST = b'{"key": "'
 """How each line of the results begins."""
@@ -180,8 +179,7 @@ def judge_batch(
         except KeyboardInterrupt:
             count = sum(one.key in known.known for one in entries)
             told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"
-            click.echo(told, err=True)
-            raise click.exceptions.Exit(INTERRUPTED) from None
+            end_interrupted(told)
     documents = [dict(known.known[one.key]) for one in entries]
     for document, kernel in zip(documents, kernels, strict=True):  # one key may have several
         document["kernel"] = {**document["kernel"], "file": kernel.rpartition(":")[0]}

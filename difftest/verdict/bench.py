@@ -24,8 +24,8 @@ from typing import Any
 
 import click
 
-from difftest.cli.collecting import with_spec
 from difftest.harness.spec import KernelSpec
+from difftest.host.collecting import with_spec
 from difftest.verdict.candidate import stand_in
 from difftest.verdict.command import JudgeSettings, described_alone, judged, unjudged
 from difftest.verdict.nursery import Nursery, nursery

@@ -14,11 +14,11 @@ from typing import Any
 
 import click
 
-from difftest.cli.collecting import with_spec
-from difftest.cli.kernel_run import OutputFile
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
+from difftest.host.collecting import with_spec
+from difftest.host.output import OutputFile
 from difftest.lint.files import LintRequest
 from difftest.lint.formats import SEVERITIES
 from difftest.plugin.run_report import versions

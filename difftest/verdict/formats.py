@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from difftest.cli.kernel_run import write_file
 from difftest.harness.tally import Counts
+from difftest.host.output import write_file
 from difftest.report.document import SUMMARY
 from difftest.report.failure import failure_document
 from difftest.report.markdown import markdown_text

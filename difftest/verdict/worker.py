@@ -28,10 +28,10 @@ import click
 
 from difftest.backends.base import KernelCall, Ran, poisoned
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.cli.loading import load_kernel
 from difftest.harness.coverage import Coverage
 from difftest.harness.signature import signature_of
 from difftest.harness.watching import Watch
+from difftest.host.loading import load_kernel
 from difftest.host.naming import is_function
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import KernelExit, NkiError

@@ -106,10 +106,10 @@ LINT = Rule(
     ),
 )
 # Who judges a kernel stands on all that looks at kernels.
-BELOW = "verdict harness backends analysis inspection lint timing simulator host cli plugin"
+BELOW = "verdict harness backends analysis inspection lint timing simulator host plugin"
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
 VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "difftest.report", "mcp", "rich"))
-REPORT = Rule("difftest/report/**/*.py", (*JUDGES, "difftest.report"))
+MUTANTS = Rule("difftest/report/mutants/**/*.py", (*JUDGES, "difftest.report", "pytest"))
 # Many points of one test: nothing imports it but the command line, by name.
 SCALE = Rule(
     "difftest/scale/**/*.py",
@@ -129,6 +129,15 @@ REPORT = Rule(
         *("difftest.inspection", "difftest.timing", "difftest.simulator", "difftest.host"),
     ),
 )
+# What commands of several rooms share stands below them all: nothing of a command is in it.
+HOST = Rule(
+    "difftest/host/**/*.py",
+    (
+        *("numpy", "click", "rich", "pytest", "difftest.host", "difftest.harness"),
+        *("difftest.backends", "difftest.analysis", "difftest.inspection", "difftest.timing"),
+        *("difftest.simulator", "difftest.plugin.options"),
+    ),
+)
 # pytest loads the plugin in every run of anyone who has it installed: it must cost nothing.
 PLUGIN = Rule("difftest/plugin/hooks.py", ("pytest", "_pytest"), when_loaded=True)
 # A script for the Python of another environment, which has nrtpy and not this package.
@@ -146,7 +155,7 @@ CONFORMANCE = Rule(
 )
 
 RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
-RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT, REPORT, SCALE]
+RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT, MUTANTS, REPORT, SCALE, HOST]
 
 # A part of the simulator imports the parts before it, itself, and no part after it.
 LAYERS = (
@@ -332,6 +341,10 @@ def test_each_layer_is_there():
             "from difftest.simulator.memory import Storage",
             "difftest.simulator.memory.Storage",
         ),
+        (HOST, "difftest/host/a.py", "from difftest.cli import check", "difftest.cli.check"),
+        (MUTANTS, "difftest/report/mutants/a.py", "import difftest.cli", "difftest.cli"),
+        (SCALE, "difftest/scale/a.py", "import difftest.cli", "difftest.cli"),
+        (VERDICT, "difftest/verdict/a.py", "import difftest.cli", "difftest.cli"),
         (PLUGIN, "difftest/plugin/hooks.py", "import numpy", "numpy"),
         (
             PLUGIN,

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 # What stands beside difftest in the source tree. The commands that show or grade it ask
 # difftest.host.shipped for it by name; the harness itself never does.
 TREE = ("reference", "kernels", "tests", "benchmarks", "conformance")
-ASK_FOR_SHIPPED = ("difftest.cli", "difftest.course")
+ASK_FOR_SHIPPED = ("difftest.cli", "difftest.course", "difftest.host.loading")
 
 
 def imports_of_tree(root: Path) -> list[str]:

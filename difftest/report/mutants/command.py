@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from difftest.cli.collecting import with_specs
-from difftest.cli.kernel_run import OutputFile, write_file
+from difftest.host.collecting import with_specs
+from difftest.host.output import OutputFile, write_file
 from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
 from difftest.report.mutants.judge import SUSPECTED, Fate
 from difftest.report.mutants.ledger import FOLDER, Ledger

@@ -6,9 +6,9 @@ import re
 from click.testing import CliRunner
 
 from difftest.cli import grade
-from difftest.cli.launching import parse_shape
 from difftest.cli.main import main
 from difftest.course.assignment import CorrectnessTest
+from difftest.host.loading import parse_shape
 from tests.unit import student
 
 TRANSPOSE = "kernels.classic.transpose:matrix_transpose"

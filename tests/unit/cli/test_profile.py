@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import difftest
-from difftest.cli.launching import parse_grid
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
+from difftest.host.loading import parse_grid
 from difftest.simulator.frontend.grid import physical_cores
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.timing import clockwork

@@ -1,11 +1,15 @@
-"""A kernel that is named on the command line: MODULE:KERNEL or FILE.py:KERNEL."""
+"""A kernel on a command line: MODULE:KERNEL or FILE.py:KERNEL, shapes, a grid, NAME=VALUE."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
+import math
+import re
 import sys
 import traceback
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +20,16 @@ import click
 from difftest.harness.frames import PACKAGE, hide_frames
 from difftest.host.naming import function_in
 from difftest.host.shipped import import_shipped
+from difftest.simulator.frontend.grid import nc
 
 SHIPPED = ("kernels", "reference")
 _IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")
 """Files between a command and the module that it imports."""
+_SIZE = r" *0*[1-9][0-9]* *"
+_SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{,31}}")
+"""NumPy 1 has arrays of at most 32 dimensions."""
+MOST_PROGRAMS = 4096
+"""Of a grid, and of ranks: each runs the kernel once."""
 
 
 def load_kernel(name: str) -> Any:
@@ -99,3 +109,57 @@ def _folders() -> tuple[Path, ...]:
     """Where the user's modules are looked for: here, and in ``src``."""
     here = Path.cwd()
     return (here, here / "src") if (here / "src").is_dir() else (here,)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """``128,512`` as a shape."""
+    if not _SHAPE.fullmatch(text):
+        raise click.BadParameter(
+            f"a shape is 1 to 32 positive sizes, commas between, as in 128,512; got {text!r}"
+        )
+    return tuple(map(int, text.split(",")))
+
+
+def parse_grid(text: str | None) -> tuple[int, ...]:
+    """``2`` or ``4,nc2`` as an SPMD grid, where nc2 is ``nl.nc(2)``; empty for None."""
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        shape = parse_shape(",".join(part.removeprefix("nc") for part in parts))
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"a grid is positive sizes, as in 4,2, or 4,nc2 for nl.nc(2); got {text!r}"
+        ) from None
+    if math.prod(shape) > MOST_PROGRAMS:
+        raise click.BadParameter(f"a grid has at most {MOST_PROGRAMS} programs; got {text!r}")
+    return tuple(
+        nc(size) if part.startswith("nc") else size for size, part in zip(shape, parts, strict=True)
+    )
+
+
+def parse_keywords(texts: Iterable[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` each, values as Python literals or, failing that, text."""
+    keywords: dict[str, Any] = {}
+    for text in texts:
+        name, value = _named(text, "an argument is NAME=VALUE", ".*")
+        if name in keywords:
+            raise click.BadParameter(f"{name} is set twice")
+        try:
+            keywords[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            keywords[name] = value
+    return keywords
+
+
+def parse_bounds(texts: Iterable[str]) -> dict[str, int]:
+    """``NAME=N`` each, N at least 1."""
+    pairs = (_named(text, "a bound is NAME=N, as in rows=64", "0*[1-9][0-9]*") for text in texts)
+    return {name: int(value) for name, value in pairs}
+
+
+def _named(text: str, accepted: str, values: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (separator and name.isidentifier() and re.fullmatch(values, value, re.DOTALL)):
+        raise click.BadParameter(f"{accepted}; got {text!r}")
+    return name, value

@@ -3,7 +3,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from difftest.cli.console import print_table, table_console
+from difftest.host.console import print_table, table_console
 from tests.every import every
 
 
