@@ -83,6 +83,7 @@ class Ran:
     exact : the exact run of the same call, with the same outputs; None as for the trace.
     written : the arrays of the call that the kernel wrote to, whatever the values; empty if the
         backend cannot tell.
+    returned : those that the kernel returned, written or not; empty if the backend cannot tell.
     findings : the hazards that were found, the worst first; empty if nobody looked.
     """
 
@@ -92,6 +93,7 @@ class Ran:
     exact: ExactRun | None = None
     findings: tuple[Finding, ...] = ()
     written: tuple[Array, ...] = ()
+    returned: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -88,12 +88,13 @@ class EmbeddedSimulator:
         findings = tuple(inspector.findings) if inspector else ()
         if inspector and self.reader:
             findings += self.reader(call.kernel, self.level, result.trace)
+        outputs, unwritten = result.outputs, result.unwritten
         if call.outputs:
             if exact is not None:
                 exact = exact.of(call.outputs)
-            unwritten = tuple(map(still_poisoned, call.outputs))
-            return Ran(call.outputs, unwritten, trace, exact, findings, result.written)
-        return Ran(result.outputs, result.unwritten, trace, exact, findings, result.written)
+            outputs, unwritten = call.outputs, tuple(map(still_poisoned, call.outputs))
+        of_inputs = result.written, result.returned
+        return Ran(outputs, unwritten, trace, exact, findings, *of_inputs)
 
 
 def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:

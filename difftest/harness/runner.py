@@ -171,15 +171,17 @@ class Runner:
             )
             ran = self.run(spec, backend, call)
             outcome = self.with_exact_run(spec, case, backend, settings, ran)
-            verdict = self.judged(spec, case, reference, outcome)
+            verdict, said = self.judged(spec, case, reference, outcome), ""
             if isinstance(outcome, Ran):
                 findings += outcome.findings
                 self.outputs[backend.name] = outcome.outputs
                 if outcome.trace is not None:
                     self.traces[backend.name] = outcome.trace
-                if not is_failure(verdict):
-                    names = tuple(spec.inputs)
-                    verdict = overwritten(names, inputs, call.inputs, outcome.written) or verdict
+                misuse = misused(tuple(spec.inputs), inputs, call.inputs, outcome)
+                if misuse and isinstance(verdict, Mismatch):
+                    said = misuse.message
+                elif not is_failure(verdict):
+                    verdict = misuse or verdict
             data = of_data(verdict, reference)
             if data and isinstance(verdict, Inconclusive):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
@@ -190,8 +192,8 @@ class Runner:
                     verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
                 else:
                     verdict = replace(verdict, how=explained(verdict, outcome.exact))
-            if data and isinstance(verdict, Mismatch):
-                verdict = replace(verdict, how=(data, *verdict.how))
+            if isinstance(verdict, Mismatch):
+                verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
             verdicts[backend.name] = verdict
             if isinstance(verdict, Mismatch):
                 history.failed(case, backend.name, verdict)
@@ -406,19 +408,15 @@ def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
         return Crashed(error)
 
 
-def overwritten(
-    names: Sequence[str],
-    given: Sequence[Array],
-    after: Sequence[Array],
-    written: Sequence[Array] = (),
+def misused(
+    names: Sequence[str], given: Sequence[Array], after: Sequence[Array], ran: Ran
 ) -> Mismatch | None:
-    """What is wrong with a kernel that wrote to an input; None if it only read them all.
+    """What is wrong with a kernel that wrote to an input or returned it; None if it read them all.
 
     Parameters
     ----------
     names : of the inputs.
     given, after : the arrays before the call and after it.
-    written : those after it that the backend saw written, with equal values too.
     """
     rule = "A kernel reads its inputs; what it writes in place is named under outputs="
     for name, before, now in zip(names, given, after, strict=True):
@@ -429,9 +427,11 @@ def overwritten(
             first = [int(one) for one in np.argwhere(changed.reshape(before.shape))[0]]
             message = f"the kernel overwrites its input {name}: {count} of {changed.size} elements"
             message += f", the first at {first}. {rule}"
-        elif any(one is now for one in written):
+        elif any(one is now for one in ran.written):
             message = f"the kernel writes to its input {name}, and what it writes is what was "
             message += f"there in this case. {rule}"
+        elif any(one is now for one in ran.returned):
+            message = f"the kernel returns its input {name} itself, to which it wrote nothing"
         if message:
             return Mismatch("inputs", None, message, elements=changed.size, wrong=count)
     return None

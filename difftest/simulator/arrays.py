@@ -48,9 +48,10 @@ class Arguments:
         code = getattr(inspect.unwrap(function), "__code__", None)
         self.location = None if code is None else Location(code.co_filename, code.co_firstlineno)
         self.by_reference = by_reference
-        self.copies: list[tuple[Array, Array]] = []
-        self.written: list[tuple[Array, Any]] = []
-        """The caller's arrays that the kernel may write to, and the tensors that it does."""
+        self.mutable: list[tuple[Array, Array, Any]] = []
+        """The caller's arrays that the kernel may write to, what becomes of them, the tensors."""
+        self.given: list[tuple[Array, Any]] = []
+        """All of the caller's arrays, and the tensors that the kernel gets for them."""
 
     def convert(self, name: str, value: Any) -> Any:
         """An argument as the kernel gets it, with tensors for the arrays inside."""
@@ -89,14 +90,12 @@ class Arguments:
         if mutable and not array.flags.writeable:
             raise READ_ONLY_ARGUMENT(f"argument {name!r}, an array that is read-only")
         mutable = mutable or (self.by_reference and array.flags.writeable)
-        data = np.ascontiguousarray(array).reshape(array.shape)
-        if mutable:
-            if np.shares_memory(data, array):
-                data = data.copy()
-            self.copies.append((array, data))
+        data = np.array(array, order="C") if mutable else np.ascontiguousarray(array)
+        data = data.reshape(array.shape)
         tensor = self.tensor(data, name, mutable)
         if mutable:
-            self.written.append((array, tensor))
+            self.mutable.append((array, data, tensor))
+        self.given.append((array, tensor))
         return tensor
 
     def copy_back(self) -> None:
@@ -105,9 +104,9 @@ class Arguments:
         One array may be several of them. Where it matters which of them is last, a warning says so.
         """
         changed = [
-            copied
-            for copied, (array, tensor) in zip(self.copies, self.written, strict=True)
-            if tensor._storage.allocation.writes and array.tobytes() != copied[1].tobytes()
+            (array, data)
+            for array, data, tensor in self.mutable
+            if tensor._storage.allocation.writes and array.tobytes() != data.tobytes()
         ]
         pairs = itertools.combinations([array for array, _ in changed], 2)
         if any(itertools.starmap(np.may_share_memory, pairs)) and _depends_on_order(changed):
@@ -164,16 +163,14 @@ def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
 
 
 def note_outputs(
-    returned: Iterable[Any],
-    outputs: Iterable[tuple[Array, Array | None]],
-    arguments: Iterable[Any],
+    returned: Iterable[Any], outputs: Iterable[tuple[Array, Array | None]], arguments: Iterable[Any]
 ) -> None:
     """Have the trace know which tensors leave the kernel, and what of them nothing wrote.
 
     Parameters
     ----------
     returned, outputs : the tensors, and what :func:`as_arrays` gives for them.
-    arguments : those that the kernel may write to.
+    arguments : the tensors of all arguments.
     """
     for tensor in arguments:
         if tensor._storage.allocation.writes:

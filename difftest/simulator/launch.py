@@ -56,6 +56,7 @@ class LaunchResult:
     exact : what the kernel computes where nothing rounds, and how far rounding may lead from it;
         None if it was not asked for.
     written : the caller's arrays that an instruction wrote to, whatever the values.
+    returned : those of which it returned tensors, written or not.
     notes : the broken rules that were warnings and no errors (see
         :mod:`difftest.simulator.strictness`), once for each line and rule, in order.
     """
@@ -66,6 +67,7 @@ class LaunchResult:
     exact: ExactRun | None = None
     notes: tuple[NkiError, ...] = ()
     written: tuple[Array, ...] = ()
+    returned: tuple[Array, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -74,6 +76,7 @@ class Finished(NamedTuple):
     core: Core
     arguments: Arguments
     outputs: tuple[tuple[Array, Array | None], ...]
+    leaves: Sequence[Tile]
     exact: ExactRun | None = None
 
     def trace(self) -> Trace:
@@ -87,19 +90,21 @@ class Finished(NamedTuple):
     def result(self) -> LaunchResult:
         """Give mutable arguments their new values; what the launch gives back."""
         self.arguments.copy_back()
+        storages = [tile._storage for tile in self.leaves]
         return LaunchResult(
             tuple(array for array, _ in self.outputs),
             tuple(gaps for _, gaps in self.outputs),
             self.trace(),
             self.exact,
             said(),
-            tuple(one for one, tile in self.arguments.written if tile._storage.allocation.writes),
+            tuple(one for one, tile in self.arguments.given if tile._storage.allocation.writes),
+            tuple(one for one, tile in self.arguments.given if tile._storage in storages),
         )
 
     def everything(self) -> tuple[Array, ...]:
         """What the kernel returned, then what it wrote to arguments."""
         returned = tuple(array for array, _ in self.outputs)
-        return returned + tuple(data for _, data in self.arguments.copies)
+        return returned + tuple(data for _, data, _ in self.arguments.mutable)
 
     def everything_exact(self) -> tuple[ExactOutput, ...]:
         """The same of the exact run; empty if there is none that has a meaning."""
@@ -232,17 +237,17 @@ class Launch:
                 warn_of_private(leaves)
             core.check_bodies(leaves)
             outputs = as_arrays(leaves)
-            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.written])
+            note_outputs(leaves, outputs, [tensor for _, tensor in arguments.given])
             if core.tape is not None:
                 core.tape.end(leaves)
             if core.oracle is not None:
                 outputs = core.oracle.outputs(leaves, outputs)
-                for (_, data), (_, tensor) in zip(arguments.copies, arguments.written, strict=True):
+                for _, data, tensor in arguments.mutable:
                     data[...] = core.oracle.array(tensor)
             exact = None
             if core.shadow is not None:
-                exact = exact_run(core.shadow, leaves, arguments.written)
-        return Finished(core, arguments, outputs, exact)
+                exact = exact_run(core.shadow, leaves, arguments.mutable)
+        return Finished(core, arguments, outputs, leaves, exact)
 
     def _core(self, target: Launchable) -> Core:
         """The core that it runs on."""
@@ -259,9 +264,8 @@ class Launch:
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
         core.calls = kept_calls(chosen, target.dialect)
-        core.trace.cores = physical_cores(grid)
-        if _side_by_side(core):
-            core.trace.cores = tuple(range(math.prod(grid)))
+        programs = tuple(range(math.prod(grid)))
+        core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
         if self.plain:
             core.oracle = Oracle()
             core.tile = core.kind(tensor)

@@ -76,13 +76,13 @@ def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:
 
 
 def exact_run(
-    shadow: Shadow, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Tile]]
+    shadow: Shadow, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
 ) -> ExactRun:
     """What the exact run of a launch has come to."""
     found = shadow.losses.found.values() if shadow.losses is not None else ()
     return ExactRun(
         tuple(exact_output(shadow, tile) for tile in outputs),
-        tuple((array, exact_output(shadow, tile)) for array, tile in arguments),
+        tuple((array, exact_output(shadow, tile)) for array, _, tile in arguments),
         tuple(shadow.doubts.values()),
         tuple(shadow.contract.narrowed.values()),
         tuple(sorted(found, key=lambda loss: -loss.happened)),
