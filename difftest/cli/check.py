@@ -14,7 +14,7 @@ from difftest.host.output import OutputFile, write_file
 from difftest.inspection import Inspector, finding_text, memory_text
 from difftest.simulator.witness import witnessing
 
-FORMAT = 1
+FORMAT = 2
 """Of the JSON; it changes when a field does."""
 
 
@@ -40,11 +40,13 @@ def check(
     """
     inspector = Inspector(strict=strict)
     with witnessing(inspector):
-        trace, machine, _, arrays = run.launch(ranks)
+        trace, machine, _, arrays, misuses = run.launch(ranks)
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to check")
     for finding in inspector.findings:
         click.echo(finding_text(finding))
+    for misuse in misuses:
+        click.echo(f"error: {misuse}")
     if json_file is not None:
         document = {
             "format": FORMAT,
@@ -55,13 +57,15 @@ def check(
             "inputs": [{"shape": array.shape, "dtype": array.dtype.name} for array in arrays],
             "instructions": len(trace),
             "allowed": inspector.silenced,
+            "misuses": misuses,
             "findings": [one.as_mapping() for one in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
     click.echo(memory_text(trace, machine, Console().width))
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
-        f"findings: {len(inspector.findings)}, allowed by comments: {inspector.silenced}"
+        f"findings: {len(inspector.findings) + len(misuses)}, "
+        f"allowed by comments: {inspector.silenced}"
     )
-    if inspector.failures:
+    if inspector.failures or misuses:
         context.exit(1)

@@ -22,6 +22,7 @@ from difftest.course.grading import (
     predict_p99,
 )
 from difftest.host.installation import embedded_with_predictions
+from difftest.host.waiting import patient
 from difftest.simulator import NkiError
 
 SEEDS = click.IntRange(0, 2**32 - 1)
@@ -40,6 +41,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)
     show_default=True,
     help="Predict latencies, and the points they would earn, with the timing model.",
 )
+@patient
 @click.pass_context
 def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
     """Grade the fused convolution in conv2d.py with the assignment's cases and points.

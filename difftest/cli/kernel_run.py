@@ -22,6 +22,7 @@ from difftest.cli.launching import (
     with_case,
 )
 from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
+from difftest.host.waiting import patient
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 
@@ -121,7 +122,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
         own = {one.name: given.pop(one.name) for one in fields(KernelRun)}
         command(KernelRun(**own), **given)
 
-    wrapped: Callable[..., None] = with_run
+    wrapped: Callable[..., None] = patient(with_run)
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -16,6 +16,7 @@ from difftest.backends.embedded import forget_caller, is_defect
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
 from difftest.harness.limits import CaseLimitError, within_limits
+from difftest.host.waiting import call_text
 from difftest.simulator import (
     MACHINES,
     TRN2,
@@ -27,6 +28,7 @@ from difftest.simulator import (
     launch_ranks,
 )
 from difftest.simulator.dtypes import as_dtype
+from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.nki.kernel import as_nki_kernel
 from difftest.simulator.trace import Trace
 
@@ -42,6 +44,8 @@ class KernelArguments(NamedTuple):
     arrays: Sequence[Any]
     keywords: Mapping[str, Any]
     grid: tuple[int, ...] = ()
+    outputs: Sequence[str] | None = None
+    """The arrays that a kernel test says are written in place; None where no test says it."""
 
 
 class TracedLaunch(NamedTuple):
@@ -51,6 +55,8 @@ class TracedLaunch(NamedTuple):
     machine: Machine
     kernel: Any
     arrays: Sequence[Any]
+    misuses: tuple[str, ...] = ()
+    """What it did with its arrays that no kernel test would let pass."""
 
 
 def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:
@@ -121,7 +127,7 @@ def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result
             call, grid = call_of_case(spec, case), spec.grid_of(case.values)
         except (CaseError, SpecError) as error:
             raise click.BadParameter(str(error)) from None
-        return use(spec.kernel, KernelArguments(*call, grid))
+        return use(spec.kernel, KernelArguments(*call, grid, tuple(spec.outputs)))
 
     return with_spec(name, of_spec)
 
@@ -142,9 +148,10 @@ def launched(
         run = functools.partial(launch, kernel, given.arrays, given.keywords, grid=given.grid)
         if ranks > 1:
             run = functools.partial(_on_ranks, kernel, given, ranks=ranks)
-        result: LaunchResult = within_limits(lambda: run(machine=target, level=level))
+        case = call_text(kernel, given.arrays)
+        result: LaunchResult = within_limits(lambda: run(machine=target, level=level), case)
     except CaseLimitError as error:
-        raise click.ClickException(f"the kernel {error}") from None
+        raise click.ClickException(f"the kernel {error}: {case}") from None
     except (NkiError, AssertionError) as error:
         if isinstance(error, NkiError):
             forget_caller(error, __file__)
@@ -159,7 +166,27 @@ def launched(
             f"  where:    {place_of(error, function)}\n"
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
-    return TracedLaunch(result.trace, target, kernel, given.arrays)
+    misuses = tuple(_misuses(kernel, given, result))
+    return TracedLaunch(result.trace, target, kernel, given.arrays, misuses)
+
+
+def _misuses(kernel: Any, given: KernelArguments, result: LaunchResult) -> Iterator[str]:
+    """A test names what is written in place; without one a kernel says it, or returns that."""
+    parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
+    for name, array in zip(input_names(kernel, given.arrays), given.arrays, strict=False):
+        is_output = is_mutable(parameters[name].annotation)
+        if given.outputs is not None:
+            is_output = name in given.outputs
+        written = any(array is one for one in result.written)
+        returned = any(array is one for one in result.returned)
+        if returned and not written:
+            yield f"the kernel returns its input {name} itself, to which it wrote nothing"
+        elif written and not is_output and given.outputs is not None:
+            yield f"the kernel writes to its input {name}, which its test does not name in outputs="
+        elif written and not (is_output or returned) and result.outputs:
+            yield f"the kernel writes to its input {name}, and does not return it"
+    if not (result.outputs or result.written):
+        yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
 
 
 def _hint(kernel: Any, given: KernelArguments) -> str:

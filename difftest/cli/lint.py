@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from difftest.cli.kernel_run import KernelRun, argument_options
+from difftest.host.waiting import patient
 from difftest.lint.check import rules
 from difftest.lint.files import LintRequest, diff, request_of, write
 from difftest.lint.formats import FORMATS, summary
@@ -48,6 +49,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--kernel", metavar="KERNEL", help="Run it with --shape or --case, and read its run.")
 @click.option("--ranks", type=click.IntRange(1), default=1, help="Of a kernel with collectives.")
 @_with_options
+@patient
 @click.pass_context
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **given: Any

@@ -18,6 +18,7 @@ from difftest.harness.strategies import sizes as between
 from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape
 from difftest.host.output import OutputFile, write_file
+from difftest.host.waiting import patient
 from difftest.migration.cases import ProofCall, calls_of_shapes, calls_of_spec
 from difftest.migration.proof import ProofError, Setting, Sources, prove
 from difftest.simulator import MACHINES
@@ -53,6 +54,7 @@ class _Output(OutputFile):
 @click.option("--grid", help="Of an SPMD kernel: 2, or 4,2.")
 @click.option("--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names.")
 @level_option
+@patient
 @click.pass_context
 def migrate(
     context: click.Context,

@@ -73,7 +73,7 @@ def profile(
     if len(set(files)) != len(files):
         raise click.UsageError("--perfetto, --plot and --json each need a file of their own")
     with Console(stderr=True).status("simulating"):
-        trace, target, function, _ = run.launch()
+        trace, target, function = run.launch()[:3]
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
     with Progress(console=Console(stderr=True), transient=True) as progress:

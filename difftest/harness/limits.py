@@ -2,12 +2,14 @@
 
 Time and memory are limited where that was asked for. NumPy's settings and the random states are put
 back. A call that forks is told, and its child ends here: it would run the other tests once more.
+One that calls ``os._exit`` would end the run as if all were well: it raises SystemExit here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import random
 import signal
@@ -16,13 +18,14 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
 _FORKS: list[int] = []
+_EXIT = os._exit
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_parent=lambda: _FORKS.append(os.getpid()))
 
@@ -41,13 +44,29 @@ class CaseLimits:
 
     seconds: float | None = None
     memory: float | None = None
+    case: Any = None
+    """What is called: its name, or a KernelCall; None where nobody said."""
 
 
 LIMITS = CaseLimits()
 
 
-def within_limits(function: Callable[[], Any]) -> Any:
-    """What a function returns.
+def limit(seconds: float | None, memory: float | None) -> Callable[[], None]:
+    """Hold calls to these limits, each None to leave it; what is returned takes that back."""
+    if memory is not None and not USED.exists():
+        raise OSError("this system cannot limit a process; Linux can")
+    before = LIMITS.seconds, LIMITS.memory
+    given = before[0] if seconds is None else seconds, before[1] if memory is None else memory
+    LIMITS.seconds, LIMITS.memory = given
+
+    def undo() -> None:
+        LIMITS.seconds, LIMITS.memory = before
+
+    return undo
+
+
+def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
+    """What a function returns; ``case`` is what it calls, for :attr:`CaseLimits.case`.
 
     Raises
     ------
@@ -57,6 +76,7 @@ def within_limits(function: Callable[[], Any]) -> Any:
     try:
         with contextlib.ExitStack() as after:
             _put_back(after)
+            LIMITS.case = case
             _start_clock(after, expired)
             result = function()
     except BaseException as error:
@@ -89,6 +109,9 @@ def _put_back(after: contextlib.ExitStack) -> None:
     after.callback(np.random.set_state, np.random.get_state())
     after.callback(np.set_printoptions, **np.get_printoptions())
     after.enter_context(np.errstate())
+    after.callback(setattr, LIMITS, "case", LIMITS.case)
+    after.callback(setattr, os, "_exit", _EXIT)
+    os._exit = functools.partial(_no_exit, os.getpid())
     if LIMITS.memory is not None:
         import resource
 
@@ -98,6 +121,13 @@ def _put_back(after: contextlib.ExitStack) -> None:
         after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+
+
+def _no_exit(process: int, status: int) -> NoReturn:
+    """In place of ``os._exit``: a child that a call forked ends, this process does not."""
+    if os.getpid() != process:
+        _EXIT(status)
+    raise SystemExit(f"os._exit({status})")
 
 
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:

@@ -398,7 +398,7 @@ def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdi
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
     """Run a kernel; what would end the test quietly, such as ``pytest.skip``, is a crash of it."""
     try:
-        outcome: Outcome = within_limits(lambda: backend.run(call))
+        outcome: Outcome = within_limits(lambda: backend.run(call), call)
         return outcome
     except CaseLimitError as error:
         return Crashed(error)

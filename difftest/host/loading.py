@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from difftest.harness.frames import PACKAGE, hide_frames
+from difftest.harness.limits import within_limits
 from difftest.host.naming import function_in
 from difftest.host.shipped import import_shipped
 from difftest.simulator.frontend.grid import nc
@@ -47,10 +48,10 @@ def load_kernel(name: str) -> Any:
         )
     try:
         if place.endswith(".py"):
-            module = _import_file(Path(place))
+            module = within_limits(lambda: _import_file(Path(place)), f"the import of {place}")
         else:
             load = import_shipped if _is_shipped(place.partition(".")[0]) else _import_own
-            module = load(place)
+            module = within_limits(lambda: load(place), f"the import of {place}")
     except (click.ClickException, KeyboardInterrupt):
         raise
     except SyntaxError as error:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import invalidate_caches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from difftest.harness.limits import within_limits
 from difftest.host.naming import function_in
 from difftest.migration.cases import Array, ProofCall
 from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
@@ -161,15 +163,11 @@ def _run(kernel: Any, call: ProofCall, setting: Setting) -> _Ran:
     """What one call returns and what it leaves in its arguments."""
     arrays = call.arrays()
     try:
-        result: LaunchResult = launch(
-            kernel,
-            arrays,
-            call.keywords,
-            machine=setting.machine or getattr(kernel, "machine", TRN2),
-            level=setting.level,
-            grid=call.grid,
-            exact=setting.may_round,
-        )
+        options: dict[str, Any] = {"level": setting.level, "grid": call.grid}
+        machine = setting.machine or getattr(kernel, "machine", TRN2)
+        options |= {"machine": machine, "exact": setting.may_round}
+        run = partial(launch, kernel, arrays, call.keywords, **options)
+        result: LaunchResult = within_limits(run, call.label())
     except (NkiError, AssertionError, ValueError) as error:
         return _Ran([], [], str(error) or type(error).__name__)
     except Exception as error:  # of whatever kind: the kernel is someone's code

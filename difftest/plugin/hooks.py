@@ -230,9 +230,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     runner = _session(config).runner
     if runner is not None:
-        from difftest.report.waiting import Waiting
+        from difftest.report.failure import waiting_for
 
-        config.add_cleanup(Waiting(runner).close)
+        config.add_cleanup(waiting_for(runner).close)
         if config.get_verbosity() == 0 and not hasattr(config, "workerinput"):
             from difftest.plugin.progress import Progress
 

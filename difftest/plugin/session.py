@@ -29,7 +29,6 @@ from difftest.plugin.options import (
 
 if TYPE_CHECKING:
     from difftest.harness.failures import CaseFailure
-    from difftest.harness.limits import CaseLimits
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
@@ -114,17 +113,12 @@ def _limit(config: pytest.Config, request: Request) -> None:
     """Hold each case to what was asked for; the config's cleanup takes that back."""
     if request.timeout is None and request.memory is None:
         return
-    from difftest.harness import limits
+    from difftest.harness.limits import limit
 
-    if request.memory is not None and not limits.USED.exists():
-        raise pytest.UsageError(f"{MEMORY.name}: this system cannot limit a process; Linux can")
-    one = limits.LIMITS
-    _at_end(config, functools.partial(_set, one, one.seconds, one.memory))
-    _set(one, request.timeout, request.memory)
-
-
-def _set(limits: CaseLimits, seconds: float | None, memory: float | None) -> None:
-    limits.seconds, limits.memory = seconds, memory
+    try:
+        _at_end(config, limit(request.timeout, request.memory))
+    except OSError as error:
+        raise pytest.UsageError(f"{MEMORY.name}: {error}") from None
 
 
 def misdirected(config: pytest.Config) -> str:

@@ -15,9 +15,10 @@ from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.frames import entries, is_own
 from difftest.harness.looks import nearest
 from difftest.harness.report import case_rows
-from difftest.harness.runner import make_call
+from difftest.harness.runner import Runner, make_call
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
+from difftest.host.waiting import Waiting
 from difftest.report.picture import error_maps
 from difftest.report.writers import writer_of
 from difftest.simulator.errors import Location
@@ -57,6 +58,16 @@ def label(case: Case) -> str:
     values = [f"{name}={value}" for name, value in case.values.items()]
     data = [f"{name}={recipe!r:.80}" for name, recipe in case.data.items()]
     return ", ".join([*values, case.dtype, *data])
+
+
+def waiting_for(runner: Runner) -> Waiting:
+    """Tells which case of which test a runner is at for long."""
+
+    def told(now: tuple[KernelSpec, Case]) -> str:
+        where = f"{runner.again.node}: " if runner.again else ""
+        return f"{where}{now[0].name}, on the case {label(now[1])},"
+
+    return Waiting(lambda: runner.now, told)
 
 
 def findings(several: Iterable[Finding]) -> list[dict[str, Any]]:

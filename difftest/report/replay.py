@@ -22,10 +22,11 @@ from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 from difftest.harness.case import Case
 from difftest.harness.explicit import CaseError
 from difftest.harness.failures import CaseFailure, DifferentialFailure
-from difftest.harness.runner import Runner, make_call
+from difftest.harness.runner import Runner, make_call, run_kernel
 from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
+from difftest.host.waiting import patient
 from difftest.report.failure import lines_around, raised_at
 from difftest.report.saved import Saved, SavedError, read_saved
 from difftest.report.stepping import Around, IssuingLines, debugged, followed
@@ -95,6 +96,7 @@ def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = Fals
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--pdb", "debug", is_flag=True, help="Then stop there in Python's debugger.")
+@patient
 def replay(file: Path, debug: bool) -> None:
     """Run a failure that `pytest --difftest-save DIR` saved.
 
@@ -143,8 +145,8 @@ def _replay(
         failure = wrong
     trace = runner.traces.get(backend.name)
     lines = IssuingLines()
-    followed(folder, run, lines)
-    oracle = PlainSimulator(saved.level, saved.strictness).run(_fresh(call))
+    followed(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
+    oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
     stops = sorted(
         _stops(failure, trace, lines, oracle),
         key=lambda one: (one.judge != "the oracle", np.inf if one.number is None else one.number),

@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_keywords
+from difftest.host.waiting import patient
 from difftest.scale.placing import check_axes, placed
 from difftest.scale.search import BOUND, SLOWER, TRACE_BOUND, Attempt, Tuner
 from difftest.scale.shown import microseconds, point_text
@@ -114,6 +115,7 @@ def _times(slow: Attempt, fast: Attempt) -> str:
 @click.option("--trials", type=click.IntRange(1), default=30, help="Points to look at.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="To judge a best point.")
 @click.option("--exhaustive", is_flag=True, help="Then look at all points: the best's place.")
+@patient
 @click.pass_context
 def tune(context: click.Context, /, test: str, start: tuple[str, ...], **given: Any) -> None:
     """Find the sizes with which a kernel is fastest, by predicted latency, and correct.

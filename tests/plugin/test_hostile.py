@@ -14,7 +14,7 @@ import pytest
 from difftest.harness import limits
 from difftest.harness.reference import ReferenceDefect, call_reference
 from difftest.harness.runner import run_kernel
-from difftest.report import waiting
+from difftest.host import waiting
 
 KERNELS = '''
 import os, random, sys
@@ -36,6 +36,10 @@ def eats():
 
 def exits():
     sys.exit(0)
+
+
+def quits():
+    os._exit(0)
 
 
 def forks():
@@ -89,6 +93,10 @@ def own_input(a, result):
     return result
 
 
+def same_input(a, result):
+    return a
+
+
 def first_row(a, result):
     return a[0]
 
@@ -126,11 +134,11 @@ def add(name, kernel, reference):
 
 
 RIGHT = hostile(int)
-for name in ("recurses", "eats", "exits", "forks", "prints", "sets"):
+for name in ("recurses", "eats", "exits", "quits", "forks", "prints", "sets"):
     add(f"kernel_{name}", hostile(getattr(k, name)), reference(int))
     add(f"reference_{name}", RIGHT, reference(getattr(k, name)))
     add(f"after_{name}", RIGHT, reference(int))
-for name in ("twice", "nothing", "own_input"):
+for name in ("twice", "nothing", "own_input", "same_input"):
     add(f"kernel_{name}", hostile(int, getattr(k, name)), reference(int))
 for name in ("twice", "nothing", "first_row", "complex_numbers", "written"):
     add(f"reference_{name}", RIGHT, reference(int, getattr(k, name)))
@@ -142,13 +150,16 @@ TOLD = {
     "kernel_recurses": BROKE.format("RecursionError: *"),
     "kernel_eats": BROKE.format("CaseLimitError: needed more than 99 MiB of memory*"),
     "kernel_exits": BROKE.format("KernelExit: SystemExit: 0 *"),
+    "kernel_quits": BROKE.format("KernelExit: SystemExit: os._exit(0) *"),
     "kernel_forks": BROKE.format("CaseLimitError: forked, *"),
     "kernel_twice": "E * the kernel returned 2 outputs, the reference 1",
     "kernel_nothing": "E * the kernel returned 0 outputs, the reference 1",
+    "kernel_same_input": "E * the kernel returns its input a itself, to which it wrote nothing",
     "kernel_own_input": "E *KernelError: an instruction was to write to a parameter",
     "reference_recurses": DEFECT.format("broke down"),
     "reference_eats": DEFECT.format("needed more than 99 MiB of memory (--case-memory)"),
     "reference_exits": DEFECT.format("broke down"),
+    "reference_quits": DEFECT.format("broke down"),
     "reference_forks": DEFECT.format("forked, *"),
     "reference_twice": "E * the kernel returned 1 outputs, the reference 2",
     "reference_nothing": DEFECT.format("returned no array of real numbers"),
@@ -167,7 +178,7 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
     result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")
-    result.assert_outcomes(failed=len(TOLD), passed=6 + 4, warnings=None)
+    result.assert_outcomes(failed=len(TOLD), passed=7 + 4, warnings=None)
     text = result.stdout.str()
     for name, line in TOLD.items():
         report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
@@ -235,7 +246,7 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
     project.pytester.makepyfile(test_sleeps=SLEEPS)
     project.run("--simulate").assert_outcomes(passed=1)
     told = capfd.readouterr().err
-    assert "difftest: test_sleeps.py::test_add: add has run for 0 s on the case m=3, float" in told
+    assert "difftest: test_sleeps.py::test_add: add, on the case m=3, float" in told
     assert threading.active_count() == before
 
 

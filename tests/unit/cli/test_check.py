@@ -82,7 +82,7 @@ def test_findings_as_json(kernel, tmp_path):
     document = json.loads(file.read_text())
     (found,) = document.pop("findings")
     assert document == {
-        "format": 1,
+        "format": 2,
         "kernel": "total",
         "machine": "trn2",
         "grid": [],
@@ -90,6 +90,7 @@ def test_findings_as_json(kernel, tmp_path):
         "inputs": [{"shape": [128, 256], "dtype": "float32"}],
         "instructions": 6,
         "allowed": 0,
+        "misuses": [],
     }
     assert (found["id"], found["severity"]) == ("affine-carried", "error")
     assert [line["line"] for line in found["locations"]] == [11, 10]
@@ -252,3 +253,49 @@ def test_the_data_of_a_case_have_no_bound():
     result = run("tests/kernels/test_matmul.py::test_matmul", "--case", "{}", "--bound", "a=2")
     assert result.exit_code == 2
     assert "the data of a --case" in result.output
+
+
+WRITING = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from difftest import kernel_test
+
+
+@nki.jit
+def kernel(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(src=a, dst=tile)
+    {body}
+
+
+@kernel_test(kernel=kernel, reference=lambda a: a, domain={{"n": (4,)}}, inputs={{"a": "n n"}})
+def test_kernel(case):
+    case.check()
+"""
+SAME = "nisa.dma_copy(src=tile, dst=a)"
+COPY = "nisa.dma_copy(src=tile, dst=out)"
+CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"a": "iota"}})
+
+
+@every(
+    "body, of_shape, of_test",
+    [
+        (f"{COPY}; return out", "", ""),
+        (f"{SAME}; {COPY}; return out", "writes to its input a, and does not", "not name in outp"),
+        (f"{SAME}; {COPY}; return out, a", "", "writes to its input a, which its test does not"),
+        (SAME, "", "writes to its input a, which its test does not name in outputs="),
+        (f"{COPY}; return a", *["returns its input a itself, to which it wrote nothing"] * 2),
+        (COPY, *["gives nothing back: it returns no tensor, and writes to no input"] * 2),
+    ],
+)
+def test_a_write_to_an_input_is_named_with_equal_values_too(tmp_path, body, of_shape, of_test):
+    file = tmp_path / f"test_writing_{abs(hash(body))}.py"
+    file.write_text(WRITING.format(body=body))
+    asked = ((f"{file}:kernel", "--shape", "4,4"), (f"{file}::test_kernel", "--case", CASE))
+    for arguments, said in zip(asked, (of_shape, of_test), strict=True):
+        result = run(*arguments)
+        assert result.exit_code == bool(said), result.output
+        assert said in result.stdout
+        assert ("\nerror: the kernel" in f"\n{result.stdout}") == bool(said)

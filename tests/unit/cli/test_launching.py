@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from difftest.cli import grade
 from difftest.cli.main import main
 from difftest.course.assignment import CorrectnessTest
+from difftest.harness.limits import LIMITS
+from difftest.host import waiting
 from difftest.host.loading import parse_shape
 from tests.unit import student
 
@@ -34,6 +36,8 @@ def leaves(x):
 def test_leaves(case):
     case.check()
 """
+CALL = "leaves on float32[4,4]"
+LATE = f"the kernel ran for more than 0.1 s (--case-timeout): {CALL}"
 CASE = json.dumps({"values": {"n": 4}, "dtype": "float32", "data": {"x": "iota"}})
 HUGE = "10000000,10000000"
 
@@ -68,6 +72,31 @@ def test_a_kernel_that_forks_is_named_and_its_child_says_nothing(tmp_path, monke
     assert result.exit_code == 1
     assert result.stderr.count("Error: the kernel forked, and its child would run what") == 1
     assert result.stdout == ""
+
+
+SLEEP = "__import__('time').sleep(1000)"
+
+
+def test_a_kernel_that_does_not_end_is_named_and_stopped(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(waiting, "AFTER", 0.04)
+    monkeypatch.setattr(waiting, "EVERY", 0.01)
+    (tmp_path / "ending_sleeps.py").write_text(LEAVING.format(leave=SLEEP))
+    (tmp_path / "ending_import.py").write_text(SLEEP)
+    by_shape = ("ending_sleeps.py:leaves", "--shape", "4,4")
+    by_case = ("ending_sleeps.py::test_leaves", "--case", CASE)
+    for arguments, said in (
+        (("check", "ending_import.py:leaves", *by_shape[1:]), "CaseLimitError: ran for more than"),
+        *(((*command, *by_shape), LATE) for command in (["check"], ["profile"], ["bench", "own"])),
+        (("check", *by_case), LATE),
+        (("lint", "--kernel", *by_shape), LATE),
+    ):
+        result = CliRunner().invoke(main, [*arguments, "--case-timeout=0.1"])
+        assert result.exit_code == 1, arguments
+        assert said in result.stderr, arguments
+        case = "the import of ending_import.py" if "import" in arguments[1] else CALL
+        assert f"difftest: {case} has run for 0 s; --case-" in capfd.readouterr().err
+    assert (LIMITS.seconds, LIMITS.case) == (None, None)
 
 
 def test_a_script_a_proof_and_a_grade_see_a_kernel_leave_too(tmp_path, monkeypatch):

@@ -1,0 +1,109 @@
+"""A line on the terminal for what takes long, so that nobody wonders what hangs; and its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+import click
+
+from difftest.backends.base import KernelCall
+from difftest.backends.dialect import function_of
+from difftest.harness.limits import LIMITS, limit
+
+AFTER = 10.0
+"""Seconds before the first line of a case; the next comes after twice as many."""
+EVERY = 1.0
+"""Seconds between two looks."""
+
+
+class Waiting:
+    """A thread that looks at what runs, and writes where no capture takes it away.
+
+    To be made while pytest captures nothing. In a worker of pytest-xdist it writes for itself.
+
+    Parameters
+    ----------
+    now : what runs: the same object as long as it is the same case; None if nothing does.
+    label : what is said of it.
+    """
+
+    def __init__(self, now: Callable[[], Any], label: Callable[[Any], str]) -> None:
+        self._now, self._label, self._over = now, label, threading.Event()
+        self._file = _terminal()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._over.set()
+        self._thread.join()
+        self._file.close()
+
+    def _look(self) -> None:
+        known, began, after = None, 0.0, AFTER
+        while not self._over.wait(EVERY):
+            now = self._now()
+            if now is not known:
+                known, began, after = now, time.monotonic(), AFTER
+            elif now is not None and (seconds := time.monotonic() - began) >= after:
+                text = f"{self._label(now)} has run for {seconds:.0f} s"
+                print(f"\ndifftest: {text}; --case-timeout stops it", file=self._file, flush=True)
+                after *= 2
+
+
+def patient(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a command that calls kernels say what takes long, and stop it where it is asked to."""
+
+    @functools.wraps(command)
+    def waited(*args: Any, **given: Any) -> Any:
+        with contextlib.closing(Waiting(lambda: LIMITS.case, _shown)):
+            return command(*args, **given)
+
+    for option in _LIMITS:
+        waited = option(waited)
+    return waited
+
+
+def _shown(case: KernelCall | str) -> str:
+    return case if isinstance(case, str) else call_text(case.kernel, case.inputs)
+
+
+def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
+    """``add on float32[128,512], float32[128,512]``."""
+    shapes = ", ".join(f"{one.dtype}[{','.join(map(str, one.shape))}]" for one in arrays)
+    return f"{getattr(function_of(kernel), '__name__', 'the kernel')} on {shapes}"
+
+
+def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:
+    """Hold calls to a limit until the command is over."""
+    given = {"case_timeout": None, "case_memory": None, option.name: value}
+    try:
+        context.call_on_close(limit(given["case_timeout"], given["case_memory"]))
+    except OSError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_ABOVE = click.FloatRange(0, min_open=True)
+_LIMITS = tuple(
+    click.option(name, metavar=unit, type=_ABOVE, callback=_limited, expose_value=False, help=text)
+    for name, unit, text in (
+        ("--case-memory", "MIB", "What a call of the kernel may need more; Linux only."),
+        ("--case-timeout", "SECONDS", "What a call of the kernel may take."),
+    )
+)
+
+
+def _terminal() -> TextIO:
+    """What standard error is now, whoever takes its place later."""
+    try:
+        number = sys.stderr.fileno()
+    except (AttributeError, ValueError, OSError):  # a stream of pytester's, or of an editor's
+        number = 2
+    return os.fdopen(os.dup(number), "w", encoding="utf-8", errors="replace")
