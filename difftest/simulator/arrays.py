@@ -91,8 +91,7 @@ class Arguments:
             raise READ_ONLY_ARGUMENT(f"argument {name!r}, an array that is read-only")
         mutable = mutable or (self.by_reference and array.flags.writeable)
         data = np.array(array, order="C") if mutable else np.ascontiguousarray(array)
-        data = data.reshape(array.shape)
-        tensor = self.tensor(data, name, mutable)
+        tensor = self.tensor(data.reshape(array.shape), name, mutable)
         if mutable:
             self.mutable.append((array, data, tensor))
         self.given.append((array, tensor))
