@@ -1,17 +1,28 @@
-"""The production convolution on the simulator, beside torch.nn.functional.conv2d."""
+"""The production convolution on the simulator, beside torch.nn.functional.conv2d.
 
+The ratios take one run of each after another, in CPU time on one thread.
+"""
+
+import itertools
+import statistics
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.launch import one_thread
 
 CHANNELS, PLANE, FILTER = 256, 224, 3
+ROUNDS = 9
 PEAK_MEMORY = 1.5e9  # bytes
 DTYPES = (np.float32, np.float16)
+AIMS = {"simulated, float32": 1.8, "simulated, float16": 2.5}
+"""Times torch's float32, where both have the same vector instructions."""
 
 
 def arguments(dtype):
@@ -27,27 +38,47 @@ def simulated(X, W, bias):
 
 
 def in_torch(X, W, bias):
-    import torch  # its threads are not to spin beside the simulator's, which therefore runs first
+    import torch
 
     return torch.nn.functional.conv2d(*map(torch.from_numpy, (X, W, bias))).numpy()
 
 
-# torch's half precision takes half a minute a round on a processor without it.
-@pytest.mark.parametrize(
-    ("run", "dtype", "rounds"),
-    [
-        pytest.param(simulated, np.float32, 5, marks=pytest.mark.benchmark(group="conv2d float32")),
-        pytest.param(simulated, np.float16, 5, marks=pytest.mark.benchmark(group="conv2d float16")),
-        pytest.param(in_torch, np.float32, 5, marks=pytest.mark.benchmark(group="conv2d float32")),
-        pytest.param(in_torch, np.float16, 1, marks=pytest.mark.benchmark(group="conv2d float16")),
-    ],
-)
-def test_conv2d(benchmark, run, dtype, rounds):
-    inputs = arguments(dtype)
-    warmup = int(rounds > 1)
-    result = benchmark.pedantic(run, inputs, rounds=rounds, warmup_rounds=warmup)
+def bare_products(X, W, bias):
+    """The kernel's products alone, each of one operand that is at hand: what BLAS takes of it."""
     output = PLANE - FILTER + 1
-    assert result.shape == (1, CHANNELS, output, output)
+    stationary, moving = W[:128, :128, 0, 0].copy(), X[0, :128, :2, :output].reshape(128, -1)
+    product = np.empty((128, 2 * output), np.float32)
+    with one_thread():
+        for _ in itertools.product(range(output // 2), range(2), range(2), range(FILTER**2)):
+            np.matmul(stationary.T, moving, out=product)
+    return np.broadcast_to(product[0, 0], (1, CHANNELS, output, output))
+
+
+def test_conv2d(capsys):
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    single, half = map(arguments, DTYPES)
+    # torch's half precision takes half a minute here: single stands for it.
+    runs = {
+        "simulated, float32": (simulated, single),
+        "simulated, float16": (simulated, half),
+        "bare products": (bare_products, single),
+        "torch, float32": (in_torch, single),
+    }
+    seconds = {name: [] for name in runs}
+    for _ in range(1 + ROUNDS):
+        for name, (run, inputs) in runs.items():
+            start = time.process_time()
+            result = run(*inputs)
+            seconds[name].append(time.process_time() - start)
+            assert result.shape == (1, CHANNELS, *(PLANE - FILTER + 1,) * 2)
+    beside = seconds.pop("torch, float32")[1:]  # the first warms up
+    blas = next(one["architecture"] for one in threadpool_info() if one["user_api"] == "blas")
+    with capsys.disabled():
+        print(f"\ntimes torch ({torch.backends.cpu.get_cpu_capability()}), BLAS for {blas}")
+        for name, taken in seconds.items():
+            ratio = statistics.median(a / b for a, b in zip(taken[1:], beside, strict=True))
+            print(f"{name}: {ratio:.2f}" + (f" (aim {AIMS[name]})" if name in AIMS else ""))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

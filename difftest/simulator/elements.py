@@ -89,8 +89,6 @@ class Elements:
 
     def _codes(self) -> Array | None:
         """What is known of its elements (see :class:`memory.Gaps`); None if all are defined."""
-        if self._storage.gaps is None:
-            return None
         codes = self._storage.codes(*self._named())
         return None if codes is None else self._take(codes)
 
@@ -99,8 +97,7 @@ class Elements:
 
         ``code`` is the least that is known of them.
         """
-        codes = self._codes()
-        if codes is None:
+        if self._storage.gaps is None or (codes := self._codes()) is None:
             return None
         chosen: Array = codes >= code
         if most < LOST:

@@ -93,7 +93,9 @@ def named(tile: Patterned, items: tuple[Any, ...]) -> Named | None:
         start = last = item
         if type(item) is slice:
             start, last, step = item.start, item.stop, 1
-            if item.step is not None or type(start) is not int or type(last) is not int:
+            if start is last is item.step is None:
+                start, last = 0, sizes[axis]
+            elif item.step is not None or type(start) is not int or type(last) is not int:
                 start, last, step = slice_bounds(item, sizes[axis])
             count = last - start if step == 1 else -(-(last - start) // step)
             if count < 1:

@@ -87,6 +87,7 @@ class Storage:
         "producer",
         "products",
         "programs",
+        "space",
         "whole",
     )
 
@@ -101,6 +102,7 @@ class Storage:
         self.allocation = allocation
         self.data = data
         self.dtype = allocation.dtype
+        self.space: Space = allocation.space
         self.in_hbm = self.holds_bits = allocation.space.is_hbm
         self.whole = Pattern.whole(allocation.shape)
         """The pattern of all of it, which most instructions use: told by its identity."""
@@ -115,10 +117,6 @@ class Storage:
         """How many programs of a grid see it."""
         self.products: Array | None = None
         """Where in PSUM the last write was a matmul's, if anyone keeps count."""
-
-    @property
-    def space(self) -> Space:
-        return self.allocation.space
 
     @property
     def size(self) -> int:

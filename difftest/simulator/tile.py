@@ -165,8 +165,10 @@ class Tile(Elements, Patterned):
 
     def _engine_values(self, *, unwritten: bool = False) -> Array:
         """:meth:`values` with the partition axis first and at least two dimensions."""
-        array = self._values(unwritten=unwritten)
-        if self._storage.in_hbm or (self._partition_axis == 0 and len(self.shape) > 1):
+        array, storage = self._read(unwritten=unwritten), self._storage
+        if storage.holds_bits:
+            array = from_bits(array, self.dtype)
+        if storage.in_hbm or (self._partition_axis == 0 and len(self.shape) > 1):
             return array
         return array.reshape(self._tile_shape())
 
@@ -202,7 +204,7 @@ class Tile(Elements, Patterned):
         """Elements of the tile's dtype from one partition to the next."""
         storage = self._storage
         if self.dtype is storage.dtype:
-            return storage.partition_step
+            return storage.allocation.partition_step
         return storage.partition_step * storage.dtype.itemsize // self.dtype.itemsize
 
     def _first_partition(self) -> int:

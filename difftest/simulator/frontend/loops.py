@@ -15,6 +15,8 @@ from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.index import Shape, as_integer, is_integer
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
+_make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each turn
+
 
 class LoopRange:
     """A loop before it runs, as Python's ``range`` is one; each ``for`` over it is a new loop."""
@@ -50,7 +52,7 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
         if claims_none and core.order.loop == loop.location:  # in today's it is an alias of range
             turns = core.order.arranged(list(turns))
         for number, value in turns:
-            core.loops = (*outer, Iteration(loop, number, value))
+            core.loops = (*outer, _make(Iteration, (loop, number, value)))
             yield value
     finally:
         core.loops = outer
@@ -58,7 +60,8 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
 
 def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
-    numbers = tuple(as_integer(a, f"nl.{kind.value}_range of") for a in args) if known else ()
+    what = f"nl.{kind._value_}_range of"
+    numbers = tuple([as_integer(a, what) for a in args]) if known else ()
     if not known or numbers[2:] == (0,):
         takes, got = "integers: ([start,] stop[, step])", "a step of 0, or what is not an integer"
         given = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"

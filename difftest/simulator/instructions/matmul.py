@@ -263,7 +263,8 @@ def nc_matmul(
     With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
     In the mode double_row each partition has two rows of the contraction.
     """
-    left, right = (rows(one._engine_values(unwritten=True)) for one in (stationary, moving))
+    left = rows(stationary._engine_values(unwritten=True))
+    right = rows(moving._engine_values(unwritten=True))
     if call["perf_mode"] == "double_row":
         left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
     product = np.empty(call.result.shape, dtype=np.float32)

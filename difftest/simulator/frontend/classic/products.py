@@ -44,8 +44,9 @@ def nc_matmul(
     The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
     documented; AWS's own test of it has [K, 2, M] and [K, 2, ...N], two rows of the contraction.
     """
-    mode = kwargs.pop("perf_mode", None)
-    no_extras("nisa.nc_matmul", kwargs)
+    mode = kwargs.pop("perf_mode", None) if kwargs else None
+    if kwargs:
+        no_extras("nisa.nc_matmul", kwargs)
     (stationary, left), (moving, right) = _unmasked(stationary), _unmasked(moving)
     stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
     moving = copied_from_psum(moving, "nc_matmul", "moving")
