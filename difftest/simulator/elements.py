@@ -49,7 +49,7 @@ class Elements:
 
     @property
     def _space(self) -> Space:
-        return self._storage.space
+        return self._storage.allocation.space
 
     @property
     def _in_hbm(self) -> bool:

@@ -87,7 +87,6 @@ class Storage:
         "producer",
         "products",
         "programs",
-        "space",
         "whole",
     )
 
@@ -102,7 +101,6 @@ class Storage:
         self.allocation = allocation
         self.data = data
         self.dtype = allocation.dtype
-        self.space: Space = allocation.space
         self.in_hbm = self.holds_bits = allocation.space.is_hbm
         self.whole = Pattern.whole(allocation.shape)
         """The pattern of all of it, which most instructions use: told by its identity."""
@@ -117,6 +115,10 @@ class Storage:
         """How many programs of a grid see it."""
         self.products: Array | None = None
         """Where in PSUM the last write was a matmul's, if anyone keeps count."""
+
+    @property
+    def space(self) -> Space:
+        return self.allocation.space
 
     @property
     def size(self) -> int:

@@ -175,7 +175,7 @@ class Tile(Elements, Patterned):
     def _signature(self) -> tuple[object, ...]:
         """What :meth:`_descriptor` follows from: tiles of one signature keep the same rules."""
         storage = self._storage
-        space = storage.space
+        space = storage.allocation.space
         if storage.in_hbm:
             return (space, self.dtype, self.shape)
         offset, shape, strides = self._pattern
