@@ -159,9 +159,8 @@ class Allocation:
     @property
     def is_temporary(self) -> bool:
         """A result that was only moved, or accumulated, elsewhere: it has no memory of its own."""
-        if not self.reads:
-            return self.is_absorbed
-        return self.writes == 1 and self.reads == self.moves == 1 and self.address is None
+        moved = self.reads == 1 == self.writes == self.moves and self.address is None
+        return moved or self.is_absorbed
 
     def __str__(self) -> str:
         label = self.name or f"tensor {self.id}"

@@ -45,8 +45,7 @@ def nc_matmul(
     documented; AWS's own test of it has [K, 2, M] and [K, 2, ...N], two rows of the contraction.
     """
     mode = kwargs.pop("perf_mode", None) if kwargs else None
-    if kwargs:
-        no_extras("nisa.nc_matmul", kwargs)
+    no_extras("nisa.nc_matmul", kwargs)
     (stationary, left), (moving, right) = _unmasked(stationary), _unmasked(moving)
     stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
     moving = copied_from_psum(moving, "nc_matmul", "moving")
