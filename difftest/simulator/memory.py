@@ -125,10 +125,6 @@ class Storage:
         return self.whole.size
 
     @property
-    def partition_step(self) -> int:
-        return self.allocation.partition_step
-
-    @property
     def masked(self) -> bool:
         """Whether a mask left elements out: reading them gives poison instead of an error."""
         return self.gaps is not None and self.gaps.masked

@@ -203,9 +203,10 @@ class Tile(Elements, Patterned):
     def _step(self) -> int:
         """Elements of the tile's dtype from one partition to the next."""
         storage = self._storage
+        step = storage.allocation.partition_step
         if self.dtype is storage.dtype:
-            return storage.allocation.partition_step
-        return storage.partition_step * storage.dtype.itemsize // self.dtype.itemsize
+            return step
+        return step * storage.dtype.itemsize // self.dtype.itemsize
 
     def _first_partition(self) -> int:
         """The partition of its first element."""

@@ -114,7 +114,7 @@ def by_hand(tile: Patterned, pattern: Pattern, dtype: DType) -> Pattern:
     allocation = storage.allocation
     _, shape, strides = pattern
     total, rest = divmod(storage.size * storage.dtype.itemsize, dtype.itemsize)
-    row, part = divmod(storage.partition_step * storage.dtype.itemsize, dtype.itemsize)
+    row, part = divmod(storage.allocation.partition_step * storage.dtype.itemsize, dtype.itemsize)
     if storage.in_hbm:
         low, high = pattern.extent()
         if not pattern.fits(total):

@@ -60,8 +60,7 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
 
 def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
     known = 1 <= len(args) <= 3 and all(map(is_integer, args))
-    what = f"nl.{kind._value_}_range of"
-    numbers = tuple([as_integer(a, what) for a in args]) if known else ()
+    numbers = tuple([as_integer(a, f"nl.{kind._value_}_range of") for a in args]) if known else ()
     if not known or numbers[2:] == (0,):
         takes, got = "integers: ([start,] stop[, step])", "a step of 0, or what is not an integer"
         given = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"

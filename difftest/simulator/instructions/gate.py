@@ -11,7 +11,6 @@ kernels by the hundred. So a call holds no tensor, and its errors name those of 
 
 from __future__ import annotations
 
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -82,14 +81,8 @@ def issue(
         _look_at_operands(core, call, issued)
     gapped = Gapped(core, call, issued) if reads_gaps(call, dst, operands) else None
     core.alarm = False
-    if instruction.in_place:  # it reads its operands, and writes dst, by itself
-        if gapped is not None:
-            gapped.foresee()
-        written = instruction.meaning(call, dst, *operands, where=issued.where)
-        if written is not None:
-            issued.where = written
-        if core.alarm:
-            look_at_product(core, dst, operands)
+    if instruction.in_place:
+        _let_move(core, call, issued, gapped)
     else:
         results = _results(call, issued, gapped)
         if core.alarm and inner is None:
@@ -152,6 +145,18 @@ def _look_at_operands(core: Core, call: Call, issued: Issue) -> None:
         for access in (issued.dst, *issued.operands):
             if isinstance(access, IndirectTile):
                 see_indices(core, call, access, issued.where)
+
+
+def _let_move(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> None:
+    """Run an instruction that reads its operands, and writes ``dst``, by itself."""
+    if gapped is not None:
+        gapped.foresee()
+    dst, operands = issued.dst, issued.operands
+    written = call.instruction.meaning(call, dst, *operands, where=issued.where)
+    if written is not None:
+        issued.where = written
+    if core.alarm:
+        look_at_product(core, dst, operands)
 
 
 def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
@@ -287,10 +292,8 @@ def prepare(core: Core, issued: Issue) -> Call:
 
 def _is_other(call: Call, issued: Issue) -> bool:
     """Whether options that are equal are not the same."""
-    if all(map(is_, call.options.values(), issued.options)):
-        return False
     pairs = zip(call.options.values(), issued.options, strict=False)
-    return any(repr(one) != repr(other) for one, other in pairs)
+    return any(repr(one) != repr(other) for one, other in pairs if one is not other)
 
 
 def _signature(operand: Any) -> Any:

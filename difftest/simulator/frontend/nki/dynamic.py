@@ -358,7 +358,7 @@ def _wanted(
     storage = tensor._storage
     if not storage.in_hbm:
         stride, count = pairs[0]
-        step = storage.partition_step * storage.dtype.itemsize // dtype.itemsize
+        step = storage.allocation.partition_step * storage.dtype.itemsize // dtype.itemsize
         if stride != step and count > 1:
             raise NkiValidationError(
                 "the first stride of an access pattern on chip is the tensor's elements in each "

@@ -187,7 +187,7 @@ def shared_identity_matrix(n, dtype=UINT8, dst=None):
         received = f"{dst!r} for n={n}"
         raise not_taken("nl.shared_identity_matrix", takes, got, received, error=ShapeError)
     gate.issue(copies.memset, (0,), dst=tensor)
-    step = tensor._storage.partition_step
+    step = tensor._storage.allocation.partition_step
     diagonal = Pattern(tensor.offset, (n,), (step + tensor.strides[-1],))
     NkiTensor(tensor._storage, diagonal, 0)._elements()[...] = 1
     current().wrote(tensor)
