@@ -132,6 +132,7 @@ class Campaign:
                 if death is not None:
                     raise BaselineError(suite, death)
                 self._seconds[name, test] = time.monotonic() - began
+            suite.forget()
 
     def _tasks(self, mutants: Sequence[Mutant]) -> Iterator[Task]:
         """Each mutant with the tests that run its lines, the one that found it last time first."""

@@ -73,6 +73,8 @@ class Examiner:
         began = time.monotonic()
         if not tests:
             return Fate(NOT_COVERED, why="no test runs these lines")
+        for name in self.suites.keys() - {suite for suite, _ in tests}:
+            self.suites[name].forget()
         trial = _Trial(self, mutant, self._function(mutant, tests[0][0]))
         try:
             with planted(trial.function, mutant):

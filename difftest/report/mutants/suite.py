@@ -146,6 +146,10 @@ class Suite:
                 self._references[case.to_json()] = known
         return known
 
+    def forget(self) -> None:
+        """Let go of what the reference said: of a hundred cases that is many megabytes."""
+        self._references.clear()
+
     def outcome(self, test: str) -> Look:
         """What a test's case comes to; the same for all tests without one."""
         case = self.tests[test]

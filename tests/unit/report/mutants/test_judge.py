@@ -105,6 +105,20 @@ def test_a_budget_leaves_the_rest(tmp_path):
     assert count < len(made.mutants)
 
 
+def test_references_of_kernels_that_are_done_are_let_go(tmp_path):
+    one, other = suites_of("one", sample.SPEC, drawn_cases(sample.SPEC, CASES)) * 2
+    other = replace(other, name="other", _references={})
+    judge = Examiner({"one": one, "other": other})
+    mutant = next(iter(mutants_of(one.functions)))
+    for suite, done in ((one, other), (other, one)):
+        judge.judge(mutant, [(suite.name, "case 0")])
+        assert (len(suite._references), len(done._references)) == (1, 0)
+    made, _ = campaign_of(tmp_path)
+    baseline = Campaign(made.specs, made.settings, made.ledger)
+    baseline._baseline(set(baseline.suites))
+    assert [len(suite._references) for suite in baseline.suites.values()] == [0]
+
+
 def test_an_example_that_fails_anyway_finds_nothing():
     wrong = replace(sample.SPEC, reference=lambda x: x + 1.0)
     (suite,) = suites_of("wrong", wrong, [])
