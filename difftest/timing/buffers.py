@@ -11,23 +11,38 @@ HBM and back. What that costs is not modelled: they are scheduled as if they had
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from math import prod
+from typing import Protocol
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
-from difftest.timing.program import LoweredInstruction
+
+
+class Use(Protocol):
+    """An instruction, as far as places depend on it."""
+
+    opens: tuple[Allocation, ...]
+    closes: tuple[Allocation, ...]
 
 
 class Memory:
     """One on-chip memory: what is free, and who waits, in program order."""
 
+    __slots__ = ("free", "sizes", "unit", "waiting")
+
     def __init__(self, capacity: int, unit: int) -> None:
-        self.capacity = capacity
         self.unit = unit
         self.free = capacity
-        self.waiting: deque[tuple[Allocation, int]] = deque()
-        """With the bytes a partition that each takes."""
+        self.sizes: dict[int, int] = {}
+        """On-chip allocation -> the bytes a partition that it takes."""
+        self.waiting: deque[Allocation] = deque()
+
+    def copy(self) -> Memory:
+        """One as full as this one is, with the same tensors waiting."""
+        other = Memory(self.free, self.unit)
+        other.sizes, other.waiting = self.sizes, self.waiting.copy()
+        return other
 
     def size(self, allocation: Allocation) -> int:
         """Bytes a partition that the tensor takes; of a tensor with blocks each has whole units."""
@@ -41,50 +56,50 @@ class Memory:
     def grant(self) -> list[Allocation]:
         """The next tensors, as many as fit."""
         granted = []
-        while self.waiting and self.waiting[0][1] <= self.free:
-            allocation, size = self.waiting.popleft()
+        waiting, sizes = self.waiting, self.sizes
+        while waiting and (size := sizes[waiting[0].id]) <= self.free:
             self.free -= size
-            granted.append(allocation)
+            granted.append(waiting.popleft())
         return granted
 
-    def enter(self, allocation: Allocation) -> None:
-        """Let a tensor wait for its place; in program order of first use."""
-        self.waiting.append((allocation, self.size(allocation)))
+    def enter(self, allocation: Allocation) -> int:
+        """Let a tensor wait for its place, in program order of first use; the bytes it takes."""
+        size = self.sizes[allocation.id] = self.size(allocation)
+        self.waiting.append(allocation)
+        return size
 
     def release(self, allocation: Allocation) -> list[Allocation]:
         """Take back the place of a tensor; the tensors that have one now."""
-        self.free += self.size(allocation)
+        self.free += self.sizes[allocation.id]
         return self.grant()
 
 
 class Buffers(dict[Space, Memory]):
-    """The on-chip memories of a core."""
+    """The on-chip memories of a core, for whose places all tensors wait."""
 
-    def __init__(self, machine: Machine, instructions: Sequence[LoweredInstruction]) -> None:
+    def __init__(self, machine: Machine, instructions: Iterable[Use]) -> None:
         sbuf = Memory(machine.sbuf_usable_bytes, 1)
         psum = Memory(machine.psum_partition_bytes, machine.psum_bank_bytes)
-        peaks = live_peaks(instructions, {Space.SBUF: sbuf, Space.PSUM: psum})
-        self.spilled = max(0, peaks[Space.SBUF] - sbuf.capacity)
+        super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
+        peaks = self._enter(instructions)
+        self.spilled = max(0, peaks[Space.SBUF] - sbuf.free)
         """Bytes a partition by which the tensors live at one time exceed SBUF."""
         if self.spilled:
-            sbuf = Memory(2 * peaks[Space.SBUF], 1)
-        if peaks[Space.PSUM] > psum.capacity:
-            psum = Memory(2 * machine.psum_partition_bytes, 1)
-        super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
+            sbuf.free = 2 * peaks[Space.SBUF]
+        if peaks[Space.PSUM] > psum.free:
+            self[Space.PSUM] = Memory(2 * psum.free, 1)
+            for allocation in psum.waiting:
+                self[Space.PSUM].enter(allocation)
 
-
-def live_peaks(
-    instructions: Iterable[LoweredInstruction], memories: Mapping[Space, Memory]
-) -> dict[Space, int]:
-    """The most bytes a partition of each memory that are live at once in program order."""
-    live = dict.fromkeys(memories, 0)
-    peaks = dict.fromkeys(memories, 0)
-    for one in instructions:
-        for allocation in one.opens:
-            space = allocation.space
-            live[space] += memories[space].size(allocation)
-            if live[space] > peaks[space]:
-                peaks[space] = live[space]
-        for allocation in one.closes:
-            live[allocation.space] -= memories[allocation.space].size(allocation)
-    return peaks
+    def _enter(self, instructions: Iterable[Use]) -> dict[Space, int]:
+        """Let all tensors wait; the most bytes that are live at once in program order."""
+        live, peaks = dict.fromkeys(self, 0), dict.fromkeys(self, 0)
+        for one in instructions:
+            for allocation in one.opens:
+                space = allocation.space
+                live[space] += self[space].enter(allocation)
+                if live[space] > peaks[space]:
+                    peaks[space] = live[space]
+            for allocation in one.closes:
+                live[allocation.space] -= self[allocation.space].sizes[allocation.id]
+        return peaks

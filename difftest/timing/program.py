@@ -29,6 +29,7 @@ from difftest.simulator.trace import (
     Space,
     Trace,
 )
+from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, Compiler
 from difftest.timing.costing import Costing, Timed
@@ -112,11 +113,10 @@ class Decisions(NamedTuple):
 class Wiring:
     """Who waits for whom, as every schedule of a program begins; none changes it."""
 
-    def __init__(
-        self, instructions: Sequence[LoweredInstruction], joins: Sequence[tuple[int, ...]]
-    ) -> None:
-        self.missing = [len(one.data) + len(one.order) + len(one.opens) + 1 for one in instructions]
-        """Of each instruction, how many results and places it waits for, and one more."""
+    def __init__(self, program: Program) -> None:
+        instructions, joins = program.instructions, program.joins
+        self.missing = [len(one.data) + len(one.order) + len(one.opens) for one in instructions]
+        """Of each instruction, how many results and places it waits for."""
         self.followers: list[list[int]] = [[] for _ in instructions]
         """Those that wait for it, twice their number; one more if they read its result."""
         self.join_followers: list[list[int]] = [[] for _ in joins]
@@ -124,16 +124,34 @@ class Wiring:
         """Instruction, or ``~j`` for a join -> the joins that it is a part of."""
         self.opener: dict[int, int] = {}
         """On-chip allocation -> the instruction that touches it first."""
+        self.tables: list[str | None] = [None] * program.cores
+        """Of each core, the first table of activation functions; None if it has no work for the
+        Scalar Engine, empty if none of that needs a table."""
+        self.shares = any(one.engine is Engine.UNKNOWN for one in instructions)
+        """Whether the compiler chooses the engine of some."""
         for number, members in enumerate(joins):
             for member in members:
                 self.joined_in.setdefault(member, []).append(number)
-        waiting = self.followers, self.join_followers
-        for one in instructions:
-            for code, producers in ((2 * one.index + 1, one.data), (2 * one.index, one.order)):
-                for each in producers:
-                    waiting[each < 0][each if each >= 0 else ~each].append(code)
+        followers, join_followers = self.followers, self.join_followers
+        for index, one in enumerate(instructions):
+            code = 2 * index
+            for each in one.data:
+                (followers[each] if each >= 0 else join_followers[~each]).append(code + 1)
+            for each in one.order:
+                (followers[each] if each >= 0 else join_followers[~each]).append(code)
             for allocation in one.opens:
-                self.opener[allocation.id] = one.index
+                self.opener[allocation.id] = index
+            if one.times and not self.tables[one.core]:
+                timed = one.times.get(Engine.SCALAR)
+                self.tables[one.core] = timed.table if timed else self.tables[one.core]
+        cores = range(program.cores)
+        parts = [[one for one in instructions if one.core == core] for core in cores]
+        self.buffers = [Buffers(program.machine, part) for part in parts]
+        """Of each core, its memories when all that fits has its place."""
+        for buffers in self.buffers:
+            for memory in buffers.values():
+                for granted in memory.grant():
+                    self.missing[self.opener[granted.id]] -= 1
 
 
 @dataclass(eq=False)
@@ -168,7 +186,7 @@ class Program:
     @cached_property
     def wiring(self) -> Wiring:
         """Who waits for whom."""
-        return Wiring(self.instructions, self.joins)
+        return Wiring(self)
 
     @cached_property
     def unknown(self) -> list[LoweredInstruction]:

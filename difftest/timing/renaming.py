@@ -33,7 +33,8 @@ def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
     """Position of an event -> the tensors that are other tiles from it on."""
     found: dict[int, list[int]] = {}
     if compiler.renames and trace.dialect != "nki":
-        for allocation, uses in _filled_again(trace.events):
+        written = {one.id for one in trace.allocations if one.writes > 1 and _movable(one)}
+        for allocation, uses in _filled_again(trace.events, written) if written else ():
             for position in _deaths(uses):
                 found.setdefault(position, []).append(allocation)
     return found
@@ -74,15 +75,15 @@ def in_other_tiles(regions: tuple[Region, ...], tiles: dict[int, Allocation]) ->
     )
 
 
-def _filled_again(events: list[Event]) -> Iterator[tuple[int, list[Use]]]:
-    """The on-chip tensors that are written after they were read, and their uses in order."""
+def _filled_again(events: list[Event], written: set[int]) -> Iterator[tuple[int, list[Use]]]:
+    """Those of the ``written`` that are so after they were read, and their uses in order."""
     read: set[int] = set()
     again: set[int] = set()
     for event in events:
         for region in event.writes:
-            allocation = region[0]
-            if allocation.writes > 1 and allocation.id in read and _movable(allocation):
-                again.add(allocation.id)
+            number = region[0].id
+            if number in read and number in written:
+                again.add(number)
         for region in event.reads:
             read.add(region[0].id)
     uses: dict[int, list[Use]] = {number: [] for number in again}

@@ -82,8 +82,9 @@ class Schedule:
 
         In the order in which they end.
         """
-        found = self.timeline.residence.items()
-        return dict(sorted(found, key=lambda one: (one[1][1], one[0])))
+        start, opener = self.timeline.start, self.program.wiring.opener
+        found = sorted((end, tensor) for tensor, (end, _) in self.timeline.last_use.items())
+        return {tensor: (start[opener[tensor]], end) for end, tensor in found}
 
     @cached_property
     def spans(self) -> list[Span]:

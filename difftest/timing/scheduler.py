@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 
 from difftest.analysis.purpose import purpose
 from difftest.simulator.trace import Allocation, Engine
-from difftest.timing.buffers import Memory
 from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
@@ -83,13 +82,19 @@ class Scheduler:
         wiring = program.wiring
         self.missing = wiring.missing.copy()
         self.followers, self.opener = wiring.followers, wiring.opener
+        self.shares = wiring.shares
         self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
-        self.memories: dict[int, Memory] = {}
-        """On-chip allocation -> where it lies."""
-        self.users = dict(program.users)
-        self.last_use: dict[int, tuple[float, int]] = {}
+        self.scarce = {
+            tensor: memory
+            for core in self.cores
+            for memory in core.buffers.values()
+            for tensor in (memory.sizes if memory.waiting else ())
+        }
+        """On-chip allocation -> its memory, if not all have their places from the beginning."""
+        self.users = program.users.copy()
+        self.last_use = timeline.last_use
         self.events: list[tuple[float, int, int]] = []
         self.scheduled = 0
         self.turn: Sequence[int] = range(count)
@@ -102,8 +107,10 @@ class Scheduler:
 
     def run(self) -> Timeline:
         """The timeline."""
-        self._begin()
         events, units = self.events, self.by_number
+        for one, count in zip(self.instructions, self.missing, strict=True):
+            if not count:
+                self._enqueue(one)
         while events:
             now, kind, what = heappop(events)
             if kind == FREE:
@@ -116,7 +123,7 @@ class Scheduler:
         timeline.finish = self._finish()
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
         timeline.table_loads = sum(core.table_loads for core in self.cores)
-        timeline.spilled = max(core.buffers.spilled for core in self.cores)
+        timeline.spilled = max(one.spilled for one in self.program.wiring.buffers)
         return timeline
 
     # Before the first instruction
@@ -130,31 +137,6 @@ class Scheduler:
                 turn[index], at[place] = place, index
             core.units[Engine.TENSOR].places = places[::-1]
 
-    def _begin(self) -> None:
-        self._prefetch_table()
-        for one in self.instructions:
-            for allocation in one.opens:
-                memory = self.cores[one.core].buffers[allocation.space]
-                self.memories[allocation.id] = memory
-                memory.enter(allocation)
-        for core in self.cores:
-            for memory in core.buffers.values():
-                for granted in memory.grant():
-                    self._granted(granted, 0.0, -1)
-        self.missing[:] = [count - 1 for count in self.missing]
-        for one, count in zip(self.instructions, self.missing, strict=True):
-            if not count:
-                self._enqueue(one)
-
-    def _prefetch_table(self) -> None:
-        """Each core loads its first table of activation functions before all else (TRACE)."""
-        for one in self.instructions:
-            timed = one.times and one.times.get(Engine.SCALAR)
-            core = self.cores[one.core]
-            if timed and (timed.table or not core.table_loads) and not core.table:
-                core.table, core.table_loads = timed.table, 1
-                core.units[Engine.SCALAR].free = self.clockwork.table_load.value
-
     def _load_table(self, core: PhysicalCore, table: str) -> float:
         """How long the Scalar Engine loads the table that a function needs, if another is there."""
         if table == core.table or self.program.compiler.one_table:
@@ -167,12 +149,11 @@ class Scheduler:
 
     def _granted(self, allocation: Allocation, now: float, by: int) -> None:
         index = self.opener[allocation.id]
-        if by >= 0:
-            now += HOPS[self.timeline.engine[by]][self.instructions[index].engine]
-            if now > self.ready[index]:
-                self.ready[index] = now
-                self.waited_for[index] = by
-                self.timeline.buffer[index] = True
+        now += HOPS[self.timeline.engine[by]][self.instructions[index].engine]
+        if now > self.ready[index]:
+            self.ready[index] = now
+            self.waited_for[index] = by
+            self.timeline.buffer[index] = True
         self._less(index)
 
     def _enqueue(self, one: LoweredInstruction) -> None:
@@ -184,7 +165,7 @@ class Scheduler:
             engine = GENERATOR if self._takes_turns(one.transfer) else one.trigger
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(one, ready)
-        elif engine is Engine.VECTOR or engine is Engine.SCALAR:
+        elif self.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
             core.sharing.add(engine, one, ready)
         unit = core.units[engine]
         heappush(unit.coming, (ready, self.turn[one.index]))
@@ -325,14 +306,13 @@ class Scheduler:
         if one.index in self.joined_in:
             self._join(one.index, [ended])
         use = (ended[3], one.index)
-        users, last_use = self.users, self.last_use
+        last_use, scarce = self.last_use, self.scarce
         for tensor in one.tensors:
             last = last_use.get(tensor)
             if last is None or use > last:
-                last_use[tensor] = last = use
-            users[tensor] -= 1
-            if not users[tensor]:
-                self._unused(tensor, last[0])
+                last_use[tensor] = use
+            if tensor in scarce:
+                self._used(tensor)
         self.scheduled += 1
         if self.progress and self.scheduled % STEP == 0:
             self.progress(self.scheduled, len(self.instructions))
@@ -388,19 +368,14 @@ class Scheduler:
 
     # Places in memory
 
-    def _unused(self, tensor: int, since: float) -> None:
-        """Free a tensor's place, at once if nobody waits for one."""
-        if self.memories[tensor].waiting:
-            heappush(self.events, (since, FREE, tensor))
-        else:
-            self._resided(tensor, since)
-
-    def _resided(self, tensor: int, until: float) -> None:
-        self.timeline.residence[tensor] = self.timeline.start[self.opener[tensor]], until
+    def _used(self, tensor: int) -> None:
+        """Free a tensor's place after its last use, if others wait for one."""
+        self.users[tensor] -= 1
+        if not self.users[tensor] and self.scarce[tensor].waiting:
+            heappush(self.events, (self.last_use[tensor][0], FREE, tensor))
 
     def _free(self, tensor: int, now: float) -> None:
-        self._resided(tensor, now)
-        for granted in self.memories[tensor].release(self.program.allocations[tensor]):
+        for granted in self.scarce[tensor].release(self.program.allocations[tensor]):
             self._granted(granted, now, self.last_use[tensor][1])
 
     # After the last instruction

@@ -35,5 +35,5 @@ class Timeline:
         self.table_loads = 0
         self.spilled = 0
         """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
-        self.residence: dict[int, tuple[float, float]] = {}
-        """On-chip allocation -> when its first instruction began and its last one ended."""
+        self.last_use: dict[int, tuple[float, int]] = {}
+        """On-chip allocation -> when the last instruction that uses it ended, and which that is."""

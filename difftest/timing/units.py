@@ -6,7 +6,6 @@ import math
 from collections import deque
 
 from difftest.simulator.trace import Engine
-from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork
 from difftest.timing.dma import DmaEngines, SharedHbm
 from difftest.timing.program import LoweredInstruction, Program
@@ -125,9 +124,11 @@ class PhysicalCore:
         """When the last DMAs of a queue are done: the next waits for the oldest's semaphore."""
         self.sharing = Sharing(figures)
         self.software = SoftwareGenerator(figures)
-        self.table = ""
+        wiring = program.wiring
+        table = wiring.tables[core]
+        self.table = table or ""
         """The functions that the Scalar Engine can compute now, by the one that needed them."""
-        self.table_loads = 0
-        self.buffers = Buffers(
-            program.machine, [one for one in program.instructions if one.core == core]
-        )
+        self.table_loads = int(table is not None)
+        if self.table_loads:  # before all else (TRACE)
+            self.units[Engine.SCALAR].free = figures.table_load.value
+        self.buffers = {space: memory.copy() for space, memory in wiring.buffers[core].items()}
