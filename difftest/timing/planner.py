@@ -15,9 +15,8 @@ for HBM lets the transposes of other blocks go first.
 from __future__ import annotations
 
 from difftest.simulator.trace import Engine
-from difftest.timing.clockwork import MIN_CYCLES
 from difftest.timing.program import LoweredInstruction, Program
-from difftest.timing.scheduler import Ended, Order, Scheduler
+from difftest.timing.scheduler import Order, Scheduler
 from difftest.timing.units import Unit
 
 
@@ -30,6 +29,10 @@ def planned_order(program: Program, *, dge: bool) -> Order | None:
 
 class Planner(Scheduler):
     """The compiler's own schedule, with the times that it expects; ``part`` of each latency."""
+
+    second_waits = dict.fromkeys(Engine, 0.0)
+    hops = dict.fromkeys(Engine, second_waits)
+    same_engine = 0.0
 
     def __init__(self, program: Program, *, dge: bool, part: float) -> None:
         super().__init__(program, dge=dge, phase=0.0)
@@ -54,16 +57,7 @@ class Planner(Scheduler):
             busy = time = figures.cycles(engine, one.matmul.passes * one.matmul.rows)
             self.taken[one.core].append(one.index)
         else:
-            count = one.times[engine].elements
-            busy = time = figures.cycles(engine, max(MIN_CYCLES, count)) * self.part
+            busy = time = one.times[engine].cycles * self.part
         self.timeline.engine[one.index] = engine
         unit.free = now + busy
         self._done(one, (one.index, producer, now, now + time))
-
-    def _follow(self, code: int, ended: Ended) -> None:
-        _, producer, start, end = ended
-        index = code >> 1
-        same = producer is self.instructions[index].engine and producer is not Engine.DMA
-        time = start if same and (producer is Engine.TENSOR or not code & 1) else end
-        if time > self.ready[index]:
-            self.ready[index] = time

@@ -7,7 +7,7 @@ docs/explanation/timing-model.md.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -32,8 +32,7 @@ from difftest.simulator.trace import (
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, Compiler
-from difftest.timing.costing import Costing, Timed
-from difftest.timing.costs import cost_table
+from difftest.timing.costing import PRODUCTS, Costing, Timed
 from difftest.timing.evidence import Evidence
 from difftest.timing.renaming import Renaming, in_other_tiles, refills
 from difftest.timing.repeats import Repeated
@@ -47,10 +46,9 @@ _LOAD, _DRAIN = Kind("dma_copy", Engine.DMA), Kind(BARRIER, Engine.GPSIMD)
 """What stands around each turn of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 
-_PRODUCTS = (Purpose.PRODUCT, Purpose.TRANSPOSE)
-"""What the model of the Tensor Engine knows."""
-MODELLED = (*_PRODUCTS, Purpose.COPY, Purpose.GATHER, Purpose.SCATTER, Purpose.SUM, Purpose.SEND)
-"""And that of DMA; anything else on those engines has a row among the costs, or no known cost."""
+MODELLED = (*PRODUCTS, Purpose.COPY, Purpose.GATHER, Purpose.SCATTER, Purpose.SUM, Purpose.SEND)
+"""What the models of the Tensor Engine and of DMA know; anything else on those engines has a row
+among the costs, or no known cost."""
 
 
 @dataclass(eq=False, slots=True)
@@ -287,7 +285,7 @@ class _Builder:
         self.known = known
         """Number of an event -> an instruction that costs the same."""
         self.clockwork = clockwork(machine)
-        self.costing = Costing(cost_table(machine), self.clockwork)
+        self.costing = Costing(machine)
         by_tensor = compiler.by_tensor and trace.dialect == TODAYS
         self.dependences = Dependences(by_tensor=by_tensor)
         self.renaming = Renaming(trace, decisions.begins)
@@ -391,12 +389,8 @@ class _Builder:
         if self.renames and not implied:
             reads = in_other_tiles(self.renaming.renamed(reads), self.decisions.twins)
             writes = self.renaming.renamed(writes)
-        known = self.known.get(event.number)
-        if known is None:
-            times, product, moved, modelled = self._cost(event)
-        else:
-            times, product, moved = known.times, known.matmul, known.transfer
-            modelled = known.modelled
+        work = self.known.get(event.number) or self.costing.of(event)
+        product, moved = work.matmul, work.transfer
         if moved is not None:
             trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
         if product is not None and product.turns:
@@ -410,10 +404,10 @@ class _Builder:
             index,
             event,
             engine,
-            times,
+            work.times,
             product,
             moved,
-            modelled,
+            work.modelled,
             tuple(data) if len(data) < 2 else tuple(sorted(data)),
             tuple(order) if len(order) < 2 else tuple(sorted(order)),
             tensors,
@@ -427,17 +421,6 @@ class _Builder:
         if self.compiler.merged_loads and moved is not None:
             one.merged = _continues(self.instructions[-1] if self.instructions else None, one)
         self.instructions.append(one)
-
-    def _cost(
-        self, event: Event
-    ) -> tuple[dict[Engine, Timed], Matmul | None, Transfer | None, Evidence]:
-        """Times by engine, or what the Tensor Engine or DMA have to do, and what that rests on."""
-        if event.engine is Engine.DMA:
-            return {}, None, self.costing.transfer(event), self.clockwork.descriptor.evidence
-        if event.engine is Engine.TENSOR and purpose(event) in _PRODUCTS:
-            product = self.costing.product(event, self.machine)
-            return {}, product, None, self.clockwork.row_overhead.evidence
-        return self.costing.of(event), None, None, Evidence.ASSUMED
 
     def _touch(
         self, index: int, regions: tuple[Region, ...]

@@ -6,7 +6,7 @@ for one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from difftest.analysis.purpose import purpose
@@ -21,10 +21,6 @@ from difftest.timing.units import GENERATOR, PhysicalCore, Unit
 NEVER = float("inf")
 FREE = 1 << 30
 """The event that a tensor's place is free, after the engines' numbers."""
-
-
-_SECOND_WAITS = {engine: WAITS.get(engine, 0.0) for engine in Engine}
-"""A second engine's semaphore takes a wait instruction of its own."""
 
 
 Order = list[list[int]]
@@ -56,6 +52,11 @@ class Join:
 
 class Scheduler:
     """See :func:`difftest.timing.schedule.schedule`."""
+
+    hops: Mapping[Engine, Mapping[Engine, float]] = HOPS
+    same_engine = SAME_ENGINE.value
+    second_waits: Mapping[Engine, float] = {engine: WAITS.get(engine, 0.0) for engine in Engine}
+    """A second engine's semaphore takes a wait instruction of its own."""
 
     def __init__(
         self,
@@ -154,7 +155,9 @@ class Scheduler:
             self.ready[index] = now
             self.waited_for[index] = by
             self.timeline.buffer[index] = True
-        self._less(index)
+        self.missing[index] -= 1
+        if not self.missing[index]:
+            self._enqueue(self.instructions[index])
 
     def _enqueue(self, one: LoweredInstruction) -> None:
         """Give an instruction that waits for nothing any more to its engine."""
@@ -205,11 +208,14 @@ class Scheduler:
             if unit.may_wait and not self._may_take(unit, ready[0], now):
                 return
             self._issue(unit, self.instructions[self.at[heappop(ready)]], now)
-        if ready:
-            self._arm(unit, unit.free)
-        elif coming:
-            time, free = coming[0][0], unit.free
-            self._arm(unit, time if time > free else free)
+        time = unit.free
+        if not ready:
+            if not coming:
+                return
+            time = max(coming[0][0], time)
+        if time < unit.wake:  # as _arm does
+            unit.wake = time
+            heappush(self.events, (time, unit.number, 0))
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Whether the first of those that are ready may go before others that are not.
@@ -296,16 +302,13 @@ class Scheduler:
 
     def _done(self, one: LoweredInstruction, ended: Ended) -> None:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
-        missing = self.missing
-        for code in self.followers[one.index]:
-            self._follow(code, ended)
-            follower = code >> 1
-            missing[follower] -= 1  # as _less does; written out, for each dependence comes here
-            if not missing[follower]:
-                self._enqueue(self.instructions[follower])
-        if one.index in self.joined_in:
-            self._join(one.index, [ended])
-        use = (ended[3], one.index)
+        index = one.index
+        followers = self.followers[index]
+        if followers:
+            self._tell(followers, ended, 1)
+        if index in self.joined_in:
+            self._join(index, [ended])
+        use = (ended[3], index)
         last_use, scarce = self.last_use, self.scarce
         for tensor in one.tensors:
             last = last_use.get(tensor)
@@ -317,32 +320,35 @@ class Scheduler:
         if self.progress and self.scheduled % STEP == 0:
             self.progress(self.scheduled, len(self.instructions))
 
-    def _less(self, index: int) -> None:
-        """One thing less that an instruction waits for."""
-        self.missing[index] -= 1
-        if not self.missing[index]:
-            self._enqueue(self.instructions[index])
+    def _tell(self, codes: list[int], ended: Ended, part: int) -> None:
+        """Let instructions wait until another one's result is there, or its operands are read.
 
-    def _follow(self, code: int, ended: Ended) -> None:
-        """Let an instruction wait until another one's result is there, or its operands are read."""
+        ``part`` is 1 if that is one of the things they wait for, 0 if a part of one.
+        """
         by, producer, start, end = ended
-        follower = code >> 1
-        consumer = self.instructions[follower]
-        earlier = self.waited_for[follower]
-        if producer is consumer.engine and producer is not Engine.DMA:
-            in_order = producer is Engine.TENSOR or not code & 1
-            ready = start if in_order else end + SAME_ENGINE.value
-        else:
-            target = consumer.trigger
-            ready = end + HOPS[producer][target]
-            if earlier >= 0 and self.producers[earlier] not in (producer, target):
-                ready += _SECOND_WAITS[target]
-        if ready > self.ready[follower]:
-            self.ready[follower] = ready
-        elif earlier >= 0:
-            return
-        self.waited_for[follower] = by
-        self.timeline.buffer[follower] = False
+        instructions, missing, all_ready = self.instructions, self.missing, self.ready
+        hops, waited_for, buffer = self.hops[producer], self.waited_for, self.timeline.buffer
+        for code in codes:
+            follower = code >> 1
+            consumer = instructions[follower]
+            earlier = waited_for[follower]
+            if producer is consumer.engine and producer is not Engine.DMA:
+                in_order = producer is Engine.TENSOR or not code & 1
+                ready = start if in_order else end + self.same_engine
+            else:
+                target = consumer.trigger
+                ready = end + hops[target]
+                if earlier >= 0 and self.producers[earlier] not in (producer, target):
+                    ready += self.second_waits[target]
+            if ready > all_ready[follower]:
+                all_ready[follower] = ready
+                earlier = -1
+            if earlier < 0:
+                waited_for[follower] = by
+                buffer[follower] = False
+            missing[follower] -= part
+            if not missing[follower]:
+                self._enqueue(consumer)
 
     def _join(self, member: int, last: list[Ended]) -> None:
         """Tell the joins of which ``member`` is a part; those that are complete, their followers.
@@ -360,10 +366,8 @@ class Scheduler:
                 if join.missing:
                     continue
                 latest = list(join.last.values())
-                for code in self.join_followers[number]:
-                    for one in latest:
-                        self._follow(code, one)
-                    self._less(code >> 1)
+                for place, one in enumerate(latest, 1):
+                    self._tell(self.join_followers[number], one, place == len(latest))
                 ended.append((~number, latest))
 
     # Places in memory

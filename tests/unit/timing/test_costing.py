@@ -1,13 +1,11 @@
 from difftest.simulator import TRN2
 from difftest.simulator.trace import Engine
-from difftest.timing.clockwork import clockwork
 from difftest.timing.costing import SHARED, Costing
-from difftest.timing.costs import cost_table
 from tests.unit.timing.programs import Builder, whole
 
 
 def costing():
-    return Costing(cost_table(TRN2), clockwork(TRN2))
+    return Costing(TRN2)
 
 
 def events(*operands, opcode="tensor_copy", engine=Engine.VECTOR):
@@ -36,7 +34,7 @@ def test_instructions_of_one_kind_share_what_is_found():
 def test_what_a_cost_depends_on_is_told_apart():
     known = costing()
     found = events(tiles(512), tiles(128), tiles(512, "float16"), tiles(512, psum=True))
-    intervals = [known.of(event)[Engine.VECTOR].interval for event in found]
+    intervals = [known.of(event).times[Engine.VECTOR].interval for event in found]
     assert len(set(intervals)) == 4
 
 
@@ -54,13 +52,13 @@ def test_a_stride_and_a_function_are_told_apart():
         tile = whole(build.tensor((128, 512)))
         build.emit("activation", Engine.SCALAR, [tile], [tile], op=op)
     one, other = build.trace.events
-    assert known.of(one)[Engine.SCALAR].cost.variant == "*"
-    assert known.of(other)[Engine.SCALAR].cost.variant == "copy sbuf"
+    assert known.of(one).times[Engine.SCALAR].cost.variant == "*"
+    assert known.of(other).times[Engine.SCALAR].cost.variant == "copy sbuf"
 
 
 def test_a_copy_without_an_engine_has_a_cost_on_each():
     (event,) = events(tiles(512), engine=Engine.UNKNOWN)
-    assert set(costing().of(event)) == set(SHARED)
+    assert set(costing().of(event).times) == set(SHARED)
 
 
 def test_products_of_one_kind_are_one():
@@ -69,6 +67,6 @@ def test_products_of_one_kind_are_one():
         stationary, moving = build.tensor((128, 128)), build.tensor((128, columns))
         build.matmul(build.psum((128, columns)), stationary, moving)
     known = costing()
-    one, other, narrow = (known.product(event, TRN2) for event in build.trace.events)
+    one, other, narrow = (known.of(event).matmul for event in build.trace.events)
     assert one is other
     assert narrow.rows == one.rows / 2

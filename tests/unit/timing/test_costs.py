@@ -10,7 +10,6 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import UnknownCostError, costs, predict
-from difftest.timing.clockwork import clockwork
 from difftest.timing.costing import Costing
 from difftest.timing.costs import CostTable, all_costs, cost_table, variant
 from difftest.timing.evidence import Evidence
@@ -295,7 +294,7 @@ def test_a_function_takes_longer_with_a_scale_of_each_partition(space, scaled, i
     column = whole(build.tensor((128, 1)))._replace(role="scale" if scaled else "bias")
     reads = [whole(data), column]
     build.emit("activation", S, [whole(build.tensor((128, 128)))], reads, op="exp")
-    timed = Costing(cost_table(TRN2), clockwork(TRN2)).of(build.trace.events[0])[S]
+    timed = Costing(TRN2).of(build.trace.events[0]).times[S]
     assert (timed.interval, timed.latency) == pytest.approx((interval, latency), abs=1)
 
 
@@ -305,6 +304,6 @@ def test_costs_of_scales_and_biases_are_looked_up_apart():
     for role in ("scale", "bias"):
         reads = [whole(tile), column._replace(role=role)]
         build.emit("activation", S, [whole(build.tensor((128, 128)))], reads, op="exp")
-    costing = Costing(cost_table(TRN2), clockwork(TRN2))
-    first, second = (costing.of(event)[S].interval for event in build.trace.events)
+    costing = Costing(TRN2)
+    first, second = (costing.of(event).times[S].interval for event in build.trace.events)
     assert first > second
