@@ -97,6 +97,8 @@ class Dependences:
         self.by_tensor = by_tensor
         self.joins: list[tuple[int, ...]] = []
         self.widened = False
+        self._made: dict[int, int] = {}
+        """Tensor that is written once, all of it, before it is read -> who writes it."""
         self._tensors: dict[int, _Tensor] = {}
         self._placed: dict[Space, _History] = {}
         """Tensors with addresses can overlap: they have their memory's history."""
@@ -113,24 +115,33 @@ class Dependences:
         data: set[int] = set()
         order: set[int] = set()
         touched: list[tuple[_History, Footprint, bool]] = []
-        tensors = self._tensors
+        tensors, made = self._tensors, self._made
         for region in reads:
-            tensor = tensors.get(region[0].id) or self._meet(region[0])
+            number = region[0].id
+            if number in made:
+                data.add(made[number])
+                continue
+            tensor = tensors.get(number) or self._meet(region[0])
             if tensor.constant:
                 continue
             history, mark = tensor.history, tensor.mark(region)
             if history.mark == mark:
-                if history.writes:
-                    data.update(history.writes)
-                    if len(history.writes) > MOST:
-                        history.writes = [self.join(history.writes)]
+                data.update(history.writes)
+                if len(history.writes) > MOST:
+                    history.writes = [self.join(history.writes)]
             elif history.mark or history.apart:
                 written = history.accesses()[1]
                 self.widened |= tensor.watched is not None
                 data.update(self._found(written, tensor.watched or mark, forgets=False))
             touched.append((history, mark, False))
         for region in writes:
-            tensor = tensors.get(region[0].id) or self._meet(region[0])
+            allocation = region[0]
+            number = allocation.id
+            once = allocation.writes == 1 and allocation.address is None
+            if once and number not in tensors and region[6] and region[2] == allocation.shape:
+                made[number] = user
+                continue
+            tensor = tensors.get(number) or self._meet(allocation)
             if tensor.unread:
                 continue
             history, mark = tensor.history, tensor.mark(region)
@@ -158,17 +169,14 @@ class Dependences:
     ) -> None:
         """Add to ``order`` what a write waits for where all touched what it touches."""
         reads, writes = history.reads, history.writes
-        if reads:
-            order.update(reads)
-            if len(reads) > MOST:
-                history.reads = [self.join(reads)]
-                if watched:
-                    self.widened = True
-                    order.update(history.reads)
-        if writes:
-            order.update(writes)
-            if len(writes) > MOST:
-                history.writes = [self.join(writes)]
+        order.update(reads, writes)
+        if len(reads) > MOST:
+            history.reads = [self.join(reads)]
+            if watched:
+                self.widened = True
+                order.update(history.reads)
+        if len(writes) > MOST:
+            history.writes = [self.join(writes)]
         if forgets:
             history.reads, history.writes = [], []
 
@@ -209,19 +217,11 @@ class Dependences:
 
 def _replace(accesses: Accesses, shared: list[Access], mark: Footprint, join: int) -> None:
     """Let a join stand for the accesses that ``mark`` shares an element with."""
-    if len(shared) == 1:
-        whole = shared[0].mark
-    elif all(_has(mark, access.mark) for access in shared):
-        whole = mark
-    else:
-        marks = [access.mark for access in shared]
-        whole = Footprint(
-            min(each.first for each in marks),
-            max(each.last for each in marks),
-            min(each.low for each in marks),
-            max(each.high for each in marks),
-            (),
-        )
+    marks = [access.mark for access in shared]
+    whole = marks[0] if len(marks) == 1 else mark
+    if len(marks) > 1 and not all(_has(mark, each) for each in marks):
+        first, last, low, high, _ = zip(*marks, strict=True)
+        whole = Footprint(min(first), max(last), min(low), max(high), ())
     accesses.forget(shared)
     accesses.add(whole, join)
 

@@ -11,7 +11,7 @@ from tests.every import every
 WIDTH = 6
 
 
-def tile(space=Space.SBUF, reads=1, writes=1):
+def tile(space=Space.SBUF, reads=1, writes=2):
     allocation = Allocation(0, space, (128, WIDTH), np.dtype("float32"), 0, None)
     allocation.reads, allocation.writes = reads, writes
     return allocation
@@ -26,6 +26,37 @@ def test_read_after_write():
     assert known.of(0, (), (columns(one, 0, 3),)) == (set(), set())
     assert known.of(1, (columns(one, 2, 4),), ()) == ({0}, set())
     assert known.of(2, (columns(one, 3, 4),), ()) == (set(), set())
+
+
+def test_what_is_written_once_is_waited_for_by_whoever_reads_of_it():
+    one, known = tile(writes=1), Dependences(by_tensor=True)
+    assert known.of(0, (), (columns(one, 0, 6),)) == (set(), set())
+    assert known.of(1, (columns(one, 2, 4),), ()) == ({0}, set())
+    assert known.of(2, (columns(one, 0, 6),), ()) == ({0}, set())
+    assert not known.widened
+
+
+def test_of_what_is_written_once_in_part_the_rest_waits_for_nothing():
+    one, known = tile(writes=1), Dependences()
+    known.of(0, (), (columns(one, 0, 3),))
+    assert known.of(1, (columns(one, 3, 6),), ()) == (set(), set())
+    one, known = tile(writes=1), Dependences()
+    known.of(0, (), (columns(one, 0, 6)._replace(whole=False),))
+    assert known.of(1, (), (columns(one, 0, 6),)) == (set(), {0})
+
+
+def test_what_is_written_once_after_it_was_read_waits_for_the_reader():
+    one, known = tile(writes=1), Dependences()
+    known.of(0, (columns(one, 0, 6),), ())
+    assert known.of(1, (), (columns(one, 0, 6),)) == (set(), {0})
+
+
+def test_what_is_written_once_at_an_address_is_not_alone_there():
+    one, other, known = tile(writes=1), tile(writes=1), Dependences()
+    one.address = other.address = (0, 0)
+    other.id = 1
+    known.of(0, (), (columns(one, 0, 6),))
+    assert known.of(1, (), (columns(other, 0, 6),)) == (set(), {0})
 
 
 def test_write_after_read_and_after_write():
