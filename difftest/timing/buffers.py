@@ -19,7 +19,7 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
 
 
-class Use(Protocol):
+class PlaceUser(Protocol):
     """An instruction, as far as places depend on it."""
 
     opens: tuple[Allocation, ...]
@@ -77,7 +77,7 @@ class Memory:
 class Buffers(dict[Space, Memory]):
     """The on-chip memories of a core, for whose places all tensors wait."""
 
-    def __init__(self, machine: Machine, instructions: Iterable[Use]) -> None:
+    def __init__(self, machine: Machine, instructions: Iterable[PlaceUser]) -> None:
         sbuf = Memory(machine.sbuf_usable_bytes, 1)
         psum = Memory(machine.psum_partition_bytes, machine.psum_bank_bytes)
         super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
@@ -91,7 +91,7 @@ class Buffers(dict[Space, Memory]):
             for allocation in psum.waiting:
                 self[Space.PSUM].enter(allocation)
 
-    def _enter(self, instructions: Iterable[Use]) -> dict[Space, int]:
+    def _enter(self, instructions: Iterable[PlaceUser]) -> dict[Space, int]:
         """Let all tensors wait; the most bytes that are live at once in program order."""
         live, peaks = dict.fromkeys(self, 0), dict.fromkeys(self, 0)
         for one in instructions:
