@@ -172,6 +172,44 @@ def test_only_what_shows_a_finding_closes_it(machines):
     assert machines.found[id]["state"] == "open"
 
 
+FIXTURE = """
+import json
+
+import pytest
+
+
+def tell(*words):
+    with open("told.jsonl", "a") as file:
+        print(json.dumps(words), file=file)
+
+
+@pytest.fixture(scope="session")
+def table(difftest_runner):
+    tell("made")
+    yield {"runner": difftest_runner, "cases": []}
+    tell("ended")
+"""
+TOLD = """
+    table["cases"].append(case)
+    runner = table["runner"]
+    rows, histories = runner.tally.rows.values(), runner.histories.values()
+    agreed = sum(len(one.agreed) for one in histories)
+    tell("case", len(table["cases"]), sum(row.cases for row in rows), agreed)
+"""
+
+
+def test_a_campaign_keeps_a_session_s_fixtures_and_nothing_of_the_cases_before(machines):
+    test = FIXTURE + TEST.replace("(case):", "(case, table):") + TOLD
+    machines.write(factor="2.00", test=test)
+    drawn = machines.campaign(most=8).ninputs
+    text = (machines.project.pytester.path / "told.jsonl").read_text()
+    told = [json.loads(line) for line in text.splitlines()]
+    assert told[0] == ["made"]
+    assert told[-1] == ["ended"]
+    assert told[1:-1] == [["case", number + 1, 1, 1] for number in range(drawn)]
+    assert machines.found == {}
+
+
 if NIGHTLY:
 
     def test_two_processes_find_what_another_machine_replays(project, monkeypatch):
