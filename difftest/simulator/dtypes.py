@@ -32,7 +32,7 @@ INT32 = np.dtype(np.int32)
 WIDE_INTEGERS = (INT32, np.dtype(np.uint32))
 
 FLOATS = (FLOAT32, TFLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2)
-INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32", "uint32"))
+INTEGERS = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "int32", "uint32")))
 DTYPES = (*FLOATS, *INTEGERS, BOOL)
 
 NAMES: dict[str, np.dtype[Any]] = {

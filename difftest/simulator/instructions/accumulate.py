@@ -45,7 +45,7 @@ from difftest.simulator.instructions.values import as_float, column, rows
 from difftest.simulator.trace import Engine
 
 NARROW = (FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32)
-SMALL_INTEGERS = tuple(np.dtype(t) for t in ("int8", "int16", "uint8", "uint16"))
+SMALL_INTEGERS = tuple(map(np.dtype[Any], ("int8", "int16", "uint8", "uint16")))
 EXPONENTIAL_RESULTS = (*NARROW, TFLOAT32, *SMALL_INTEGERS, np.dtype(np.int32))
 EXPONENTIAL_SOURCES = (*NARROW, *SMALL_INTEGERS, *WIDE_INTEGERS)
 CUMULATED = (*NARROW, *SMALL_INTEGERS)

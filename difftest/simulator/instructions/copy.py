@@ -51,7 +51,7 @@ MX_DTYPES = tuple(MX_NAMES.values())
 """They can be set to 0 only."""
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
-PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("uint8", "uint16", "uint32", "bool"))
+PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("uint8", "uint16", "uint32", "bool")))
 
 
 def through_engine(call: Call, values: Array, dtype: np.dtype[Any]) -> Array:

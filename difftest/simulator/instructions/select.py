@@ -46,9 +46,9 @@ from difftest.simulator.instructions.values import as_float, column
 from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
-AFFINE_DTYPES = (*FLOATS, *(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16")))
+AFFINE_DTYPES = (*FLOATS, *map(np.dtype[Any], ("int8", "uint8", "int16", "uint16")))
 """Dtypes that affine_select takes and makes (AWS: nki.isa.affine_select)."""
-PREDICATE_DTYPES = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "bool"))
+PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool")))
 SELECTED_DTYPES = tuple(d for d in DTYPES if d != TFLOAT32 and d not in WIDE_INTEGERS)
 _EXACT_INDEX = 2**24
 """range_select compares indices in float32, exact up to here."""

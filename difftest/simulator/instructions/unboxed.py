@@ -247,7 +247,7 @@ def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
         for engine, shown in core.accumulators.items():
             held = whole.get(engine)
             if held is None:  # reset for the first time: the others hold what a reset gives
-                held = np.full_like(shown, shown[-1])
+                held = shown[[-1] * len(shown)]
             held = held.copy()
             held[rows] = shown[: len(rows)]
             whole[engine] = held
