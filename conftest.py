@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import warnings
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -23,6 +28,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=20.0,
         help="how long the nightly profile compares the simulator's two modes (tests/fuzz)",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker but the first imports all tests from its own place on, before it collects them.
+
+    Workers that collect in one order rewrite the assertions of each module at the same time. So
+    each finds what the others have written. What cannot be imported is told by the collection.
+    """
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    root, is_all = Path(__file__).parent, session.config.args_source.name == "TESTPATHS"
+    files = sorted((root / "tests").rglob("test_*.py")) if number and is_all else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for file in files[len(files) * number // count :]:
+            with contextlib.suppress(Exception):
+                importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 @pytest.fixture

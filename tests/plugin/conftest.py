@@ -122,10 +122,18 @@ class Project:
         return self.pytester.runpytest_subprocess(*arguments)
 
 
+class Plugin:
+    """An installed plugin, whose metadata is read once for all runs."""
+
+    def __init__(self, found: importlib.metadata.Distribution) -> None:
+        self.files, self.metadata, self.version = found.files, found.metadata, found.version
+        self.entry_points = found.entry_points
+
+
 PLUGINS = [
-    one
+    Plugin(one)
     for one in importlib.metadata.distributions()
-    if any(entry.group == "pytest11" for entry in one.entry_points)
+    if any(entry.group == "pytest11" and entry.name != "anyio" for entry in one.entry_points)
 ]
 """What pytest looks for among all that is installed, once more in each run."""
 
