@@ -157,7 +157,7 @@ def in_process(request, pytester, monkeypatch):
     same cases whatever this process has imported: Hypothesis draws from constants of modules, too.
     """
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:anyio")  # see pyproject.toml; of processes, too
     for name, module in list(sys.modules.items()):
         if str(pytester.path.parent) in str(getattr(module, "__file__", "")):  # another test's
             monkeypatch.delitem(sys.modules, name)
