@@ -8,7 +8,7 @@ from difftest.harness.case import Case
 from difftest.harness.spec import KernelSpec
 from difftest.inspection import memory_text
 from difftest.report.failure import findings, label, trace_of
-from difftest.report.timeline import timeline_svg
+from difftest.report.timeline import colours_in, timeline_svg
 from difftest.simulator.machine import MACHINES
 from difftest.timing.advice import advise
 from difftest.timing.prediction import predict
@@ -38,7 +38,7 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
     machine = MACHINES[trace.machine]
     prediction = predict(trace, machine, dge=True)
     report, bounds = Report(prediction), roofline(prediction)
-    summary = report.summary()
+    summary, timeline = report.summary(), timeline_svg(report)
     return {
         **document,
         "totals": list(totals(report)),
@@ -50,7 +50,8 @@ def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
         "intensity": bounds.intensity,
         "ridge": bounds.ridge,
         "limit": bounds.limit,
-        "timeline": timeline_svg(report),
+        "timeline": timeline,
+        "colours": colours_in(timeline),
         "busy": {
             name: summary[f"{name}_active_time_percent"]
             for name in (*(f"{e}_engine" for e in ("tensor", "vector", "scalar", "gpsimd")), "dma")

@@ -5,8 +5,9 @@ The numbers are those of ``difftest profile --plot``; this picture takes its col
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 
 import numpy as np
 
@@ -61,6 +62,12 @@ def timeline_svg(report: Report) -> str:
         "</svg>",
     ]
     return "".join(parts)
+
+
+def colours_in(svg: str) -> list[tuple[str, str]]:
+    """The colours of a picture, as (colour, meaning): for those who have no pointer to ask with."""
+    found = re.findall(r'd="M[^>]* fill="([^"]*)"><title>([^<]*)</title>', svg)
+    return [(colour, unescape(meaning)) for colour, meaning in dict.fromkeys(found)]
 
 
 Lane = tuple[str, list[tuple[str, str, Values]]]

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 from subprocess import PIPE, STDOUT
 
+from PIL import Image
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -107,9 +108,10 @@ def page(folder: Path) -> None:
     output("pytest --simulate --difftest-report=page.html", folder)
     picture = HERE / "report.png"
     browser = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run"
-    options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1100,1680"]
+    options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1280,1860"]
     pages = [f"--screenshot={picture}", (folder / "page.html").as_uri()]
     subprocess.run([*browser.split(), *options, *pages], check=True, stderr=PIPE)
+    Image.open(picture).quantize(256).save(picture, optimize=True)  # half the bytes
     print(picture.relative_to(ROOT))
 
 

@@ -1,5 +1,7 @@
 """The page of a document: read with html.parser as a browser would, and a screen reader."""
 
+import itertools
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -49,6 +51,7 @@ PERFORMANCE = {
     "limit": "memory",
     "busy": {},
     "timeline": '<svg role="img"><title>Predicted timeline</title></svg>',
+    "colours": [("#0072b2", "loads & more")],
     "lines": [["k.py:3: add", 4, 1.0, 0.5, 4096]],
     "memory": "sbuf: 1 of 2",
     "advice": [],
@@ -168,7 +171,13 @@ def test_a_screen_reader_finds_its_way(page):
     assert len(pictures) == 2
     assert all(page.elements[at + 1][0] == "title" for at in pictures)
     assert all(page.elements[at][1]["role"] == "img" for at in pictures)
-    assert all(one.get("tabindex") == "0" for one in page.of("pre"))  # scrolled by keys
+    scrolled = [one for one in page.of("pre", "div", "figure") if "tabindex" in one]  # by keys
+    assert all((one["tabindex"], one["role"]) == ("0", "region") for one in scrolled)
+    assert all(one["aria-label"] for one in scrolled)
+    wrapped = [one for one in page.of("pre") if "tabindex" not in one]
+    assert [one["class"] for one in wrapped] == ["again"]
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
 
 
 def test_nothing_comes_from_elsewhere(page, document):
@@ -203,6 +212,7 @@ def test_what_ran_and_what_was_found_is_there(page):
             "Predicted time of n=4",
             "no products to count, so memory is the limit",
             "2.00 us",
+            "loads & more",
             "sbuf: 1 of 2",
         ),
     ):

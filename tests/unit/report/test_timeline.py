@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from difftest.report.timeline import BINS, LANE, LEFT, WIDTH, timeline_svg
+from difftest.report.timeline import BINS, LANE, LEFT, WIDTH, colours_in, timeline_svg
 from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
@@ -64,4 +64,7 @@ def test_it_says_what_it_shows(report):
     assert "vector: " in title
     assert "DMA: " in title
     assert "SBUF: 2.0 KiB" in title
+    meanings = [meaning for _, meaning in colours_in(svg)]
+    assert meanings[-4:] == ["tensor_scalar", "loads", "stores", "SBUF in use"]  # PSUM has none
+    assert colours_in('<path d="M1" fill="#123"><title>a &lt; b</title>') == [("#123", "a < b")]
     assert len(svg) < 20_000
