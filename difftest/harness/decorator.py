@@ -138,13 +138,16 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             return
         observe({**case.values, "dtype": case.dtype})
         observe({f"data of {name}": type(one).__name__ for name, one in case.data.items()})
+        verdicts: Mapping[str, Any] = {}
         try:
-            bound = run(case, **fixtures)
-        except BaseException:
+            verdicts = run(case, **fixtures).verdicts
+            runner.repeats.add(spec, case)
+        except BaseException as error:
+            verdicts = getattr(error, "verdicts", {})
             runner.repeats.failed()
             raise
-        runner.repeats.add(spec, case)
-        observe({f"verdict on {on}": type(one).__name__ for on, one in bound.verdicts.items()})
+        finally:
+            observe({f"verdict on {on}": type(one).__name__ for on, one in verdicts.items()})
 
     def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
         __tracebackhide__ = True
