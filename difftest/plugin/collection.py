@@ -58,18 +58,10 @@ def _is_another_test(node: ast.stmt) -> bool:
 
 def _names_kernel_test(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        package = (node.module or "").split(".")[0]
-        return (
-            node.level == 0
-            and package == _PACKAGE
-            and any(alias.name == _NAME for alias in node.names)
-        )
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr == _NAME
-        and isinstance(node.value, ast.Name)
-        and node.value.id == _PACKAGE
-    )
+        is_ours = node.level == 0 and (node.module or "").split(".")[0] == _PACKAGE
+        return is_ours and any(alias.name == _NAME for alias in node.names)
+    named = isinstance(node, ast.Attribute) and node.attr == _NAME
+    return named and ast.unparse(node) == f"{_PACKAGE}.{_NAME}"
 
 
 class UncollectedModule(pytest.File):

@@ -118,6 +118,20 @@ def pytest_collect_file(
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """A module that ends the program when it is imported fails; the others are collected."""
+    try:
+        return (yield)
+    except SystemExit:
+        if not _session(collector.config).request.wants_backends:
+            raise
+        import traceback
+
+        text = f"{collector.nodeid} ends the program:\n{traceback.format_exc(limit=-1)}"
+        return pytest.CollectReport(collector.nodeid, "failed", text, [])
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> Generator[None, Any, Any]:

@@ -185,6 +185,14 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         pytest.LineMatcher(report.splitlines()).fnmatch_lines([line])
 
 
+def test_a_module_that_ends_the_program_fails_and_the_others_run(project):
+    project.add_test()
+    project.pytester.makepyfile(test_exits="import sys\nsys.exit(0)\n")
+    result = project.run("--simulate", "--continue-on-collection-errors")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["test_exits.py ends the program:", "*line 2*", "SystemExit: 0"])
+
+
 HIDDEN = """
 import os, signal, sys
 import pytest
