@@ -17,6 +17,7 @@ from typing import Any
 import hypofuzz.provider
 import hypothesis
 from hypofuzz.coverage import CoverageCollector
+from hypofuzz.hypofuzz import FuzzTarget
 from hypothesis.internal.conjecture.data import ConjectureResult
 from hypothesis.internal.escalation import current_pytest_item
 from hypothesis.internal.observability import observability_enabled
@@ -71,9 +72,20 @@ def is_own_file(file: str) -> bool:
     return not (file.startswith("<") or is_library(file) or is_installed(file))
 
 
+_enter_fixtures = FuzzTarget._enter_fixtures
+
+
+def _enter_anew(target: FuzzTarget) -> None:
+    """Make a test's fixtures, those too that were torn down when HypoFuzz left it for another."""
+    if target.pytest_item is not None:
+        target.pytest_item._initrequest()
+    _enter_fixtures(target)
+
+
 def _lead_hypofuzz() -> None:
-    """Let HypoFuzz count as :class:`KernelCoverage` does, and survive its first failure."""
+    """Let HypoFuzz count as :class:`KernelCoverage` does, and survive its own mistakes."""
     vars(hypofuzz.provider)["CoverageCollector"] = KernelCoverage
+    FuzzTarget._enter_fixtures = _enter_anew  # type: ignore[method-assign,assignment]
     if not hasattr(ConjectureResult, _OLD_NAME):
         setattr(ConjectureResult, _OLD_NAME, property(lambda result: result.span_comments))
 

@@ -174,7 +174,7 @@ class Cluster:
 
         try:
             return [*distributed.wait([*self._running], POLL, "FIRST_COMPLETED").done]
-        except TimeoutError:
+        except distributed.TimeoutError:  # before Python 3.11 another than the built-in
             return []
 
     def _add_twins(self) -> None:

@@ -82,8 +82,11 @@ class Machines:
     def run(self, *arguments):
         return self.project.run("--simulate", "-p", "no:cacheprovider", "test_twice.py", *arguments)
 
-    def campaign(self, most=400, seed=0):
-        """A worker of HypoFuzz, until it has found something: what it knows of the test then."""
+    def campaign(self, most=400, seed=0, turns=1):
+        """A worker of HypoFuzz, until it has found something: what it knows of the test then.
+
+        Where it has several tests, each has its turn again and again.
+        """
         self.monkeypatch.setattr(detection, "_in_hypofuzz_run", True)
         self.monkeypatch.setattr(
             hypofuzz.provider, "CoverageCollector", hypofuzz.coverage.CoverageCollector
@@ -93,10 +96,12 @@ class Machines:
         try:
             (target,) = collect_tests(["--simulate", "-p", "no:cacheprovider"]).fuzz_targets
             target.provider.random, target.random = Random(seed), Random(seed)
-            target._enter_fixtures()
-            while not target.has_found_failure and target.provider.ninputs < most:
-                target.run_one()
-            target._exit_fixtures()
+            for _ in range(turns):
+                target._enter_fixtures()
+                last = target.provider.ninputs + most
+                while not target.has_found_failure and target.provider.ninputs < last:
+                    target.run_one()
+                target._exit_fixtures()
         finally:
             self.monkeypatch.setattr(detection, "_in_hypofuzz_run", False)
             for undo in at_exit:
@@ -173,14 +178,12 @@ def test_only_what_shows_a_finding_closes_it(machines):
 
 
 FIXTURE = """
-import json
-
 import pytest
 
 
-def tell(*words):
-    with open("told.jsonl", "a") as file:
-        print(json.dumps(words), file=file)
+def tell(text):
+    with open("told.txt", "a") as file:
+        print(text, file=file)
 
 
 @pytest.fixture(scope="session")
@@ -193,20 +196,21 @@ TOLD = """
     table["cases"].append(case)
     runner = table["runner"]
     rows, histories = runner.tally.rows.values(), runner.histories.values()
-    agreed = sum(len(one.agreed) for one in histories)
-    tell("case", len(table["cases"]), sum(row.cases for row in rows), agreed)
+    tallied, agreed = sum(row.cases for row in rows), sum(len(one.agreed) for one in histories)
+    tell(f"{len(table['cases'])} of its cases, {tallied} in the tally, {agreed} agreed")
 """
 
 
 def test_a_campaign_keeps_a_session_s_fixtures_and_nothing_of_the_cases_before(machines):
     test = FIXTURE + TEST.replace("(case):", "(case, table):") + TOLD
     machines.write(factor="2.00", test=test)
-    drawn = machines.campaign(most=8).ninputs
-    text = (machines.project.pytester.path / "told.jsonl").read_text()
-    told = [json.loads(line) for line in text.splitlines()]
-    assert told[0] == ["made"]
-    assert told[-1] == ["ended"]
-    assert told[1:-1] == [["case", number + 1, 1, 1] for number in range(drawn)]
+    machines.campaign(most=4, turns=2)
+    _, *turns = (machines.project.pytester.path / "told.txt").read_text().split("made\n")
+    assert len(turns) == 2
+    for told in map(str.splitlines, turns):
+        cases = [f"{n} of its cases, 1 in the tally, 1 agreed" for n in range(1, len(told))]
+        assert told == [*cases, "ended"]
+        assert len(cases) >= 4
     assert machines.found == {}
 
 

@@ -81,6 +81,23 @@ def test_a_slow_worker_does_not_hold_the_end(client, monkeypatch):
     assert cluster.twins == 1
 
 
+def test_what_is_not_done_yet_is_waited_for(client, monkeypatch):
+    class NotYet(Exception):
+        """Before Python 3.11 it is none of the built-in ones."""
+
+    def wait(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise NotYet
+        return done(*arguments)
+
+    calls, done = [], distributed.wait
+    monkeypatch.setattr(distributed, "wait", wait)
+    monkeypatch.setattr(distributed, "TimeoutError", NotYet)
+    monkeypatch.setattr(engine, "judge_remotely", quick)
+    assert len(list(Cluster(client, ORDERS).results(TASKS))) == 20
+
+
 def test_what_a_worker_cannot_do_is_told(client, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", broken)
     with pytest.raises(click.ClickException, match="it cannot be collected"):
