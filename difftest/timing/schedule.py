@@ -94,7 +94,7 @@ class Schedule:
     def span(self, index: int) -> Span:
         """When one instruction ran."""
         columns = self.timeline.columns
-        return Span(self.program.instructions[index], *(column[index] for column in columns))
+        return Span(self.program.instructions[index], *[column[index] for column in columns])
 
 
 def schedule(
