@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +15,7 @@ from difftest.timing.interval import COVERAGE, SCALE, Interval
 from difftest.timing.measurements import Comparison
 from difftest.timing.probes import Probed, probed, probes
 
+NEAR = 0.2
 MACHINE = "trn2"
 """Of which the published latencies are; what is said to be trn1 and is not judges nothing."""
 
@@ -46,20 +49,24 @@ def _say(console: Console, what: str, judged: Sequence[Judged]) -> None:
     if not judged:
         return
     result = calibration(judged)
-    lines = [
-        f"Calibration: {result.inside} of {result.rows} {what} lie inside their interval "
-        f"({result.inside / result.rows:.0%}); median width {result.median_width:.0%} of the "
-        "prediction, from end to end.",
+    errors = [abs(one.predicted / one.measured - 1) for one in judged]
+    pairs = [
+        (a.measured < b.measured) == (a.predicted < b.predicted) for a, b in combinations(judged, 2)
     ]
+    text = (
+        f"Of {result.rows} {what}: median error {median(errors):.1%}, "
+        f"{sum(one <= NEAR for one in errors)} within {NEAR:.0%}, {sum(pairs)} of {len(pairs)} "
+        f"pairs in order.\nCalibration: {result.inside} lie inside their interval "
+        f"({result.inside / result.rows:.0%}); median width {result.median_width:.0%} of the "
+        "prediction, from end to end.\n"
+    )
     if len({one.kernel for one in judged}) > 1:
-        lines.append(
+        text += (
             f"Each kernel with the scale that the others alone give: {result.left_out} of "
             f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
-            f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}."
+            f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.\n"
         )
-    for line in lines:
-        console.print(line, highlight=False)
-    console.print()
+    console.print(text, highlight=False)
 
 
 def _probes(found: Sequence[Probed]) -> Table:

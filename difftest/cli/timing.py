@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from difftest.cli.calibration import print_calibration, spread
@@ -70,7 +69,8 @@ def validate(whole: bool, keyword: str) -> None:
         click.echo(f"{number}/{len(groups)} {first.counterpart} {first.shape}", err=True)
         comparisons.append(_compare(group, times, timelines))
     for title, part in _parts(comparisons).items():
-        _print_part(console, title, part)
+        if part:
+            print_table(console, _table(title, part))
     for table in (_steps(comparisons), _engines(timelines)):
         if table.row_count:
             print_table(console, table)
@@ -98,15 +98,6 @@ def _compare(
             timelines[name] = prediction.schedule
     latency, total_time = times[first.run]
     return Comparison(measurements=group, estimate=total_time if first.is_profile else latency)
-
-
-def _print_part(console: Console, title: str, part: list[Comparison]) -> None:
-    if not part:
-        return
-    print_table(console, _table(title, part))
-    measured = [one for one in part if one.first.kind == "measured"]
-    if measured:
-        console.print(f"median error of {len(measured)}: {median_error(measured):.1%}\n")
 
 
 def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
@@ -181,8 +172,10 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
 
 
 def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
+    measured = [one for one in comparisons if one.first.kind == "measured"]
+    error = f"; median error of {len(measured)}: {median_error(measured):.1%}" if measured else ""
     table = titled_table(
-        f"{title} (us, predicted against measured)",
+        f"{title} (us, predicted against measured{error})",
         ("Measured kernel", "Shape", "dtype", "Counterpart"),
         ("n", "Measured", "Predicted", "Interval", "Error"),
     )

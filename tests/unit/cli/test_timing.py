@@ -1,8 +1,12 @@
 import click
 from click.testing import CliRunner
+from rich.console import Console
 
+from difftest.cli import calibration
 from difftest.cli import timing as command
 from difftest.cli.main import main
+from difftest.timing.calibration import Judged
+from difftest.timing.interval import Interval
 from difftest.timing.measurements import grouped, measurements
 
 
@@ -20,8 +24,17 @@ def test_predicted_against_measured():
     assert "26.60" in result.stdout
     assert "Interval" in result.stdout
     assert "Calibration: " in result.stdout
-    assert "published latencies of kernels on trn2 lie inside their interval" in result.stdout
+    assert "Of 5 published latencies of kernels on trn2: median error " in result.stdout
     assert "vector-add-stream-256000-fd1k" in result.stdout
+
+
+def test_errors_and_order_are_counted(capsys):
+    """30 was measured as the slowest and is predicted as the fastest: of three pairs one holds."""
+    known = (("a", 10.0, 11.0), ("b", 20.0, 30.0), ("c", 30.0, 9.0))
+    judged = [Judged(*one, Interval(5.0, 25.0), 0.0) for one in known]
+    calibration._say(Console(width=200), "rows", judged)
+    said = "Of 3 rows: median error 50.0%, 1 within 20%, 1 of 3 pairs in order."
+    assert capsys.readouterr().out.startswith(said)
 
 
 def test_the_probes_are_beside_all_kernels(monkeypatch):
@@ -32,7 +45,7 @@ def test_the_probes_are_beside_all_kernels(monkeypatch):
     assert "Trn1: published probes of single instructions" in result.stdout
     row = next(line for line in result.stdout.splitlines() if "float32 product of 512" in line)
     assert " no " in row
-    assert "probes of trn1 from which no cost was taken lie inside" in result.stdout
+    assert "probes of trn1 from which no cost was taken: median error " in result.stdout
     assert "Each kernel with the scale that the others alone give" in result.stdout
 
 
