@@ -95,7 +95,7 @@ class Campaign:
         return self._owners[mutant.file, mutant.first_line]
 
     def run(self, collect: Collect, seen: Callable[[Mutant, Fate], None]) -> None:
-        """Examiner what is not known; ``seen`` is told of each mutant as soon as that is done.
+        """Judge what is not known; ``seen`` is told of each mutant as soon as that is done.
 
         Raises
         ------

@@ -34,7 +34,7 @@ class Orders:
 
 
 def serve(connection: Connection, orders: Orders) -> None:
-    """Examiner mutants that come through a connection until there are no more."""
+    """Judge mutants that come through a connection until there are no more."""
     if orders.memory is not None and USED.exists():
         LIMITS.memory = orders.memory
 
