@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 Task = TypeVar("Task")
@@ -32,7 +33,19 @@ class _Member:
     connection: Connection
     tasks: list[Any] = field(default_factory=list)
     news: list[Any] = field(default_factory=list)
-    deadline: float = field(default_factory=lambda: time.monotonic() + START)
+    deadline: float = 0.0
+    _waited: float = 0.0
+
+    def allow(self, seconds: float) -> None:
+        """Give it so many seconds, without those in which it waits for a core (on Linux)."""
+        self.deadline, self._waited = time.monotonic() + seconds, waited(self.process.pid)
+
+    def is_late(self) -> bool:
+        """Whether its time is over."""
+        if time.monotonic() >= self.deadline:
+            before, self._waited = self._waited, waited(self.process.pid)
+            self.deadline += self._waited - before
+        return time.monotonic() >= self.deadline
 
     def said(self, *, is_ready: bool) -> Any:
         """What it says; a LostTask if it will say no more."""
@@ -78,7 +91,7 @@ def results(
             first = min(one.deadline for one in members) - time.monotonic()
             ready = wait([one.connection for one in members], max(0.0, first))
             for one in [*members]:
-                if one.connection not in ready and time.monotonic() < one.deadline:
+                if one.connection not in ready and not one.is_late():
                     continue
                 told = one.said(is_ready=one.connection in ready)
                 if told is not None and not one.tasks:
@@ -95,7 +108,7 @@ def results(
                     members.remove(one)
                     one.end()
                     members += [_start(serve)] if isinstance(told, LostTask) else []
-                one.deadline = time.monotonic() + limit(one.news[-1] if one.news else None)
+                one.allow(limit(one.news[-1] if one.news else None))
     finally:
         for one in members:
             one.end()
@@ -111,4 +124,15 @@ def _start(serve: Callable[[Connection], None]) -> _Member:
     finally:
         signal.signal(signal.SIGINT, before)
     theirs.close()
-    return _Member(process, ours)
+    member = _Member(process, ours)
+    member.allow(START)
+    return member
+
+
+def waited(process: int | None) -> float:
+    """Seconds in which a process could run and had no core; 0 where the system does not tell."""
+    try:
+        text = Path(f"/proc/{process}/schedstat").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    return int(text.split()[1]) / 1e9

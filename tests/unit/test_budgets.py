@@ -59,7 +59,7 @@ BUDGETS = (
     # Planted bugs, the page, pictures and replay; 610 of its 4,000 lines are in the harness, 151
     # in host and cli, 2 in scale. 16 are of the backends: the processes in which batches of
     # verdicts and mutants are judged.
-    Budget(3_253, ("report",), now=3_589),
+    Budget(3_253, ("report",), now=3_612),
     Budget(150, (".",)),
 )
 """The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""

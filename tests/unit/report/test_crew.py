@@ -1,0 +1,22 @@
+"""Processes that work through tasks: when the time of one is over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from difftest.report import crew
+
+
+@pytest.mark.parametrize(("seconds", "late"), [(0.0, True), (60.0, False)])
+def test_seconds_without_a_core_do_not_count(monkeypatch, seconds, late):
+    waits = iter([100.0, 100.0 + seconds, 100.0 + seconds])
+    monkeypatch.setattr(crew, "waited", lambda process: next(waits))
+    member = crew._Member(SimpleNamespace(pid=1), SimpleNamespace())
+    member.allow(0.0)
+    assert member.is_late() is late
+
+
+def test_a_process_that_is_gone_has_not_waited():
+    assert crew.waited(None) == 0.0
