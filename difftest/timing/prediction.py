@@ -76,7 +76,8 @@ class Prediction:
     @cached_property
     def foundation(self) -> Foundation:
         """What the kernel's own part rests on."""
-        return foundation(self.schedule)
+        with _no_collection():
+            return foundation(self.schedule)
 
     @property
     def latency_estimate(self) -> Estimate:

@@ -74,6 +74,18 @@ def test_assumed_costs_make_a_wider_interval_than_measured_ones():
     assert width(measured) < width(documented) < width(assumed)
 
 
+def test_contention_may_slow_a_chain_of_activation_functions():
+    """Others use SBUF's ports: so the time may be longer, and hardly shorter, than that alone."""
+    alone, chain = (
+        chained(*one, count=50)
+        for one in (("tensor_reduce", Engine.VECTOR), ("activation", Engine.SCALAR))
+    )
+    above, known = (one.latency_interval.high / one.latency for one in (chain, alone))
+    below, least = (one.latency_interval.low / one.latency for one in (chain, alone))
+    assert above > known + 0.1
+    assert below == pytest.approx(least, abs=0.02)
+
+
 def test_a_time_that_rests_on_assumed_costs_says_so():
     said = chained("rand", Engine.GPSIMD).caution
     assert "of this time rests on assumed costs" in said
