@@ -1,6 +1,10 @@
 """How much the kernels' tests draw and run, by the profile of Hypothesis: see tests/README.md."""
 
+import itertools
+
 from hypothesis import settings
+
+from difftest import Case, Random
 
 CASES = settings.default.max_examples
 IN_CI = CASES >= 50
@@ -10,3 +14,13 @@ NIGHTLY = CASES >= 1000
 
 large_cases = settings(max_examples=CASES if NIGHTLY else 6 if IN_CI else min(CASES, 10))
 """For a kernel whose drawn cases take a tenth of a second each."""
+middling_cases = settings(max_examples=CASES if NIGHTLY else min(CASES, 20))
+"""For one whose cases take some hundredths."""
+
+
+def in_turn(dtypes, inputs, *examples):
+    """Each example in the next dtype; every night in all of them. What is drawn is in any."""
+    if NIGHTLY:
+        return examples
+    data = {name: Random(seed) for seed, name in enumerate(inputs)}
+    return [Case(*one, data) for one in zip(examples, itertools.cycle(dtypes), strict=False)]

@@ -2,7 +2,7 @@ from difftest import Rejection, kernel_test
 from kernels.classic.conv2d import fused_conv2d_maxpool
 from kernels.nki import conv2d as todays
 from reference.conv2d_maxpool import conv2d_maxpool
-from tests.kernels.budget import IN_CI, NIGHTLY, large_cases
+from tests.kernels.budget import IN_CI, NIGHTLY, in_turn, large_cases, middling_cases
 from tests.kernels.layers import (
     DTYPES,
     INPUTS,
@@ -53,12 +53,16 @@ if NIGHTLY:
         ),
     ],
     examples=[
-        *(LONG if IN_CI else SMALL_IMAGES[-1:]),
+        *in_turn(
+            DTYPES,
+            INPUTS,
+            layer(filter_size=14, width=14, height=15),  # the largest whose float32 weights fit
+            *(LONG if IN_CI else SMALL_IMAGES[-1:]),
+            layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
+            layer(width=514, height=7),
+        ),
         TWO_PARTIAL_SUMS,
         THREE_BLOCKS_OF_CHANNELS,
-        layer(filter_size=14, width=14, height=15),  # the largest filter whose float32 weights fit
-        layer(width=514, height=7),
-        layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
     ],
 )
 def test_fused_conv2d_maxpool(case):
@@ -94,16 +98,19 @@ SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
     edges=NIGHTLY,  # the memory that the test above fills
     dtypes=DTYPES,
     reduction=roundings,  # stricter than the exact run, which lets a few sums round into float16
-    examples=[
+    examples=in_turn(
+        DTYPES[::-1],  # float32 is the first of those drawn, too
+        INPUTS,
         {**SMALL_TILES, **layer(width=9, height=15)},
         {**SMALL_TILES, **layer(c_in=256, width=10, height=18, pool_size=2)},
-    ],
+    ),
 )
 def test_fused_conv2d_maxpool_in_small_tiles(case):
     """Several tiles a block and several blocks an image, each with its halo, in small images."""
     case.check()
 
 
+@middling_cases
 @kernel_test(
     kernel=todays.fused_conv2d_maxpool,
     reference=conv2d_maxpool,

@@ -2,7 +2,7 @@ from difftest import kernel_test
 from kernels.classic import conv2d_ladder as classic
 from kernels.nki import conv2d_ladder as todays
 from reference.conv2d_maxpool import conv2d_maxpool
-from tests.kernels.budget import NIGHTLY, large_cases
+from tests.kernels.budget import NIGHTLY, in_turn, large_cases
 from tests.kernels.layers import (
     DTYPES,
     INPUTS,
@@ -22,12 +22,14 @@ LAYERS = {
     "dtypes": DTYPES,
     "rejects": REJECTIONS,
     "edges": NIGHTLY,
-    "examples": [
+    "examples": in_turn(
+        DTYPES,
+        INPUTS,
         layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
         layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
         layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
         THREE_BLOCKS_OF_CHANNELS,
-    ],
+    ),
 }
 """The rungs fill the memory that test_conv2d fills: every night alone."""
 
