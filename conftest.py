@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+os.environ.setdefault("PYTEST_ADDOPTS", "-p no:anyio")  # of processes that tests start, too
 
 # No test here fails because the machine is busy; Hypothesis's usual deadline is 200 ms a case.
 settings.register_profile("default", settings.get_profile("default"), deadline=None)

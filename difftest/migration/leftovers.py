@@ -77,15 +77,17 @@ def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
         one = pending.pop()
         if isinstance(one, (list, tuple)):
             pending += reversed(one)
-        elif isinstance(one, cst.CSTNode) and not isinstance(one, SPACE):
+        elif (names := _last_first(type(one))) is not None:
             tree.append(one)
-            pending += [getattr(one, name) for name in _last_first(type(one))]
+            pending += [getattr(one, name) for name in names]
     return _of_kind(tree, *kinds) if kinds else tree
 
 
 @functools.cache
-def _last_first(kind: type[cst.CSTNode]) -> list[str]:
+def _last_first(kind: type[Any]) -> list[str] | None:
     """The names of a node's fields from the last to the first; decorators come first in a text."""
+    if not issubclass(kind, cst.CSTNode) or issubclass(kind, SPACE):
+        return None
     return sorted((one.name for one in fields(kind)[::-1]), key="decorators".__eq__)
 
 

@@ -159,8 +159,7 @@ def test_passes_on_ranks_that_are_given_one_array(tmp_path):
         on_ranks(tmp_path, summed, {**given, "count": 3}, 2)
 
 def test_is_slow():
-    while True:
-        time.sleep(0)
+    time.sleep(60)
 
 def test_is_skipped():
     pytest.skip("not here")
