@@ -124,12 +124,12 @@ def placement_of(kernel, *arrays):
 
 
 def test_the_capacity_counts_physical_tiles():
-    """64 blocks would be 2 MiB a partition; two tiles hold them."""
+    """8 blocks would be 256 KiB a partition; two tiles hold them."""
     data = np.zeros((128, 8192), np.float32)
-    found = placement_of(many(64, 2), data)
+    found = placement_of(many(8, 2), data)
     assert (found.needed, found.reached, found.fits) == (65536, 65536, True)
     with pytest.raises(NkiError, match="placed outside sbuf"):
-        launch(many(64, 7), [data])
+        launch(many(8, 7), [data])
 
 
 def test_placed_blocks_beside_what_the_compiler_places():
