@@ -71,7 +71,7 @@ def commented(statement: Any, rules: list[Rule]) -> Any:
 
 def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
     """The nodes of some kinds, or all but whitespace; libcst's own search takes far longer."""
-    pending: list[Any] = [node]
+    pending: list[object] = [node]
     tree: list[Any] = []
     while pending:
         one = pending.pop()
