@@ -71,13 +71,14 @@ def commented(statement: Any, rules: list[Rule]) -> Any:
 
 def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
     """The nodes of some kinds, or all but whitespace; libcst's own search takes far longer."""
-    pending: list[object] = [node]
+    pending: list[Any] = [node]
     tree: list[Any] = []
     while pending:
         one = pending.pop()
+        kind: Any = type(one)
         if isinstance(one, (list, tuple)):
             pending += reversed(one)
-        elif (names := _last_first(type(one))) is not None:
+        elif (names := _last_first(kind)) is not None:
             tree.append(one)
             pending += [getattr(one, name) for name in names]
     return _of_kind(tree, *kinds) if kinds else tree
