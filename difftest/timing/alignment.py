@@ -92,6 +92,5 @@ def _unit(span: Span) -> str:
 
 
 def _span(times: list[tuple[float, float]]) -> tuple[float, float]:
-    if not times:
-        return (float("nan"), float("nan"))
-    return (times[0][0], max(end for _, end in times))
+    starts, ends = zip(*times or [(float("nan"), float("nan"))], strict=True)
+    return starts[0], max(ends)

@@ -30,6 +30,7 @@ QUESTIONS = {
     "repeated_transposes": "which repeated transposes does it leave out",
     "repeated_loads": "which repeated loads does it leave out",
     "merged_loads": "does it trigger loads into one tile as one",
+    "stores_apart": "are descriptors of loads and stores generated side by side",
     "one_table": "are all activation functions in one table",
 }
 
@@ -63,6 +64,8 @@ class Compiler(NamedTuple):
     """Loads of an input's bytes that lie in another tile of the same form."""
     merged_loads: bool
     """Whether loads one after the other, into one tile from one tensor, are triggered as one."""
+    stores_apart: bool
+    """Whether stores have a generator of descriptors of their own."""
     one_table: bool
     """Whether the kernel's activation functions are all in the table that is loaded first."""
 
@@ -75,6 +78,7 @@ LIKELY = Compiler(
     repeated_transposes=RepeatRule.OLDER,
     repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
+    stores_apart=False,
     one_table=False,
 )
 """What predictions are made with."""
@@ -86,6 +90,7 @@ FASTEST = Compiler(
     repeated_transposes=RepeatRule.INVARIANT,
     repeated_loads=RepeatRule.REMOVED,
     merged_loads=True,
+    stores_apart=True,
     one_table=True,
 )
 SLOWEST = Compiler(
@@ -96,5 +101,6 @@ SLOWEST = Compiler(
     repeated_transposes=RepeatRule.KEPT,
     repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
+    stores_apart=False,
     one_table=False,
 )

@@ -20,9 +20,10 @@ def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset
     """
     times = clockwork(machine)
     if engine is Engine.DMA:
-        return _classes(_figures(times, _of_dma(instruction)))
+        return frozenset(one.evidence for one in _figures(times, _of_dma(instruction)))
     if engine is Engine.TENSOR:
-        return _classes((times.clocks[engine], *_figures(times, TENSOR)))
+        figures = times.clocks[engine], *_figures(times, TENSOR)
+        return frozenset(one.evidence for one in figures)
     rows = cost_table(machine).rows.values()
     return frozenset(
         row.evidence for row in rows if (row.instruction, row.engine) == (instruction, engine)
@@ -43,10 +44,6 @@ TENSOR = (
     *("throttle_window", "throttle_slowdown"),
 )
 """Those of the Tensor Engine, beside its clock."""
-
-
-def _classes(figures: Iterable[Figure]) -> frozenset[Evidence]:
-    return frozenset(figure.evidence for figure in figures)
 
 
 def _figures(times: Clockwork, names: Iterable[str]) -> Iterator[Figure]:

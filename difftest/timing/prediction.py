@@ -140,8 +140,8 @@ class Prediction:
     @property
     def caution(self) -> str:
         """What to know before the time is believed, in words; empty if most of it was measured."""
-        warnings = [caution(self.foundation), compiler_caution(self.middle, self.compiled)]
-        warnings.append(self.question)
+        depends = compiler_caution(self.middle, self.compiled)
+        warnings = [caution(self.foundation), depends, self.question]
         if len(self.program.instructions) > MANY:
             warnings.append(
                 f"of more than {MANY:,} instructions nobody asks what another compiler would make, "

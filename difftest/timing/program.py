@@ -181,6 +181,11 @@ class Program:
         together = self.clockwork.shared_hbm.value
         return alone if self.cores == 1 else min(alone * self.cores, together)
 
+    @property
+    def stores_apart(self) -> bool:
+        """Whether loads and stores have a generator each; trn1's hardware has none (ARCH3)."""
+        return self.compiler.stores_apart and self.machine.nc_version > 2
+
     @cached_property
     def wiring(self) -> Wiring:
         """Who waits for whom."""
@@ -321,7 +326,8 @@ class _Builder:
                 progress(number + 1, len(events))
             if self.renames:
                 self.renaming.enter(number, event)
-            if event.number in repeated or (accumulated and _clears(event, accumulated)):
+            made = event.writes[0].allocation.id if accumulated and event.writes else None
+            if event.number in repeated or (made in accumulated and clears(event)):
                 removed += 1
                 continue
             core = self._core(event) if self.cores else 0
@@ -457,12 +463,6 @@ class _Builder:
 def _turn(event: Event) -> Turn:
     """The turns of the loops around it that run on the device."""
     return tuple(one for one in event.loops if one.loop.kind is LoopKind.DYNAMIC)
-
-
-def _clears(event: Event, accumulated: set[int]) -> bool:
-    """Whether it zeroes a PSUM tile that matmuls then accumulate in."""
-    target = event.writes[0].allocation if event.writes else None
-    return target is not None and target.id in accumulated and clears(event)
 
 
 def _identity(

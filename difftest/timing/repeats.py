@@ -110,7 +110,7 @@ class Repeated:
         made = target.allocation
         space = Space.PSUM if turns else Space.SBUF
         sole = made.writes == 1 and made.space is space and not made.areas and not made.viewed
-        if not (sole and source.whole and target.whole and _fills(event)):
+        if not (sole and source.whole and target.whole and target.elements == prod(made.shape)):
             return None
         number = source.allocation.id
         held = self._turned.get(number, (self.twins.get(number, source.allocation),))[0]
@@ -132,12 +132,6 @@ class Repeated:
             made.dtype,
             made.partition_axis,
         )
-
-
-def _fills(event: Event) -> bool:
-    """Whether it writes all of its destination."""
-    target = event.writes[0]
-    return target.elements == prod(target.allocation.shape)
 
 
 def _turning(events: list[Event]) -> set[int]:

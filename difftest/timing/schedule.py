@@ -70,6 +70,8 @@ class Schedule:
         """
         if other.instructions is not self.program.instructions:
             return False
+        if self.dge and other.stores_apart != self.program.stores_apart:
+            return False
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
         if order is None and self.order is not None:

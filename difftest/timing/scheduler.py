@@ -16,7 +16,7 @@ from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
 from difftest.timing.transfer import INDIRECT, Transfer
-from difftest.timing.units import GENERATOR, PhysicalCore, Unit
+from difftest.timing.units import GENERATOR, STORING, PhysicalCore, Unit
 
 NEVER = float("inf")
 FREE = 1 << 30
@@ -38,8 +38,7 @@ class Join:
     def __init__(self, missing: int) -> None:
         self.missing = missing
         self.last: dict[tuple[Engine, bool], Ended] = {}
-        """Of each engine, the one that starts last and the one that ends last: all that a follower
-        can wait for."""
+        """Of each engine, what starts last and what ends last: nobody has to wait for others."""
 
     def take(self, one: Ended) -> None:
         """Count one that has been issued."""
@@ -84,6 +83,7 @@ class Scheduler:
         self.missing = wiring.missing.copy()
         self.followers, self.opener = wiring.followers, wiring.opener
         self.shares = wiring.shares
+        self.storing = STORING if program.stores_apart else GENERATOR
         self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
@@ -99,8 +99,7 @@ class Scheduler:
         self.events: list[tuple[float, int, int]] = []
         self.scheduled = 0
         self.turn: Sequence[int] = range(count)
-        """Instruction -> its place in its engine's heap; on the Tensor Engine in the compiler's
-        order."""
+        """Instruction -> its place in its engine's heap; the Tensor Engine's is the compiler's."""
         self.at: Sequence[int] = range(count)
         """The reverse."""
         if order:
@@ -165,7 +164,8 @@ class Scheduler:
         core = self.cores[one.core]
         engine = one.engine
         if one.transfer is not None:
-            engine = GENERATOR if self._takes_turns(one.transfer) else one.trigger
+            generator = self.storing if one.is_store else GENERATOR
+            engine = generator if self._takes_turns(one.transfer) else one.trigger
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(one, ready)
         elif self.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
@@ -393,9 +393,8 @@ class Scheduler:
         timeline = self.timeline
         end = max(timeline.end, default=0.0)
         last = max((timeline.start[store] for store in self.stores), default=0.0)
-        wait = self.clockwork.final_wait.value
+        figures, wait = self.clockwork, self.clockwork.final_wait.value
         now = last + wait
-        figures = self.clockwork
         waits = figures.outstanding if self.dge else int(figures.final_waits.value)
         for done in sorted(timeline.end[store] for store in self.stores)[-waits:]:
             now = max(now, done) + wait

@@ -14,7 +14,10 @@ from difftest.timing.tensor_engine import TensorEngine
 GENERATOR = Engine.DMA
 """Issues the DMAs whose descriptors are generated on the device."""
 
-ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, GENERATOR)
+STORING = Engine.UNKNOWN
+"""The same of stores, where those have a generator of their own."""
+_DMA = (GENERATOR, STORING)
+ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, *_DMA)
 
 
 class Unit:
@@ -116,6 +119,7 @@ class PhysicalCore:
         figures: Clockwork = program.clockwork
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
+        self.units[STORING].engine = GENERATOR
         self.tensor = TensorEngine(figures, phase)
         self.dma = DmaEngines(figures, hbm)
         self.loads, self.stores = (

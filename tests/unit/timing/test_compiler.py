@@ -25,6 +25,7 @@ from difftest.timing.compiler import (
 from difftest.timing.dma import DmaEngines
 from difftest.timing.planner import planned_order
 from difftest.timing.schedule import Schedule
+from tests.every import every
 from tests.unit.timing import blocks, convolutions
 from tests.unit.timing.programs import Builder, whole
 
@@ -51,11 +52,26 @@ def test_a_serial_chain_at_the_head_of_each_block():
 def test_transposes_of_other_blocks_go_before_products_that_wait_for_hbm():
     """Published kernels of that kind take what they would if any that is ready were taken."""
     free, each, slow = (
-        predicted(blocks.turned_through_hbm, MORE, compiler=one, dge=True).middle
-        for one in (FASTEST, LIKELY, SLOWEST)
+        predicted(
+            blocks.turned_through_hbm, MORE, compiler=LIKELY._replace(expected=part), dge=True
+        ).middle
+        for part in (None, LIKELY.expected, SLOWEST.expected)
     )
     assert each < 1.5 * free
     assert slow > 1.2 * each
+
+
+@every("dge, machine, two", [(True, TRN2, True), (False, TRN2, False), (True, TRN1, False)])
+def test_loads_and_stores_may_have_a_generator_each(dge, machine, two):
+    """Of descriptors that are laid down beforehand nobody has one, nor has trn1's hardware."""
+    build = Builder()
+    for _ in range(40):
+        build.store(build.load((128, 16)))
+    one = predict(build.trace, machine, dge=dge)
+    apart = predict(build.trace, machine, dge=dge, compiler=LIKELY._replace(stores_apart=True))
+    assert (apart.middle < 0.7 * one.middle) is two
+    assert (one.compiled.low < 0.7 * one.middle) is two
+    assert one.compiled.high == one.middle
 
 
 def test_a_compiler_that_expects_nothing_of_dmas_is_seen(monkeypatch):
