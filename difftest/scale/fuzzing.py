@@ -5,11 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from hypofuzz.hypofuzz import FuzzWorker
@@ -34,15 +36,21 @@ def fuzz(
     from difftest.scale.found import moment
 
     start, spawn = moment(), multiprocessing.get_context("spawn")
+    cases: Any = spawn.Array("q", processes)
     workers = [
-        spawn.Process(target=_work, args=(pytest_args, number, processes), daemon=True)
+        spawn.Process(target=_work, args=(pytest_args, number, cases), daemon=True)
         for number in range(processes)
     ]
     for worker in workers:
         worker.start()
-    begun = time.monotonic()
-    while time.monotonic() < begun + 60 * minutes and any(one.is_alive() for one in workers):
-        time.sleep(0.1)
+    begun, columns = time.monotonic(), (TextColumn("{task.description}"), BarColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        bar = progress.add_task("collecting", total=60 * minutes)
+        while any(one.is_alive() for one in workers) and time.monotonic() < begun + 60 * minutes:
+            time.sleep(0.1)
+            done, told = time.monotonic() - begun, f"{sum(cases):,} cases" if any(cases) else None
+            progress.update(bar, completed=done, description=told)
     broken = [one for one in workers if one.exitcode]
     passed = (time.monotonic() - begun) / 60
     for worker in workers:
@@ -60,15 +68,20 @@ class _Share(dict[str, Any]):
 
     worker: FuzzWorker
     part: slice
+    cases: MutableSequence[int]
+    """Of each worker, how many it has run."""
 
     def __getitem__(self, key: str) -> Any:
+        self.cases[self.part.start] = sum(
+            one.provider.ninputs for one in self.worker.targets.values()
+        )
         if self.worker.targets and not self.worker.valid_targets:
             sys.exit()  # each of its tests has failed: nothing is left to do
         tests = list(self.worker.collected_targets)
         return tests[self.part] or tests
 
 
-def _work(pytest_args: Sequence[str], number: int, processes: int) -> None:
+def _work(pytest_args: Sequence[str], number: int, cases: MutableSequence[int]) -> None:
     from hypofuzz import detection
     from hypofuzz.hypofuzz import FuzzWorker
 
@@ -76,5 +89,5 @@ def _work(pytest_args: Sequence[str], number: int, processes: int) -> None:
     share = _Share()
     told: dict[str, Any] = {"hub_state": share, "worker_state": {"nodeids": {}}}
     share.worker = FuzzWorker(pytest_args=pytest_args, shared_state=told)
-    share.part = slice(number, None, processes)
+    share.part, share.cases = slice(number, None, len(cases)), cases
     share.worker.start()

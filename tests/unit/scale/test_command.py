@@ -157,10 +157,14 @@ def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     class Context:
         Process = Worker
 
+        @staticmethod
+        def Array(kind, count):
+            return [0] * count
+
     monkeypatch.setattr(fuzzing.multiprocessing, "get_context", lambda method: Context)
     quiet = run("fuzz", "--minutes", "0.1", "--", "nothing")
-    assert (quiet.exit_code, quiet.output[:8]) == (0, "0 found ")
+    assert (quiet.exit_code, quiet.stdout[:8]) == (0, "0 found ")
     loud = run("fuzz", "--minutes", "0.1", "--", "find")
-    assert (loud.exit_code, loud.output[:8]) == (1, "1 found ")
+    assert (loud.exit_code, loud.stdout[:8]) == (1, "1 found ")
     monkeypatch.setattr(Worker, "exitcode", 3)
     assert "broke down" in run("fuzz", "--", "nothing").output
