@@ -2,7 +2,7 @@ from difftest import Rejection, kernel_test, multiples, sizes
 from kernels.classic import matmul as classic
 from kernels.nki import matmul as todays
 from reference.matmul import matmul
-from tests.kernels.budget import large_cases
+from tests.kernels.budget import in_turn, large_cases
 
 DTYPES = ("float32", "float16", "bfloat16")
 OPERANDS = {"lhsT": "K M", "rhs": "K N"}
@@ -34,7 +34,9 @@ TILES = ("TILE_M", "TILE_K", "TILE_N")
             {"M": 128, "K": 128, "N": 512}, match="result has", shapes={"result": (512, 128)}
         ),
     ],
-    examples=[{"M": 128, "K": 2048, "N": 512}, {"M": 512, "K": 512, "N": 1024}],
+    examples=in_turn(
+        DTYPES, OPERANDS, {"M": 128, "K": 2048, "N": 512}, {"M": 512, "K": 512, "N": 1024}
+    ),
 )
 def test_nki_matmul_tiled(case):
     case.check()

@@ -2,14 +2,12 @@ from difftest import Rejection, kernel_test, multiples
 from kernels.classic import transpose as classic
 from kernels.nki import transpose as todays
 from reference.transpose import transpose
-from tests.kernels.budget import large_cases
+from tests.kernels.budget import in_turn, large_cases
 
 SIZES = {"M": multiples(128, at_most=1152), "N": multiples(128, at_most=640)}
-MATRIX = {
-    "reference": transpose,
-    "inputs": {"a_tensor": "M N"},
-    "dtypes": ("float32", "float16", "bfloat16"),
-}
+INPUTS = {"a_tensor": "M N"}
+DTYPES = ("float32", "float16", "bfloat16")
+MATRIX = {"reference": transpose, "inputs": INPUTS, "dtypes": DTYPES}
 REJECTIONS = [
     Rejection({"M": 128, "N": 200}, match="multiples of 128, got 128 x 200"),
     Rejection({"M": 127, "N": 128}, match="multiples of 128, got 127 x 128"),
@@ -22,7 +20,7 @@ REJECTIONS = [
     kernels=(classic.matrix_transpose, todays.matrix_transpose),
     domain=SIZES,
     rejects=REJECTIONS,
-    examples=[{"M": 1024, "N": 256}, {"M": 128, "N": 8448}],
+    examples=in_turn(DTYPES, INPUTS, {"M": 1024, "N": 256}, {"M": 128, "N": 8448}),
     **MATRIX,
 )
 def test_matrix_transpose(case):

@@ -2,7 +2,7 @@ from difftest import Rejection, kernel_test, multiples, sizes
 from kernels.classic import vector_add as classic
 from kernels.nki import vector_add as todays
 from reference.vector_add import vector_add
-from tests.kernels.budget import NIGHTLY
+from tests.kernels.budget import NIGHTLY, in_turn
 
 DTYPES = ("float32", "float16", "bfloat16")
 B_VEC = r"a_vec has shape \(\d+,\), b_vec \(\d+,\)"
@@ -61,11 +61,13 @@ def test_vector_add_tiled(case):
         Rejection({"FREE_DIM": 2, "n": 128}, match=r"not a multiple of 128 \* FREE_DIM=2"),
         Rejection({"FREE_DIM": 2, "n": 512}, match=B_VEC, shapes={"b_vec": (256,)}),
     ],
-    examples=[
+    examples=in_turn(
+        DTYPES,
+        VECTORS,
         {"FREE_DIM": 2, "n": 25_600},
         {"FREE_DIM": 1000, "n": 256_000},
         {"FREE_DIM": 2000, "n": 256_000},
-    ],
+    ),
     nonfinite=True,
 )
 def test_vector_add_stream(case):

@@ -6,7 +6,7 @@ Whoever needs more lines than a room has takes them from another room, and says 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,17 +122,30 @@ def over(package: Path, budget: Budget) -> str:
     return ""
 
 
-def _nodes(package: Path) -> Iterator[tuple[str, ast.AST]]:
+def _nodes(
+    package: Path, of: Callable[[ast.AST], Iterator[ast.AST]]
+) -> Iterator[tuple[str, ast.AST]]:
     for file in sorted(package.rglob("*.py")):
         place = file.relative_to(package).as_posix()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in of(ast.parse(file.read_text(encoding="utf-8"))):
             yield place, node
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """A tree's statements at every depth: a tenth of its nodes, with all definitions."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, ())
+            pending += inner if isinstance(inner, list) else ()
 
 
 def wide_functions(package: Path) -> set[str]:
     """The functions with more parameters than six, ``self`` not counted."""
     wide = set()
-    for place, node in _nodes(package):
+    for place, node in _nodes(package, statements):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             names = [one.arg for one in given if one.arg not in ("self", "cls")]
@@ -145,7 +158,7 @@ def heavy_classes(package: Path) -> set[str]:
     """The classes that name more than twelve in ``__slots__``."""
     return {
         f"{place}:{node.name}"
-        for place, node in _nodes(package)
+        for place, node in _nodes(package, statements)
         if isinstance(node, ast.ClassDef)
         for line in node.body
         if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__"
@@ -155,7 +168,7 @@ def heavy_classes(package: Path) -> set[str]:
 
 def error_sites(simulator: Path) -> list[str]:
     """Where an NkiError is made outside instructions and converters: ``file:line``."""
-    nodes = list(_nodes(simulator))
+    nodes = list(_nodes(simulator, ast.walk))
     kinds, bases = {"NkiError"}, [one for _, one in nodes if isinstance(one, ast.ClassDef)]
     for _ in bases:
         kinds |= {one.name for one in bases if kinds & {ast.unparse(base) for base in one.bases}}

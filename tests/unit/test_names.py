@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.every import every
+from tests.unit.test_budgets import statements
 
 PACKAGE = Path(__file__).parents[2] / "difftest"
 
@@ -27,7 +28,7 @@ def classes_of_one_name(folder: Path) -> list[str]:
     """Class names that stand for several classes, and where these are."""
     places = defaultdict(list)
     for path, tree in trees(folder):
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(f"{path}:{node.lineno}")
     return [f"{name}: {', '.join(at)}" for name, at in sorted(places.items()) if len(at) > 1]
