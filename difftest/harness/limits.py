@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import random
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -110,8 +109,7 @@ def _put_back(after: contextlib.ExitStack) -> None:
     after.callback(np.set_printoptions, **np.get_printoptions())
     after.enter_context(np.errstate())
     after.callback(setattr, LIMITS, "case", LIMITS.case)
-    after.callback(setattr, os, "_exit", _EXIT)
-    os._exit = functools.partial(_no_exit, os.getpid())
+    after.enter_context(no_exit())
     if LIMITS.memory is not None:
         import resource
 
@@ -123,11 +121,21 @@ def _put_back(after: contextlib.ExitStack) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
 
 
-def _no_exit(process: int, status: int) -> NoReturn:
-    """In place of ``os._exit``: a child that a call forked ends, this process does not."""
-    if os.getpid() != process:
-        _EXIT(status)
-    raise SystemExit(f"os._exit({status})")
+@contextlib.contextmanager
+def no_exit() -> Iterator[None]:
+    """A scope in which ``os._exit`` raises SystemExit; a child that was forked there ends."""
+    process = os.getpid()
+
+    def instead(status: int) -> NoReturn:
+        if os.getpid() != process:
+            _EXIT(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = instead
+    try:
+        yield
+    finally:
+        os._exit = _EXIT
 
 
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:

@@ -100,11 +100,7 @@ def pytest_collect_file(
     session = _session(parent.config)
     if session.request.wants_backends or not any(collectors):
         return collectors
-    from difftest.plugin.collection import (
-        UncollectedModule,
-        holds_kernel_tests,
-        holds_other_tests,
-    )
+    from difftest.plugin.collection import UncollectedModule, holds_kernel_tests, holds_other_tests
 
     if not holds_kernel_tests(file_path):
         return collectors
@@ -120,11 +116,14 @@ def pytest_collect_file(
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
     """A module that ends the program when it is imported fails; the others are collected."""
-    try:
+    if not _session(collector.config).request.wants_backends:
         return (yield)
+    from difftest.harness.limits import no_exit
+
+    try:
+        with no_exit():
+            return (yield)
     except SystemExit:
-        if not _session(collector.config).request.wants_backends:
-            raise
         import traceback
 
         text = f"{collector.nodeid} ends the program:\n{traceback.format_exc(limit=-1)}"

@@ -187,10 +187,17 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
 
 def test_a_module_that_ends_the_program_fails_and_the_others_run(project):
     project.add_test()
-    project.pytester.makepyfile(test_exits="import sys\nsys.exit(0)\n")
-    result = project.run("--simulate", "--continue-on-collection-errors")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["test_exits.py ends the program:", "*line 2*", "SystemExit: 0"])
+    project.pytester.makepyfile(
+        test_exits="import sys\nsys.exit(0)\n", test_leaves="import os\nos._exit(0)\n"
+    )
+    result = project.run_apart("--simulate", "--continue-on-collection-errors")
+    result.assert_outcomes(passed=1, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),
+            *("test_leaves.py ends the program:", "SystemExit: os._exit(0)"),
+        ]
+    )
 
 
 HIDDEN = """

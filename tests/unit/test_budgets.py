@@ -30,9 +30,9 @@ class Budget(NamedTuple):
 
 
 BUDGETS = (
-    # Of the 4,000 of report: 400, what an error looks like, 170, the limits of a case, and 40, how
+    # Of the 4,000 of report: 400, what an error looks like, 178, the limits of a case, and 40, how
     # far a reference moves with its inputs.
-    Budget(6_610, ("harness",)),
+    Budget(6_618, ("harness",)),
     Budget(1_500, ("plugin",)),
     # Gave 16 of its 4,300 lines to report.
     Budget(4_284, ("backends",)),
@@ -56,10 +56,10 @@ BUDGETS = (
     # how a command ends that is stopped. 151 are of the 4,000 of report: what a kernel misuses,
     # what is told of calls that take long, and where they are stopped.
     Budget(3_347, ("course", "api", "host", "cli")),
-    # Planted bugs, the page, pictures and replay; 610 of its 4,000 lines are in the harness, 151
+    # Planted bugs, the page, pictures and replay; 618 of its 4,000 lines are in the harness, 151
     # in host and cli, 2 in scale. 16 are of the backends: the processes in which batches of
     # verdicts and mutants are judged.
-    Budget(3_253, ("report",), now=3_612),
+    Budget(3_245, ("report",), now=3_612),
     Budget(150, (".",)),
 )
 """The rooms of docs/explanation/architecture.md; ``.`` is the package's own modules."""
