@@ -128,7 +128,7 @@ class DifferentialFailure(CaseFailure):
         while last is not None and last.tb_next is not None:
             last = last.tb_next
         if error is not None and error is not self.__cause__ and last is not None:
-            last.tb_next = without_files(error.__traceback__)
+            last.tb_next = without_files(error)
 
     def title(self) -> str:
         """Where they disagree, if there are several backends."""

@@ -7,8 +7,9 @@ import linecache
 import opcode
 import os
 import sysconfig
+from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -20,6 +21,7 @@ _LIBRARIES = tuple(
 _INSTALLED = ("site-packages", "dist-packages")
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 """What ``raise`` and ``assert`` compile to; an error out of C has no such instruction."""
+_TURNS = 3
 
 
 def entries(error: BaseException) -> list[TracebackType]:
@@ -33,24 +35,25 @@ def entries(error: BaseException) -> list[TracebackType]:
 
 
 def without_files(
-    frames: TracebackType | None, files: tuple[str, ...] = (PACKAGE,)
+    error: BaseException, files: tuple[str, ...] = (PACKAGE,)
 ) -> TracebackType | None:
-    """A traceback without the frames of files that begin so; by default those of this package."""
-    kept = []
-    while frames is not None:  # there are thousands if a kernel calls itself without end
-        if not frames.tb_frame.f_code.co_filename.startswith(files):
-            kept.append(frames)
-        frames = frames.tb_next
+    """An error's traceback without the frames of files that begin so, by default our own.
+
+    A function that calls itself keeps its last frames: without an end there are thousands.
+    """
+    turns = Counter[CodeType]()
     rest: TracebackType | None = None
-    for entry in reversed(kept):
-        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    for entry in entries(error):
+        turns[code := entry.tb_frame.f_code] += 1
+        if turns[code] <= _TURNS and not code.co_filename.startswith(files):
+            rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return rest
 
 
 def hide_frames(error: BaseException | None, files: tuple[str, ...]) -> None:
     """Leave frames of files that begin so out of the tracebacks of an error and its causes."""
     while error is not None:
-        error.__traceback__ = without_files(error.__traceback__, files)
+        error.__traceback__ = without_files(error, files)
         error = error.__cause__ or error.__context__
 
 

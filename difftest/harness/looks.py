@@ -118,14 +118,14 @@ def _rearranged(seen: WrongOutput, values: Float64) -> Iterator[str]:
             continue
         if _within(values, np.flip(low, axis), np.flip(high, axis)).all():
             yield f"reversed along axis {axis}"
-        for step in (1, -1):
+        for step, sign in ((1, "-"), (-1, "+")):
             fits = _within(values, np.roll(low, step, axis), np.roll(high, step, axis))
             inner = [slice(None)] * len(shape)
             inner[axis] = slice(step, None) if step > 0 else slice(None, step)
             at = wrong[tuple(inner)]
             told = np.unique(values[tuple(inner)][at]).size >= _TELLING
             if told and fits[tuple(inner)][at].all():
-                yield f"shifted by one along axis {axis}: [i] has what belongs at [i {-step:+d}]"
+                yield f"shifted by one along axis {axis}: [i] has what belongs at [i {sign} 1]"
 
 
 def _images(seen: WrongOutput, values: Float64) -> Iterator[str]:

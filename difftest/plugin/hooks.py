@@ -42,12 +42,7 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import (
-        add_options,
-        in_even_shares,
-        in_one_process,
-        read_request,
-    )
+    from difftest.plugin.options import add_options, in_even_shares, in_one_process, read_request
     from difftest.plugin.session import SESSION, prepare, start_session
 
     namespace = early_config.known_args_namespace
@@ -64,6 +59,8 @@ def pytest_load_initial_conftests(
         prepare(early_config, request)
     add_options(parser, early_config, args)
     early_config.stash[SESSION] = start_session(early_config, request)
+    if request.wants_backends:  # a kernel that cannot be imported stops no other's tests
+        args.append("--continue-on-collection-errors")
     if early_config.pluginmanager.hasplugin("xdist"):
         if request.case is not None:
             in_one_process(args)

@@ -188,10 +188,12 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
 def test_a_module_that_ends_the_program_fails_and_the_others_run(project):
     project.add_test()
     project.pytester.makepyfile(
-        test_exits="import sys\nsys.exit(0)\n", test_leaves="import os\nos._exit(0)\n"
+        test_exits="import sys\nsys.exit(0)\n",
+        test_leaves="import os\nos._exit(0)\n",
+        test_raises="1 / 0",
     )
-    result = project.run_apart("--simulate", "--continue-on-collection-errors")
-    result.assert_outcomes(passed=1, errors=2)
+    result = project.run_apart("--simulate")
+    result.assert_outcomes(passed=1, errors=3)
     result.stdout.fnmatch_lines(
         [
             *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),

@@ -62,9 +62,9 @@ OTHER = changed(BATCH, 2, BATCH[1])
         ("transposed: axes 0 and 1", A.T.copy(), same, {"x": A}),
         ("transposed: axes 0 and 1", BATCH[0].T.reshape(3, 5), same, {"x": BATCH[0]}),
         ("reversed along axis 1", A[:, ::-1].copy(), same, {"x": A}),
-        ("shifted by one along axis 1: [i] has what belongs at [i -1]", SHIFTED, same, {"x": A}),
+        ("shifted by one along axis 1: [i] has what belongs at [i - 1]", SHIFTED, same, {"x": A}),
         (
-            "shifted by one along axis 0: [i] has what belongs at [i +1]",
+            "shifted by one along axis 0: [i] has what belongs at [i + 1]",
             changed(A, np.s_[:-1], A[1:]),
             same,
             {"x": A},

@@ -108,6 +108,17 @@ def test_a_refusal_of_the_kernel_alone_is_a_failure_that_ends_in_the_kernel():
     assert [frame.name for frame in frames].count("check") == 1
 
 
+def test_the_report_of_a_kernel_that_calls_itself_has_its_last_turns_alone():
+    def turn(left):
+        return turn(left - 1) if left else 1 / 0
+
+    with pytest.raises(DifferentialFailure) as caught:
+        runner().check(add_spec(lambda a, b: turn(40)), CASE)
+    caught.value.end_in_kernel()
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[-4:] == ["<lambda>", "turn", "turn", "turn"]
+
+
 @every("leave", [pytest.skip, sys.exit])
 @every("role", ["kernel", "reference"])
 def test_nobody_leaves_a_test_quietly(leave, role):
