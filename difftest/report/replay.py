@@ -151,7 +151,7 @@ def _replay(
         _stops(failure, trace, lines, oracle),
         key=lambda one: (one.judge != "the oracle", np.inf if one.number is None else one.number),
     )
-    again = Replay("" if failure is None else str(failure), tuple(stops), trace, lines, {})
+    again = Replay(str(failure or "").replace(str(folder), "..."), tuple(stops), trace, lines, {})
     event = again.event
     at = event.location if event is not None else stops[0].location if stops else None
     if at is not None:
@@ -197,7 +197,7 @@ def _last_writer(verdict: Mismatch, trace: Trace | None) -> Stop:
     if first is None or output is None or trace is None:
         return Stop("the reference", verdict.message)
     event = writer_of(trace, output, verdict.shape, first.index)
-    said = f"output {output} at {list(first.index)} is got {first.got}, expected {first.expected}"
+    said = f"output {output} at {list(first.index)}: got {first.got}, expected {first.expected}"
     if event is None:
         return Stop("the reference", f"{said}; no instruction wrote it")
     near = _neighbours(verdict)

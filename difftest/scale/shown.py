@@ -12,7 +12,6 @@ import numpy as np
 
 from difftest.host.console import print_table, table_console, titled_table
 from difftest.scale.store import Row
-from difftest.timing.views.plot import need_matplotlib
 from difftest.verdict.outcome import Outcome
 
 LISTED = 20
@@ -71,7 +70,6 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
 
 def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     """Draw the median predicted latency over two axes; what does not agree is counted."""
-    need_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -52,10 +52,10 @@ COLUMNS = MappingProxyType(
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-def need(module: str, what: str) -> None:
+def need(module: str, what: str, extra: str = "scale") -> None:
     """A usage error if an extra is not installed."""
     if find_spec(module) is None:
-        raise click.UsageError(f"{what} needs {module}: pip install 'nki-difftest[scale]'")
+        raise click.UsageError(f"{what} needs {module}: pip install 'nki-difftest[{extra}]'")
 
 
 def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from difftest.scale.comparison import comparison
 from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of, judged_here
 from difftest.scale.placing import check_axes
 from difftest.scale.shown import heat_map, print_rows
-from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, read_rows
+from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, need, read_rows
 
 CASES, TIMEOUT = 5, 60.0
 OVER = (
@@ -138,6 +138,8 @@ def sweep(context: click.Context, /, test: str, file: Path, **given: Any) -> Non
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
     if heat and not {x, y} <= axes[0].keys():
         raise click.UsageError(f"--heat takes two axes, X,Y; got {heat[0]}")
+    if heat:
+        need("matplotlib", "--heat", "plot")
     settings = SweepSettings(**given)
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, test, axes, settings, file))

@@ -25,7 +25,7 @@ DEAD = (KILLED, TIMEOUT)
 ALIVE = (SURVIVED, NOT_COVERED)
 """Those that tests should have found."""
 _REMEDIES = {
-    SURVIVED: "draw cases whose bound is tighter, or data that show it",
+    SURVIVED: "give a Rejection, cases whose bound is tighter, or data that show it",
     NOT_COVERED: "draw a case that comes here, or take the lines out",
     EQUIVALENT: "suspected equivalent: or no case has the size that shows it",
     ROUNDED: "suspected equivalent: it rounds in another order",

@@ -85,7 +85,7 @@ def test_the_reference_stops_at_the_last_writer():
     assert again.event.number == 5
     assert "  >   17         nisa.dma_copy(dst=out[first" in text
     assert "scaled.py:17" in text
-    assert "output 0 at [128, 0] is got " in text
+    assert "output 0 at [128, 0]: got " in text
     assert "written here last" in text
     assert "after it, src:\n    held, tensor 5 [2, 2] float32 in sbuf" in text
 
@@ -124,6 +124,7 @@ def test_a_detector_stops_at_its_evidence():
     again, text = said(saved(rows=2, scaled=HAZARD))
     assert {one.judge for one in again.stops} == {"a detector"}
     assert "agrees with its reference here, and can be wrong on a device" in text
+    assert " .../scaled.py:8: " in text  # the folder is gone when one reads it
     assert again.stops[0].said.startswith("affine-rewritten: ")
     assert again.event.location.line == 8
 
