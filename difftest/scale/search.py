@@ -165,17 +165,16 @@ class Tuner:
         return replace(found, status=row["outcome"], reason=row["reason"])
 
     def own(self) -> Attempt | None:
-        """The kernel's own sizes, timed: the defaults of its parameters.
-
-        None if it has none for an axis.
-        """
+        """The defaults of its parameters, timed, and judged if faster than the best; or None."""
         chosen = {name: one for name, one in self.axes.shared.items() if name == "kernel"}
         shown = signature_of(placed(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
         names = [axis.name for axis in self.axes.axes]
         if any(name not in rows or rows[name].default is rows[name].empty for name in names):
             return None
-        return self.timed({name: rows[name].default for name in names}, None)
+        found = self.timed({name: rows[name].default for name in names}, None)
+        best = (self.ladder[-1].own_us if self.ladder else None) or math.inf
+        return self.judged(found) if (found.own_us or math.inf) < best else found
 
     def _place(self, point: Point) -> tuple[PlacedSpec, Case]:
         """The spec at a point, and the case whose time counts, on random data."""

@@ -16,7 +16,7 @@ from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_keywords
 from difftest.host.waiting import patient
 from difftest.scale.placing import check_axes, placed
-from difftest.scale.search import BOUND, SLOWER, TRACE_BOUND, Attempt, Tuner
+from difftest.scale.search import AGREES, BOUND, SLOWER, TRACE_BOUND, Attempt, Tuner
 from difftest.scale.shown import microseconds, point_text
 from difftest.scale.store import need
 from difftest.scale.sweep import CASES, OVER, axes_of_command
@@ -91,7 +91,7 @@ def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
     if own is not None:
         yield f"the kernel's own sizes: {point_text(own.point, [*own.point])}"
         told = f"{microseconds(own.latency_us)} us predicted, {_times(own, best)} times the best's"
-        yield f"  {told if own.latency_us else own.reason}"
+        yield f"  {told if own.status == AGREES else f'{own.status}: {own.reason}'}"
 
 
 def _step(before: Attempt | None, one: Attempt) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import click
 import pytest
@@ -65,6 +66,21 @@ def test_what_is_fast_and_wrong_is_not_the_best():
     assert tuner.ladder[-1].point == {"CHUNK": 4, "columns_at_once": 64}
     assert "wrong algorithm" in told
     assert "the kernel's own sizes" not in told  # CHUNK is a constant
+
+
+def test_sizes_of_the_kernel_that_are_fast_and_wrong_have_no_time(monkeypatch):
+    wrong = {"status": "wrong_algorithm", "reason": "planted"}
+    judged = Tuner.judged
+
+    def judge(tuner, one):
+        return replace(one, **wrong) if one.point["columns_at_once"] == 512 else judged(tuner, one)
+
+    monkeypatch.setattr(Tuner, "judged", judge)
+    told = [*tuned(tuner_of("columns_at_once=8,16"), {}, 2)]
+    assert told[-2:] == [
+        "the kernel's own sizes: columns_at_once=512",
+        "  wrong_algorithm: planted",
+    ]
 
 
 def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
