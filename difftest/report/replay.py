@@ -176,8 +176,9 @@ def _stops(
         yield Stop("the oracle", str(oracle.error), None, oracle.error.location)
     if failure is None:
         return
+    wrong = isinstance(failure, DifferentialFailure)  # then what may be its cause counts too
     for one in failure.findings:
-        if one.severity is Severity.ERROR and one.evidence:
+        if one.evidence and (wrong or one.severity is Severity.ERROR):
             yield Stop("a detector", f"{one.id}: {one.happened}", min(one.evidence), one.location)
     if lines.outside is not None:
         number, name = lines.outside
@@ -219,10 +220,7 @@ def _neighbours(verdict: Mismatch) -> str:
 
 def replay_lines(again: Replay) -> Iterator[str]:
     """What came of it, for a terminal."""
-    if not again.text:
-        yield "the case agrees with its reference here"
-    else:
-        yield again.text
+    yield again.text or "the case agrees with its reference here"
     if not again.stops:
         return
     stop, *others = again.stops

@@ -129,6 +129,17 @@ def test_a_detector_stops_at_its_evidence():
     assert again.event.location.line == 8
 
 
+MADE = """3e38)
+        nisa.tensor_tensor(dst=held, data1=held, data2=held, op=nl.subtract)
+        nisa.tensor_scalar(dst=held, data=held, op0=nl.multiply, operand0=1.0)"""
+
+
+def test_a_warning_tells_what_a_wrong_output_came_from():
+    again, text = said(saved("factor)\n        nisa", MADE + "\n        nisa", rows=9))
+    assert [one.judge for one in again.stops] == ["the exact run", "a detector", "the reference"]
+    assert "a detector disagrees too at instruction 2: nan-made: tensor_tensor(subtract)" in text
+
+
 @every(
     "old, new, judge, line",
     [
