@@ -19,7 +19,7 @@ from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Ones, Random
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
 from difftest.harness.reference_cost import foreseen
-from difftest.harness.report import edge_text
+from difftest.harness.report import again_rows, edge_text, verdict_rows
 from difftest.harness.runner import Runner, judge, make_call, run_kernel, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
@@ -121,7 +121,9 @@ def judge_edge(
         verdict = _verdict(spec, edge, outcome)
         runner.tally.count(spec.name, backend.name, verdict)
         if is_failure(verdict):
-            raise NotRejectedError(edge_text(spec, edge, backend.name, verdict))
+            again = [] if edge.shapes else again_rows(edge.case, runner.again)
+            rows = [*verdict_rows(backend.name, verdict), *again]
+            raise NotRejectedError(edge_text(spec, edge, rows))
 
 
 def _verdict(spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:

@@ -91,10 +91,9 @@ def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:
     An error that Python, NumPy or another library raises on the way is none: no statement of the
     author's asked for it.
     """
-    innermost = entries(error)[:1]
     return any(
         is_own(entry, function) and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE
-        for entry in innermost
+        for entry in entries(error)[:1]
     )
 
 

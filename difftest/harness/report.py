@@ -101,11 +101,11 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
     return text_of(f"{spec.name} must refuse this case", rows)
 
 
-def edge_text(spec: KernelSpec, edge: Edge, backend: str, verdict: Verdict) -> str:
+def edge_text(spec: KernelSpec, edge: Edge, came_of_it: Iterable[Row]) -> str:
     """The report of a call near the contract's edge that was neither refused nor correct."""
     rows = [("call", edge.why), *case_rows(spec, edge.case)]
     rows += [(name, f"of shape {shape} instead") for name, shape in edge.shapes.items()]
-    rows += verdict_rows(backend, verdict)
+    rows += came_of_it
     if not edge.inside:
         remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
         rows.append(("remedy", remedy))

@@ -112,6 +112,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
             "  embedded:    accepted it",
             "subtract must accept this call, and be correct",
             "  call:        the plainest case",
+            "  run again:   pytest --simulate test_add.py::test_add --case *",
         ]
     )
     assert result.stdout.str().count("subtract must refuse this case\n") == 1

@@ -32,9 +32,9 @@ class Budget(NamedTuple):
 BUDGETS = (
     # Of the 4,000 of report: 400, what an error looks like, 178, the limits of a case, and 40, how
     # far a reference moves with its inputs.
-    Budget(6_621, ("harness",)),
-    # Gave 3 of its 1,500 lines to harness.
-    Budget(1_497, ("plugin",)),
+    Budget(6_622, ("harness",)),
+    # Gave 4 of its 1,500 lines to harness.
+    Budget(1_496, ("plugin",)),
     # Gave 16 of its 4,300 lines to report.
     Budget(4_284, ("backends",)),
     # Meaning, definedness, exact run and judge are still written side by side for two dialects.
