@@ -3,6 +3,7 @@
 import atexit
 import json
 import sys
+import weakref
 from random import Random
 
 import hypofuzz.provider
@@ -91,6 +92,7 @@ class Machines:
         self.monkeypatch.setattr(
             hypofuzz.provider, "CoverageCollector", hypofuzz.coverage.CoverageCollector
         )
+        weakref.finalize(self, int)  # the first asks atexit for all of them, whose end this is not
         at_exit = []
         self.monkeypatch.setattr(atexit, "register", at_exit.append)
         try:

@@ -8,8 +8,6 @@ import os
 import sys
 from pathlib import Path
 
-from mcp import ClientSession, StdioServerParameters, stdio_client
-
 from difftest.verdict.serve import NAMES
 from tests.unit.verdict.kernels import RIGHT
 
@@ -17,6 +15,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_client_sees_the_tools_and_gets_their_answers():
+    # half a second, which each worker of pytest-xdist would spend
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
     specs = [{"shape": [4, 2], "dtype": "float32"}] * 2
     given = {"kernel_source": RIGHT, "kernel_name": "add", "input_specs": specs}
 
