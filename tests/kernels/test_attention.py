@@ -1,6 +1,7 @@
 from difftest import Input, Rejection, Uniform, kernel_test, seeded, sizes
 from kernels.nki.attention import attention_heads
 from reference.attention import attention
+from tests.kernels.budget import middling_cases
 from tests.kernels.layers import DTYPES
 
 HEADS = {
@@ -55,6 +56,7 @@ def sizes_of_values(q, k, v, causal):
     return attention(q, k, abs(v), causal)
 
 
+@middling_cases
 @kernel_test(
     kernel=attention_heads,
     reference=attention,

@@ -119,6 +119,7 @@ def test_fused_conv2d_maxpool_in_small_tiles(case):
     parameters=PARAMETERS,
     dtypes=DTYPES,
     reduction=roundings,
+    edges=NIGHTLY,  # the memory that the first test fills
     lnc="cores",
     examples=[
         {"cores": 2, **layer(height=3, width=3)},  # one row: nothing is left for the second core

@@ -1,6 +1,7 @@
 from difftest import Input, Rejection, Uniform, kernel_test, seeded, sizes
 from kernels.nki.gated_mlp import gated_mlp_rows
 from reference.gated_mlp import gated_mlp
+from tests.kernels.budget import middling_cases
 from tests.kernels.layers import DTYPES
 
 WEIGHTS = seeded(Uniform, low=-1.0, high=1.0)
@@ -8,6 +9,7 @@ WEIGHTS = seeded(Uniform, low=-1.0, high=1.0)
 SMALL = {"T": 2, "N": 3, "F": 4}
 
 
+@middling_cases
 @kernel_test(
     kernel=gated_mlp_rows,
     reference=gated_mlp,

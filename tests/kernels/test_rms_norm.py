@@ -1,9 +1,11 @@
 from difftest import Input, Rejection, kernel_test, sizes
 from kernels.nki.rms_norm import rms_norm_rows
 from reference.rms_norm import rms_norm
+from tests.kernels.budget import middling_cases
 from tests.kernels.layers import DTYPES
 
 
+@middling_cases
 @kernel_test(
     kernel=rms_norm_rows,
     reference=rms_norm,

@@ -1,9 +1,11 @@
 from difftest import kernel_test, sizes
 from kernels.nki.softmax import softmax_rows
 from reference.softmax import softmax
+from tests.kernels.budget import middling_cases
 from tests.kernels.layers import DTYPES
 
 
+@middling_cases
 @kernel_test(
     kernel=softmax_rows,
     reference=softmax,

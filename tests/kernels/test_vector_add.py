@@ -2,7 +2,7 @@ from difftest import Rejection, kernel_test, multiples, sizes
 from kernels.classic import vector_add as classic
 from kernels.nki import vector_add as todays
 from reference.vector_add import vector_add
-from tests.kernels.budget import NIGHTLY, in_turn
+from tests.kernels.budget import NIGHTLY, in_turn, middling_cases
 
 DTYPES = ("float32", "float16", "bfloat16")
 B_VEC = r"a_vec has shape \(\d+,\), b_vec \(\d+,\)"
@@ -47,6 +47,7 @@ def test_vector_add_tiled(case):
     case.check()
 
 
+@middling_cases
 @kernel_test(
     kernels=(classic.vector_add_stream, todays.vector_add_stream),
     reference=vector_add,
