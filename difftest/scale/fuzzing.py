@@ -59,7 +59,9 @@ def fuzz(
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
     found = [one for one in Findings() if one.changed >= start]
-    click.echo(f"{len(found)} found in {passed:.1f} minutes: difftest findings")
+    click.echo(
+        f"{len(found)} found in {sum(cases):,} cases, {passed:.1f} minutes: difftest findings"
+    )
     context.exit(1 if found else 0)
 
 
