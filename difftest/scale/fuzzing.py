@@ -52,16 +52,14 @@ def fuzz(
             done, told = time.monotonic() - begun, f"{sum(cases):,} cases" if any(cases) else None
             progress.update(bar, completed=done, description=told)
     broken = [one for one in workers if one.exitcode]
-    passed = (time.monotonic() - begun) / 60
+    took = (time.monotonic() - begun) / 60
     for worker in workers:
         worker.terminate()
         worker.join()
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
     found = [one for one in Findings() if one.changed >= start]
-    click.echo(
-        f"{len(found)} found in {sum(cases):,} cases, {passed:.1f} minutes: difftest findings"
-    )
+    click.echo(f"{len(found)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
     context.exit(1 if found else 0)
 
 
