@@ -1,11 +1,13 @@
 from difftest import Input, Rejection, kernel_test, sizes
 from kernels.nki.rope import rope_rows
 from reference.rope import rope
+from tests.kernels.budget import middling_cases
 from tests.kernels.layers import DTYPES
 
 ANGLES = Input("T half", dtype=("float32", "bfloat16"))
 
 
+@middling_cases
 @kernel_test(
     kernel=rope_rows,
     reference=rope,

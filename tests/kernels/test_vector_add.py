@@ -9,6 +9,7 @@ B_VEC = r"a_vec has shape \(\d+,\), b_vec \(\d+,\)"
 VECTORS = {"a_vec": "n", "b_vec": "n"}
 
 
+@middling_cases
 @kernel_test(
     kernels=(classic.vector_add_naive, todays.vector_add_naive),
     reference=vector_add,
@@ -25,6 +26,7 @@ def test_vector_add_naive(case):
     case.check()
 
 
+@middling_cases
 @kernel_test(
     kernels=(classic.vector_add_tiled, todays.vector_add_tiled),
     reference=vector_add,
