@@ -1,15 +1,23 @@
-"""The terminal that commands print tables to."""
+"""The terminal that commands print tables to, and tell how far they are."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 LEAST = 100
 """Columns of what is no terminal, such as a file, at least."""
 
+EVERY = 60.0
+"""Seconds between two lines on how far a command is, where no terminal shows a bar."""
 _WIDE = 10_000
 """More than any table needs: in less the least width of its words is not known."""
 
@@ -61,3 +69,27 @@ def _print_rows(console: Console, table: Table) -> None:
                 console.print(Text(f"{heading}: " if heading else "") + value)
     if table.caption:
         console.print(table.caption, highlight=False)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    """A bar of how many of ``total`` are done; call what it gives after each.
+
+    Where standard error is no terminal, a line says so each minute.
+    """
+    # While pytest collects, sys.stderr is its own.
+    console, told = Console(file=sys.__stderr__), time.monotonic()
+    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+
+    def advance() -> None:
+        nonlocal done, told
+        done += 1
+        bars.update(bar, completed=done)
+        if not console.is_terminal and time.monotonic() >= told + EVERY:
+            told = time.monotonic()
+            console.print(f"{what}: {done} of {total}", highlight=False)
+
+    bars = Progress(TextColumn(what), *columns, console=console, disable=not console.is_terminal)
+    with bars:
+        bar = bars.add_task(what, total=total, completed=done)
+        yield advance

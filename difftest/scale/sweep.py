@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
+from difftest.host.console import progress
 from difftest.host.output import OutputFile, end_interrupted
 from difftest.scale.axes import Axes, parse_axes, parse_case
 from difftest.scale.comparison import comparison
@@ -70,13 +68,11 @@ def sweep_spec(
     store = Store(file, fresh=settings.fresh)
     store.check(identity, (task.key for task in tasks))
     left = [task for task in tasks if task.key not in store.rows]
-    # The collection of the test, around this, has a standard error of its own.
-    with Progress(console=Console(file=sys.__stderr__)) as progress:
-        bar = progress.add_task("points", total=len(tasks), completed=len(tasks) - len(left))
+    with progress("points", len(tasks), len(tasks) - len(left)) as advance:
         for task, row in _results(spec, orders, settings, left):
             empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
             store.add({**empty, **row, **task.point, **identity, "key": task.key})
-            progress.advance(bar)
+            advance()
     return store.finish([task.key for task in tasks], list(axes[0]))
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from difftest.host.collecting import with_spec
+from difftest.host.console import progress
 from difftest.host.loading import parse_keywords
 from difftest.host.waiting import patient
 from difftest.scale.placing import check_axes, placed
@@ -57,17 +55,18 @@ def tuned(
             known = ", ".join(map(str, axis.values))
             raise click.UsageError(f"--start {axis.name}={value}: the axis has {known}")
         places[axis.name] = axis.values.index(value)
-    console = Console(file=sys.__stderr__)  # pytest, which collects, has its own for a while
-    with Progress(console=console) as progress, warnings.catch_warnings():
+    points = len(tuner.axes)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bar = progress.add_task("points", total=min(trials, len(tuner.axes)))
-        for _ in tuner.search(trials, places):
-            progress.advance(bar)
+        with progress("points", min(trials, points)) as advance:
+            for _ in tuner.search(trials, places):
+                advance()
         own = tuner.own()
-        bar = progress.add_task("all points", total=len(tuner.axes), visible=exhaustive)
-        for one in tuner.place_of_best() if exhaustive else ():
-            found.append(one)
-            progress.advance(bar)
+        if exhaustive:
+            with progress("all points", points) as advance:
+                for one in tuner.place_of_best():
+                    found.append(one)
+                    advance()
     yield from _ladder(tuner, own)
     for place, count in found[-1:]:
         yield f"place {place} of {count} points that have a time (predicted)"

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from difftest.host.console import progress
 from difftest.host.output import end_interrupted, write_file
 from difftest.plugin.run_report import versions
 from difftest.report.crew import LostTask, results
@@ -164,18 +163,16 @@ def judge_batch(
     seeds += [int(one["seed"]) for one in known.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
-    columns = TextColumn("judged"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as folder:
         orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels, folder)
         entries = [_entry(kernel, orders) for kernel in kernels]
         left = {one.key: one for one in entries if one.key not in known.known}
         done = len({one.key for one in entries}) - len(left)
         try:
-            with Progress(*columns, console=Console(stderr=True)) as progress:
-                bar = progress.add_task("", total=done + len(left), completed=done)
+            with progress("judged", done + len(left), done) as advance:
                 for entry, verdict in _verdicts([*left.values()], orders, processes):
                     known.add(entry.key, verdict)
-                    progress.advance(bar)
+                    advance()
         except KeyboardInterrupt:
             count = sum(one.key in known.known for one in entries)
             told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from difftest.host.collecting import with_specs
+from difftest.host.console import progress
 from difftest.host.output import OutputFile, write_file
 from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
 from difftest.report.mutants.judge import SUSPECTED, Fate
@@ -82,13 +83,16 @@ def campaign_on(
     """Plant bugs in the kernels of tests; tell of each that is not found, or of ``every`` one."""
     shown = sys.stdout  # pytest, which collects, has its own for a while
 
-    def say(mutant: Mutant, result: Fate) -> None:
-        if every or result.status not in (*DEAD, *SUSPECTED):
-            tell("\n".join(lines_of(mutant, result)) + "\n")
-
     def run(specs: Specs) -> Campaign:
         campaign = Campaign(specs, amount, ledger)
-        with contextlib.redirect_stdout(shown):
+        bar = progress("mutants", len(campaign.mutants))
+        with contextlib.redirect_stdout(shown), bar as advance:
+
+            def say(mutant: Mutant, result: Fate) -> None:
+                if every or result.status not in (*DEAD, *SUSPECTED):
+                    tell("\n".join(lines_of(mutant, result)) + "\n")
+                advance()
+
             campaign.run(functools.partial(with_specs, tests), say)
         return campaign
 

@@ -1,8 +1,12 @@
+import io
+from types import SimpleNamespace
+
 import pytest
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from difftest.host import console
 from difftest.host.console import print_table, table_console
 from tests.every import every
 
@@ -56,3 +60,13 @@ def test_what_is_no_terminal_is_wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert table_console().width == 100
     assert table_console(170).width == 170
+
+
+def test_off_a_terminal_a_line_each_minute_says_how_far_it_is(monkeypatch):
+    clock, text = SimpleNamespace(now=0.0), io.StringIO()
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(console.sys, "__stderr__", text)
+    with console.progress("points", 9, 5) as advance:
+        for clock.now in (30.0, 60.0, 90.0, 130.0):
+            advance()
+    assert text.getvalue() == "points: 7 of 9\npoints: 9 of 9\n"
