@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from difftest.harness.limits import LIMITS
+from difftest.harness.limits import limit
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.scale.axes import Point
@@ -49,14 +49,13 @@ def judged_here(
     spec: KernelSpec, orders: SweepOrders, tasks: Sequence[SweepTask]
 ) -> Iterator[tuple[SweepTask, Row]]:
     """The rows of points, one after the other in this process."""
-    before = LIMITS.seconds
-    LIMITS.seconds = orders.timeout
+    undo = limit(orders.timeout, None)
     judge = PointJudge(spec, orders.cases)
     try:
         for task in tasks:
             yield task, judge.row(task.point)
     finally:
-        LIMITS.seconds = before
+        undo()
 
 
 class Collected(threading.Thread):
@@ -70,12 +69,14 @@ class Collected(threading.Thread):
 
     def run(self) -> None:
         """Collect the test, and wait for the end."""
-        LIMITS.seconds = self.orders.timeout
+        undo = limit(self.orders.timeout, None)
         try:
             with_spec(self.orders.test, self._keep)
         except BaseException as error:  # raised anew by whoever asks
             text = getattr(error, "message", None) or repr(error)
             self.judge.set_exception(RuntimeError(text))
+        finally:
+            undo()
 
     def _keep(self, spec: KernelSpec) -> None:
         self.judge.set_result(PointJudge(spec, self.orders.cases))

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from difftest.harness.limits import LIMITS
 from difftest.scale import engine
 from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of
 from difftest.scale.store import read_rows
@@ -127,6 +128,7 @@ def test_workers_judge_as_this_process_does(client, tmp_path, monkeypatch):
             one.join()
     assert without_seconds(rows) == without_seconds(swept(tmp_path / "b.parquet"))
     assert len(engine._COLLECTED) == 1
+    assert LIMITS.seconds is None  # as before, though each had one
 
 
 def test_nobody_at_the_scheduler_s_address_is_told():
