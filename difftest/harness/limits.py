@@ -1,8 +1,9 @@
 """What one call of a kernel or a reference may take, and what it may leave behind.
 
 Time and memory are limited where that was asked for. NumPy's settings and the random states are put
-back. A call that forks is told, and its child ends here: it would run the other tests once more.
-One that calls ``os._exit`` would end the run as if all were well: it raises SystemExit here.
+back, and a warning says that they were changed, as it says that much was printed. A call that forks
+is told, and its child ends here: it would run the other tests once more. One that calls
+``os._exit`` would end the run as if all were well: it raises SystemExit here.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import ctypes
 import os
 import random
 import signal
+import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +26,8 @@ import numpy as np
 
 USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
+PRINTED = 2**20
+"""Characters that a call may print without a word."""
 _FORKS: list[int] = []
 _EXIT = os._exit
 if hasattr(os, "register_at_fork"):
@@ -75,6 +80,7 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     try:
         with contextlib.ExitStack() as after:
             _put_back(after)
+            after.callback(_tell_residue, _residue(), case)
             LIMITS.case = case
             _start_clock(after, expired)
             result = function()
@@ -119,6 +125,34 @@ def _put_back(after: contextlib.ExitStack) -> None:
         after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+
+
+def _residue() -> dict[str, Any]:
+    """What a call may change for those that come after it; and how much was printed."""
+    _, key, position, *_ = np.random.get_state()
+    residue = {
+        "NumPy's error settings": np.geterr(),
+        "NumPy's print options": np.get_printoptions(),
+        "NumPy's random state": (position, key.tobytes()),
+        "Python's random state": random.getstate(),
+        "": 0,
+    }
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a terminal does not tell
+        residue[""] = sys.stdout.tell()
+    return residue
+
+
+def _tell_residue(before: dict[str, Any], case: Any) -> None:
+    """Warn of what a call has changed."""
+    now = _residue()
+    printed = now.pop("") - before[""]
+    changed = " and ".join(name for name, value in now.items() if value != before[name])
+    kernel = getattr(case, "kernel", case)
+    what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
+    if changed:
+        warnings.warn(f"{what} changed {changed}, put back after the call", stacklevel=2)
+    if printed > PRINTED:
+        warnings.warn(f"{what} printed {printed:,} characters in one call", stacklevel=2)
 
 
 @contextlib.contextmanager
