@@ -80,7 +80,8 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     try:
         with contextlib.ExitStack() as after:
             _put_back(after)
-            after.callback(_tell_residue, _residue(), case)
+            counted = after.enter_context(contextlib.redirect_stdout(_Counted(sys.stdout)))
+            after.callback(_tell_residue, _residue(), counted, case)
             LIMITS.case = case
             _start_clock(after, expired)
             result = function()
@@ -127,32 +128,41 @@ def _put_back(after: contextlib.ExitStack) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
 
 
+class _Counted:
+    """A stream that counts what is written to it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.characters = stream, 0
+
+    def write(self, text: str) -> Any:
+        self.characters += len(text)
+        return self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
 def _residue() -> dict[str, Any]:
-    """What a call may change for those that come after it; and how much was printed."""
+    """What a call may change for those that come after it."""
     _, key, position, *_ = np.random.get_state()
-    residue = {
+    return {
         "NumPy's error settings": np.geterr(),
         "NumPy's print options": np.get_printoptions(),
         "NumPy's random state": (position, key.tobytes()),
         "Python's random state": random.getstate(),
-        "": 0,
     }
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # a terminal does not tell
-        residue[""] = sys.stdout.tell()
-    return residue
 
 
-def _tell_residue(before: dict[str, Any], case: Any) -> None:
-    """Warn of what a call has changed."""
-    now = _residue()
-    printed = now.pop("") - before[""]
-    changed = " and ".join(name for name, value in now.items() if value != before[name])
+def _tell_residue(before: dict[str, Any], counted: _Counted, case: Any) -> None:
+    """Warn of what a call has changed, and of how much it has printed."""
+    changed = " and ".join(name for name, value in _residue().items() if value != before[name])
     kernel = getattr(case, "kernel", case)
     what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
-    if changed:
-        warnings.warn(f"{what} changed {changed}, put back after the call", stacklevel=2)
-    if printed > PRINTED:
-        warnings.warn(f"{what} printed {printed:,} characters in one call", stacklevel=2)
+    texts = [f"changed {changed}, put back after the call"] if changed else []
+    if counted.characters > PRINTED:
+        texts.append(f"printed {counted.characters:,} characters in one call")
+    for text in texts:  # the lines above this call are of no use to its author
+        warnings.warn_explicit(f"{what} {text}", UserWarning, "difftest", 0)
 
 
 @contextlib.contextmanager
