@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pickle
 import random
 import signal
 import sys
@@ -75,6 +76,10 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     Raises
     ------
     CaseLimitError : it took more than a case may, or forked. Its traceback ends in the function.
+
+    Warns
+    -----
+    UserWarning : it changed what is put back, or printed more than :data:`PRINTED`.
     """
     process, forks, expired = os.getpid(), len(_FORKS), threading.Event()
     try:
@@ -112,7 +117,7 @@ def _check(process: int, forks: int, expired: threading.Event, error: BaseExcept
 def _put_back(after: contextlib.ExitStack) -> None:
     """Have settings and random states put back, and the limit of memory, which begins here."""
     after.callback(random.setstate, random.getstate())
-    after.callback(np.random.set_state, np.random.get_state())
+    after.callback(np.random.set_state, np.random.get_state(legacy=False))
     after.callback(np.set_printoptions, **np.get_printoptions())
     after.enter_context(np.errstate())
     after.callback(setattr, LIMITS, "case", LIMITS.case)
@@ -144,11 +149,10 @@ class _Counted:
 
 def _residue() -> dict[str, Any]:
     """What a call may change for those that come after it."""
-    _, key, position, *_ = np.random.get_state()
     return {
         "NumPy's error settings": np.geterr(),
         "NumPy's print options": np.get_printoptions(),
-        "NumPy's random state": (position, key.tobytes()),
+        "NumPy's random state": pickle.dumps(np.random.get_state(legacy=False)),
         "Python's random state": random.getstate(),
     }
 
