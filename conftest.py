@@ -1,4 +1,4 @@
-"""For all tests: pytester, which tests the plugin by running pytest; the fuzzer's time."""
+"""For all tests: pytester, which runs pytest; what CI deals to this Python; the fuzzer's time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import contextlib
 import importlib
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.deal import Deal
+
 pytest_plugins = ["pytester"]
+DEALT = pytest.StashKey[Deal]()
 # Processes that tests start leave out what comes with other packages: a third of their time.
 os.environ.setdefault("PYTEST_ADDOPTS", "-p no:anyio")
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
@@ -20,8 +24,6 @@ os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 settings.register_profile("default", settings.get_profile("default"), deadline=None)
 if settings.default.deadline is not None:
     settings.load_profile("default")
-# Where the whole suite runs beside it: tests/README.md says which profile is for what.
-settings.register_profile("few", settings.get_profile("ci"), max_examples=5)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +34,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=20.0,
         help="how long the nightly profile compares the simulator's two modes (tests/fuzz)",
     )
+    parser.addoption(
+        "--deal",
+        action="store_true",
+        help="of all files of tests, take those that fall to this Python at this commit",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what falls to another Python (tests/deal.py), in a run of all."""
+    is_all = config.args_source.name == "TESTPATHS"
+    if not config.option.deal or not is_all or not collection_path.name.startswith("test_"):
+        return None
+    if DEALT not in config.stash:
+        config.stash[DEALT] = Deal.of_this_run(config.rootpath)
+    file = collection_path.relative_to(config.rootpath).as_posix()
+    return True if not config.stash[DEALT].has(file) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,6 +68,17 @@ def pytest_collection(session: pytest.Session) -> None:
         for file in files[len(files) * number // count :]:
             with contextlib.suppress(Exception):
                 importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
+
+
+@pytest.fixture(autouse=True)
+def checks_that_hold(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No check of difftest breaks down in a test of its own: for users that is a line, here red."""
+    yield
+    from difftest.breakdown import broken
+    from difftest.plugin.session import SESSION
+
+    runner = request.config.stash[SESSION].runner
+    assert {*broken(), *(runner.tally.broken if runner else ())} == set()
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ def cases():
         "exact": (COUNT, lambda: launch(tiny.additions, (ONE, COUNT), exact=True)),
         "load": (COUNT // 2, lambda: launch(tiny.loads, (rows,))),
         "product": (COUNT // 2, lambda: launch(tiny.products, (square, COUNT // 2))),
+        "today, product": (COUNT, lambda: launch(tiny.todays_products, (ONE, COUNT))),
     }
 
 
@@ -38,7 +39,9 @@ def seconds(run):
     return time.process_time() - start
 
 
-@pytest.mark.parametrize("name", ["recorded", "today, recorded", "exact", "load", "product"])
+@pytest.mark.parametrize(
+    "name", ["recorded", "today, recorded", "exact", "load", "product", "today, product"]
+)
 def test_an_instruction_beside_one_that_is_only_run(name, capsys):
     from benchmarks import tiny
 

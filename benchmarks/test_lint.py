@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from difftest.lint.files import LintRequest
-from difftest.lint.sdk import NEWEST
+from difftest.lint.rule import NEWEST
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 AIM = 1.0

@@ -26,13 +26,13 @@ from conformance.running import in_front_of_path
 from conformance.stand_ins import TARGET
 from conformance.table import commit_of, place
 from difftest.host.installation import embedded_with_predictions
-from difftest.lint.check import Diagnostic
+from difftest.lint.check import Diagnostic, lint_trace
 from difftest.lint.files import LintRequest
-from difftest.lint.sdk import SDKS, Release
-from difftest.lint.traced import lint_trace
+from difftest.lint.rule import SDKS, Release
 from difftest.simulator.witness import Testimony, witnessing
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "generated" / "lint-of-others.md"
+RULES = "../../../difftest/lint/pages"
 FOLDERS = {
     "scripts": (EXAMPLES, SOURCES),
     "blocks": (),
@@ -118,7 +118,7 @@ def section(title: str, command: str, checkout: Path, counts: str, reader: Reade
         at = Path(path)
         own = at.relative_to(checkout) if at.is_relative_to(checkout) else at.name
         said = reader.said[id, path, line].partition(", called at ")[0].replace("|", "\\|")
-        lines.append(f"| [{id}](lint-rules.md#{id}) | {own}:{line} | {times} | {said} |")
+        lines.append(f"| [{id}]({RULES}/{id}.md) | {own}:{line} | {times} | {said} |")
     return "\n".join(lines).rstrip() + "\n"
 
 

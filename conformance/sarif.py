@@ -13,7 +13,7 @@ from pathlib import Path
 
 from difftest.lint.files import LintRequest
 from difftest.lint.formats import as_sarif
-from difftest.lint.sdk import NEWEST
+from difftest.lint.rule import NEWEST
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -157,7 +157,7 @@ class TraceFrontend:
 def _compiler(simulate: Any) -> dict[str, ModuleType]:
     parser = type("ParserFrontend", (TraceFrontend,), {"simulate": staticmethod(simulate)})
     frontend = package("nki.compiler.frontend", NKIFrontend=TraceFrontend, ParserFrontend=parser)
-    return {"nki.compiler": absent("nki.compiler"), frontend.__name__: frontend}
+    return {frontend.__name__: frontend}
 
 
 def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.aws_documentation import EXAMPLES, SOURCES
-from difftest.lint.stubs import write_stubs
+from difftest.host.output import write_file
+from difftest.lint.stubs import stub_files
 
 _MISSING = "reportMissingImports"
 """Frameworks and neighbours of a file, which are not installed."""
@@ -32,7 +33,8 @@ def complaints(checkout: Path, pyright: str) -> tuple[int, list[dict[str, Any]]]
     if not folders:
         raise FileNotFoundError(f"no {EXAMPLES} in {checkout}: is this v2.32.0?")
     with tempfile.TemporaryDirectory() as project:
-        write_stubs(Path(project) / "typings")
+        for name, text in stub_files().items():
+            write_file(Path(project, "typings", name), text)
         settings = {"include": folders, "stubPath": "typings", "typeCheckingMode": "standard"}
         own = {**settings, "reportMissingModuleSource": False}
         (Path(project) / "pyrightconfig.json").write_text(json.dumps(own), encoding="utf-8")

@@ -14,16 +14,7 @@ if TYPE_CHECKING:
     from difftest.harness.case import Case
     from difftest.harness.decorator import kernel_test
     from difftest.harness.failures import DifferentialFailure
-    from difftest.harness.recipes import (
-        Fill,
-        Integers,
-        Iota,
-        Ones,
-        Outliers,
-        Random,
-        Recipe,
-        Zeros,
-    )
+    from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
     from difftest.harness.spec import Input, KernelSpec, Rejection
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.strategies import cases, multiples, seeded, sizes
@@ -38,38 +29,19 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "Bernoulli": "structured",
-    "BoundCase": "bound",
-    "Case": "case",
-    "DifferentialFailure": "runner",
-    "Fill": "recipes",
-    "Given": "structured",
-    "Indices": "structured",
-    "Input": "spec",
-    "Integers": "recipes",
-    "Iota": "recipes",
-    "KernelSpec": "spec",
-    "OneHot": "structured",
-    "Ones": "recipes",
-    "Outliers": "recipes",
-    "Permutation": "structured",
-    "Random": "recipes",
-    "Recipe": "recipes",
-    "Rejection": "spec",
-    "Sorted": "structured",
-    "SpecError": "spec_arguments",
-    "Uniform": "structured",
-    "Zeros": "recipes",
-    "cases": "strategies",
-    "check": "bound",
-    "kernel_test": "decorator",
-    "multiples": "strategies",
-    "seeded": "strategies",
-    "sizes": "strategies",
+    "bound": ("BoundCase", "check"),
+    "case": ("Case",),
+    "decorator": ("kernel_test",),
+    "failures": ("DifferentialFailure",),
+    "recipes": ("Fill", "Integers", "Iota", "Ones", "Outliers", "Random", "Recipe", "Zeros"),
+    "spec": ("Input", "KernelSpec", "Rejection"),
+    "spec_arguments": ("SpecError",),
+    "strategies": ("cases", "multiples", "seeded", "sizes"),
+    "structured": ("Bernoulli", "Given", "Indices", "OneHot", "Permutation", "Sorted", "Uniform"),
 }
+"""Modules of the harness, and the names that are theirs."""
 
 __version__: str
-
 __all__ = [
     "Bernoulli",
     "BoundCase",
@@ -107,9 +79,10 @@ def __getattr__(name: str) -> Any:
         from importlib import metadata
 
         return metadata.version("nki-difftest")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"difftest.harness.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"difftest.harness.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,6 @@
-"""What options and arguments choose among: light, for the plugin imports it."""
+"""What options and arguments choose among, and extras: light, for the plugin imports it."""
+
+from importlib.util import find_spec
 
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Of NKI, for kernels of today's dialect."""
@@ -8,3 +10,9 @@ SIMULATORS = ("auto", "embedded", "plain", "sdk")
 """What runs a kernel test without a device; the first where none is named."""
 PAGES = (".html", ".htm")
 """Suffixes of a report that is a page; others are Markdown (.md) or JSON."""
+
+
+def missing(module: str, what: str, extra: str) -> str:
+    """How to install an extra, which no registry has; empty where its module is installed."""
+    path = f"'/path/to/nki-difftest[{extra}]', the path of a checkout or of a wheel"
+    return "" if find_spec(module) else f"{what} needs {module}: pip install {path}"

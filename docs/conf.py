@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 from sphinx.application import Sphinx
+
+from difftest.lint.listing import rules_page
+
+RULES = "reference/generated/lint-rules.md"
 
 project = "nki-difftest"
 author = "The nki-difftest authors"
@@ -47,11 +52,25 @@ def with_contents(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def with_targets(app: Sphinx, name: str, source: list[str]) -> None:
-    """Tell Sphinx of the targets that a page writes as HTML, as the generated table does."""
-    source[0] = re.sub(r'<a id="(\w+)"></a>', r"[]{#\1}", source[0])
+    """Tell Sphinx of targets that a page writes as HTML: in a line of their own, or in a cell."""
+    text = re.sub(r'^<a id="(\w+)"></a>$', r"(\1)=", source[0], flags=re.MULTILINE)
+    source[0] = re.sub(r'<a id="(\w+)"></a>', r"[]{#\1}", text)
+
+
+def with_rules(app: Sphinx, name: str, source: list[str]) -> None:
+    """Lead links to the linter's pages, which are outside of docs/, to the site's page of all."""
+    text = re.sub(r"\]\([./]+/difftest/lint/pages\)", f"](/{RULES})", source[0])
+    source[0] = re.sub(r"\]\([./]+/difftest/lint/pages/(\w+)\.md\)", r"](#\1)", text)
+
+
+def write_rules(app: Sphinx) -> None:
+    """Write the page of all rules, which git does not keep: it repeats their pages."""
+    Path(app.srcdir, RULES).write_text(rules_page(), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
+    app.connect("builder-inited", write_rules)
     app.connect("source-read", with_targets)
+    app.connect("source-read", with_rules)
     app.connect("source-read", with_contents)

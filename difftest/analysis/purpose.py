@@ -14,7 +14,7 @@ from difftest.simulator.trace import Event
 class Purpose(Enum):
     """What instructions do; the value names the opcodes of those that do it."""
 
-    COMPUTE = ()  # any other
+    COMPUTE = frozenset[str]()  # any other; before Python 3.11.3 the value of () is object()
     PRODUCT = ("nc_matmul", "nc_matmul_mx")
     TRANSPOSE = ("nc_transpose", "dma_transpose")
     COPY = ("tensor_copy", "dma_copy")  # each element to its place

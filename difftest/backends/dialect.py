@@ -105,6 +105,13 @@ class ByDialect:
             return next(iter(self._backends.values()))
         return self._backends.get(dialect)
 
+    def rest(self) -> None:
+        """End the processes that a backend keeps for one kernel."""
+        for backend in self._backends.values():
+            rest = getattr(backend, "rest", None)
+            if rest is not None:
+                rest()
+
     def close(self) -> None:
         """Give back what the backends hold; they can be used again."""
         for backend in self._backends.values():

@@ -2,13 +2,198 @@
 
 from __future__ import annotations
 
+import time
+import timeit
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
 import click
+import numpy as np
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import Progress
+from rich.table import Table
 
-from difftest.cli.commands import LazyGroup
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.cli.kernel_run import KernelRun, run_options
+from difftest.cli.launching import KernelArguments, launched, machine_named
+from difftest.harness.case import Case
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.host_memory import peak_of
+from difftest.harness.recipes import Random
+from difftest.harness.runner import Runner
+from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
+from difftest.host.console import print_table, table_console
+from difftest.host.installation import embedded_with_predictions
+from difftest.host.shipped import import_shipped
+from difftest.simulator import launch
 
-COMMANDS = ("kernel", "own", "reference")
+KERNELS = {
+    "naive": ("kernels.classic.vector_add", "vector_add_naive"),
+    "tiled": ("kernels.classic.vector_add", "vector_add_tiled"),
+    "stream": ("kernels.classic.vector_add", "vector_add_stream"),
+    "transpose": ("kernels.classic.transpose", "matrix_transpose"),
+}
+Form = Callable[[], object]  # one way to compute an operation, bound to its operands
+
+SIZES = {"tiny": 4, "small": 8, "medium": 16, "large": 224}
+CHANNELS = 2  # the definition makes each product in Python: with more, 224x224 takes minutes
 
 
-@click.group(cls=LazyGroup, modules={name: f"difftest.cli.bench_{name}" for name in COMMANDS})
-def bench() -> None:
-    """Measure time and memory on this computer (never a prediction for a device)."""
+@dataclass(frozen=True)
+class Reading:
+    """What one run of a function costs on this computer."""
+
+    seconds: float  # mean over the runs
+    peak_bytes: int  # most memory held at once beyond what was held before the run
+    runs: int
+
+
+def measure(function: Callable[[], object]) -> Reading:
+    """Run `function` until 0.2 s have passed, at least once, and once more for its memory.
+
+    The run for memory comes first and also warms up. It is not timed: tracing slows it down.
+    """
+    peak = peak_of(function)
+    runs, seconds = timeit.Timer(function).autorange()
+    return Reading(seconds / runs, peak, runs)
+
+
+@click.command()
+@run_options
+def own(run: KernelRun) -> None:
+    """Time the simulation of a kernel of your own on random inputs, or on a case of its test.
+
+    The time is this computer's, for simulating the kernel; it says nothing of a device.
+    `difftest profile` predicts a device's.
+    """
+    reading, instructions = run.use(lambda kernel, given: _timed(run, kernel, given))
+    click.echo(
+        f"{run.title}: simulated in {reading.seconds * 1e3:,.1f} ms on this computer, the mean of "
+        f"{reading.runs:,} ({instructions:,} instructions, {decimal(reading.peak_bytes)} held at "
+        "once; not a device's latency)"
+    )
+
+
+def _timed(run: KernelRun, kernel: Any, given: KernelArguments) -> tuple[Reading, int]:
+    """What a launch costs without a trace, and its instructions; a refusal is the command's."""
+    machine = machine_named(run.machine)
+    trace, target = launched(kernel, given, machine, run.level)[:2]
+    once = partial(launch, kernel, given.arrays, given.keywords, grid=given.grid, level=run.level)
+    return measure(partial(once, machine=target, record=False)), len(trace)
+
+
+@click.command()
+@click.argument("kernel", type=click.Choice(list(KERNELS)))
+@click.option("-n", type=click.IntRange(min=1), required=True, help="Elements, or columns.")
+@click.option("-m", type=click.IntRange(min=1), help="Rows of the matrix; n if not given.")
+def kernel(kernel: str, n: int, m: int | None) -> None:
+    """Check a kernel of Part 1 on random float32 data, then time its simulation.
+
+    The time is this computer's, for simulating the kernel; it says nothing of a device.
+    """
+    if m is not None and kernel != "transpose":
+        raise click.UsageError(f"-m is for transpose; {kernel} takes vectors of -n elements")
+    with embedded_with_predictions():
+        spec = _spec(kernel)
+        data = {name: Random(seed) for seed, name in enumerate(spec.inputs)}
+        case = Case({"n": n, "m": m or n}, "float32", data)
+        shape = spec.shape(next(iter(spec.inputs)), case.values)
+        click.echo(f"{spec.name} on {' x '.join(map(str, shape))} float32")
+        try:
+            Runner((EmbeddedSimulator(),)).check(spec, case)
+        except (DifferentialFailure, SpecError) as error:
+            raise click.ClickException(str(error)) from None
+        click.echo(f"correct: {int(np.prod(shape)):,} elements compared")
+        seconds, instructions = _time(spec, case)
+    click.echo(
+        f"simulated in {seconds * 1e3:,.1f} ms on this computer "
+        f"({instructions:,} instructions; not a device's latency)"
+    )
+
+
+def _spec(name: str) -> KernelSpec:
+    module, function = KERNELS[name]
+    vectors = name != "transpose"
+    operation = "vector_add" if vectors else "transpose"
+    return KernelSpec(
+        kernel=getattr(import_shipped(module), function),
+        reference=getattr(import_shipped(f"reference.{operation}"), operation),
+        domain={"n": (1,), "m": (1,)},
+        inputs={"a_vec": "n", "b_vec": "n"} if vectors else {"a_tensor": "m n"},
+        reduction=1 if vectors else 0,
+    )
+
+
+def _time(spec: KernelSpec, case: Case) -> tuple[float, int]:
+    """Seconds of one simulation, and the number of its instructions."""
+    arrays = spec.inputs_of(case)
+    began = time.perf_counter()
+    launch(spec.kernel, arrays, record=False)
+    seconds = time.perf_counter() - began
+    return seconds, len(launch(spec.kernel, arrays).trace)
+
+
+@click.command()
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.Choice(list(SIZES)),
+    help="Image size to measure, may be given again; all if not given.",
+)
+def reference(sizes: tuple[str, ...]) -> None:
+    """Compare the definitions in reference/ with their fast forms, side by side.
+
+    The definition (orig) makes every product in Python; the fast form (opt) works on views of
+    windows. All sizes take about half a minute.
+    """
+    operations = reference_forms(sizes or tuple(SIZES))
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=sum(map(len, operations.values())))
+        for operation, forms in operations.items():
+            measured = {}
+            for name, form in forms.items():
+                progress.update(task, description=f"{operation} {name}")
+                measured[name] = measure(form)
+                progress.advance(task)
+            print_table(table_console(), table(operation, measured))
+
+
+def reference_forms(sizes: tuple[str, ...]) -> dict[str, dict[str, Form]]:
+    """The definition and the fast form of each operation, on images of the SIZES named."""
+    convolution = import_shipped("reference.conv2d")
+    pooling = import_shipped("reference.maxpool2d")
+    rng = np.random.default_rng(0)
+    filters = rng.standard_normal((CHANNELS, CHANNELS, 3, 3))
+    convolutions: dict[str, Form] = {}
+    poolings: dict[str, Form] = {}
+    for size in sizes:
+        side = SIZES[size]
+        images = rng.standard_normal((1, CHANNELS, side, side))
+        label = f"{size}_{side}x{side}"
+        convolutions[f"orig_{label}"] = partial(convolution.conv2d_direct, images, filters)
+        convolutions[f"opt_{label}"] = partial(convolution.conv2d, images, filters)
+        poolings[f"orig_{label}"] = partial(pooling.maxpool2d_direct, images, 2)
+        poolings[f"opt_{label}"] = partial(pooling.maxpool2d, images, 2)
+    return {"conv2d, 3x3 filters": convolutions, "maxpool2d, 2x2 windows": poolings}
+
+
+def table(title: str, measured: dict[str, Reading]) -> Table:
+    """The measurements as a table, each time also relative to the shortest of them."""
+    fastest = min(measurement.seconds for measurement in measured.values())
+    result = Table(title=title, caption="Memory allocated: the most held at once during a run.")
+    result.add_column("Name", no_wrap=True)
+    for heading in ("Time/Run", "Memory allocated/Run", "vs Fastest"):
+        result.add_column(heading, justify="right", no_wrap=True)
+    for name, measurement in measured.items():
+        result.add_row(
+            name,
+            f"{measurement.seconds * 1e6:,.1f} µs",
+            decimal(measurement.peak_bytes),
+            f"{measurement.seconds / fastest:,.2%}",
+        )
+    return result

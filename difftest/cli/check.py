@@ -43,10 +43,9 @@ def check(
         trace, machine, _, arrays, misuses = run.launch(ranks)
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to check")
-    for finding in inspector.findings:
-        click.echo(finding_text(finding))
-    for misuse in misuses:
-        click.echo(f"error: {misuse}")
+    texts = [finding_text(finding) for finding in inspector.findings]
+    for text in (*texts, *(f"error: {misuse}" for misuse in misuses)):
+        click.echo(text)
     if json_file is not None:
         document = {
             "format": FORMAT,
@@ -67,5 +66,4 @@ def check(
         f"findings: {len(inspector.findings) + len(misuses)}, "
         f"allowed by comments: {inspector.silenced}"
     )
-    if inspector.failures or misuses:
-        context.exit(1)
+    context.exit(int(bool(inspector.failures or misuses)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,7 +12,8 @@ from typing import Any
 
 import click
 
-from difftest.host.output import end_interrupted
+from difftest.breakdown import tell_broken
+from difftest.host.output import end_interrupted, fit_streams, unwritten
 
 
 class LazyGroup(click.Group):
@@ -46,10 +48,20 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""
+        ctx.call_on_close(tell_broken)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             end_interrupted("interrupted")
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command line; an output that cannot be written is one line."""
+        fit_streams()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            click.echo(f"Error: {unwritten(error)}", err=True)
+            sys.exit(1)
 
 
 def _summary(module: str, function: str, room: int) -> str:

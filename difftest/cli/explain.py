@@ -29,8 +29,7 @@ def explain(context: click.Context, what: str) -> None:
         click.echo(_text(answer))
     if not answers:
         click.echo(_nothing(log, path), err=True)
-    if not any(answer.cause for answer in answers):
-        context.exit(1)
+    context.exit(int(not any(answer.cause for answer in answers)))
 
 
 def _text(answer: Explained) -> str:

@@ -12,16 +12,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from difftest.course.assignment import SEED, PerformanceTest, correctness_tests, performance_tests
 from difftest.course.grading import (
+    KERNEL,
     CaseResult,
     GradingError,
     PredictedP99,
     correctness_points,
     grade_correctness,
-    load_kernel,
     measurements_of,
     predict_p99,
 )
 from difftest.host.installation import embedded_with_predictions
+from difftest.host.loading import load_kernel
 from difftest.host.waiting import patient
 from difftest.simulator import NkiError
 
@@ -52,7 +53,7 @@ def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, pre
     """
     try:
         with embedded_with_predictions(), _progress() as progress:
-            kernel = load_kernel(file.resolve())
+            kernel = load_kernel(f"{file}:{KERNEL}")
             results = _correctness(progress, kernel, test_maxpool, seed)
             passed = all(result.passed for result in results)
             timed = performance_tests(max_pool=test_maxpool)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from difftest.host.output import write_file
+
 NAMES = ("scale.py", "scale_reference.py", "test_scale.py")
 """A kernel in today's dialect, its reference, and their test."""
 CONFIG = "pytest.ini"
@@ -40,12 +42,8 @@ def init(folder: Path) -> None:
     config = _config(folder)
     if config is None:
         texts[CONFIG] = f"[pytest]\n{SETTING}\n"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(str(error)) from None
+    for name, text in texts.items():
+        write_file(folder / name, text)
     for name in texts:
         click.echo(folder / name)
     where = f" {folder}" if folder != Path() else ""

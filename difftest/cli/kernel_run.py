@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,8 +24,6 @@ from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_k
 from difftest.host.waiting import patient
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
-
-STDOUT = Path("-")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,20 +8,22 @@ from typing import Any
 
 import click
 
+from difftest.breakdown import broken
 from difftest.cli.kernel_run import KernelRun, argument_options
+from difftest.host.output import write_file
 from difftest.host.waiting import patient
+from difftest.lint import files as reading
 from difftest.lint.check import rules
-from difftest.lint.files import LintRequest, diff, request_of, write
 from difftest.lint.formats import FORMATS, summary
-from difftest.lint.levels import Level, SettingsError, project_settings
 from difftest.lint.listing import rules_page
-from difftest.lint.sdk import SDKS, TARGETS
+from difftest.lint.rule import SDKS, TARGETS
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    texts = ("Tell not.", "Tell.", "Tell, exit with 1.")
     levels = (
         click.option(f"--{one.value}", multiple=True, metavar="ID|GROUP", help=text)
-        for one, text in zip(Level, ("Tell not.", "Tell.", "Tell, exit with 1."), strict=True)
+        for one, text in zip(reading.Level, texts, strict=True)
     )
     for option in (*reversed(argument_options), *levels):
         command = option(command)
@@ -59,7 +61,7 @@ def lint(
     Nothing is compiled. No kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or
     PATH::TEST), on the simulator. The exit code is 1 if something denied is found (what the --sdk
     or --target that you name refuses; --deny, --warn and --allow change it), 2 if a file could not
-    be read. `# difftest: ignore[ID] reason` at a statement silences a rule there.
+    be read or a rule broke. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
     if explain or given.pop("listed"):
         click.echo(rules()[explain].page if explain else rules_page(), nl=False)
@@ -70,18 +72,18 @@ def lint(
     ranks = given.pop("ranks")
     try:
         asked = {name: given.pop(name) for name in ("sdk", "before", "target", "ids")}
-        request = request_of(
-            {**project_settings(Path.cwd()), **{k: v for k, v in asked.items() if v}},
-            {one: given.pop(one.value) for one in Level},
+        request = reading.request_of(
+            {**reading.project_settings(Path.cwd()), **{k: v for k, v in asked.items() if v}},
+            {one: given.pop(one.value) for one in reading.Level},
         )
-    except SettingsError as error:
+    except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
     if fix or shown:
         changed = _change(request, files, unsafe, shown)
         if shown:
             context.exit(int(changed))
     diagnostics, unread = request.of_files(files)
-    for text in unread:
+    for text in (unread := [*unread, *broken()]):
         click.echo(text, err=True)
     if given["kernel"]:
         machine, level = request.target, request.sdk.level if request.sdk else None
@@ -91,18 +93,18 @@ def lint(
         click.echo(text)
     if form == "text":
         click.echo(summary(diagnostics, request.levels), err=True)
-    denied = any(request.levels.of(one.rule) is Level.DENY for one in diagnostics)
+    denied = any(request.levels.of(one.rule) is reading.Level.DENY for one in diagnostics)
     context.exit(2 if unread else int(denied))
 
 
-def _change(request: LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:
+def _change(request: reading.LintRequest, files: Sequence[Path], unsafe: bool, shown: bool) -> bool:
     """Write the fixed files, or show how they would change; whether there are any."""
     changes = [*request.fixed_files(files, unsafe)]
     for file, text, fixed in changes:
         if shown:
-            click.echo(diff(file, text, fixed), nl=False)
+            click.echo(reading.diff(file, text, fixed), nl=False)
         else:
-            write(file, fixed)
-    done = "would be fixed" if shown else "fixed"
-    click.echo(f"{len(changes)} file{'s' * (len(changes) != 1)} {done}", err=True)
+            write_file(file, fixed, newline="")
+    done = f"file{'s' * (len(changes) != 1)} {'would be fixed' if shown else 'fixed'}"
+    click.echo(f"{len(changes)} {done}", err=True)
     return bool(changes)

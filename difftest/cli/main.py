@@ -7,10 +7,11 @@ import click
 from difftest.cli.commands import LazyGroup
 
 COMMANDS = (
-    *("api", "bench", "check", "doctor", "explain", "grade", "init", "lint"),
+    *("api", "check", "doctor", "explain", "grade", "init", "lint"),
     *("measure", "migrate", "profile", "run", "stubs", "timing", "trace"),
 )
 OTHERS = {
+    "bench": "difftest.cli.main",
     "findings": "difftest.scale.command",
     "fuzz": "difftest.scale.fuzzing",
     "mutate": "difftest.report.mutants.command",
@@ -20,7 +21,8 @@ OTHERS = {
     "tune": "difftest.scale.tune",
     "verdict": "difftest.verdict.command",
 }
-"""Those that stand beside what they run."""
+"""Those that stand beside what they run, and the group below."""
+MEASURED = ("kernel", "own", "reference")
 
 
 @click.group(
@@ -31,3 +33,8 @@ OTHERS = {
 @click.version_option(package_name="nki-difftest")
 def main() -> None:
     """Run, test and measure NKI kernels on the embedded simulator."""
+
+
+@click.group(cls=LazyGroup, modules=dict.fromkeys(MEASURED, "difftest.cli.bench"))
+def bench() -> None:
+    """Measure time and memory on this computer (never a prediction for a device)."""

@@ -10,20 +10,20 @@ import click
 
 from difftest.backends.base import BackendMissingError
 from difftest.backends.device.core import DeviceError, InfrastructureError
-from difftest.backends.device.history import HistoryError, history_file
 from difftest.backends.device.lease import NoCoreError
+from difftest.backends.device.measurements import HistoryError, history_file
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.stage import CONVOLUTIONS, StageResult, exit_code, keep, run_threshold
 from difftest.backends.device.timers import Bench, open_bench
 from difftest.course.assignment import performance_tests
-from difftest.course.grading import GradingError, load_kernel
+from difftest.course.grading import KERNEL
 from difftest.host.installation import embedded_with_predictions
+from difftest.host.loading import load_kernel
 from difftest.host.output import OutputFile, write_file
 
 _FAILURES = (
     BackendMissingError,
     DeviceError,
-    GradingError,
     HistoryError,
     InfrastructureError,
     NoCoreError,
@@ -59,7 +59,7 @@ def measure(
     if not wanted:
         raise click.UsageError(f"no test has {keyword!r} in its name: {', '.join(sorted(names))}")
     path = file.resolve()
-    load = partial(load_kernel, path)
+    load = partial(load_kernel, f"{path}:{KERNEL}")
     results: list[StageResult] = []
     bench: Bench | None = None
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import click
 from hypothesis.strategies import SearchStrategy, sampled_from
 
+from difftest.choices import missing
 from difftest.cli.kernel_run import level_option
 from difftest.cli.launching import known_dtypes, machine_named
 from difftest.harness.host_memory import too_large
@@ -74,8 +74,8 @@ def migrate(
     and must agree bit for bit. A folder's files are rewritten together, with -o for the new folder.
     docs/reference/migration-rules.md has the rules.
     """
-    if find_spec("libcst") is None:
-        raise click.UsageError("migrating needs LibCST: pip install 'nki-difftest[migrate]'")
+    if lack := missing("libcst", "migrating", "migrate"):
+        raise click.UsageError(lack)
     _check_places(file, output)
     kernel, calls = _calls(kernel, **given)
     setting = Setting(machine_named(machine), level, rounding)

@@ -13,9 +13,9 @@ from rich.progress import Progress
 from difftest.analysis.finding import Finding
 from difftest.cli.kernel_run import KernelRun, run_options
 from difftest.host.console import print_table, table_console
-from difftest.host.output import OutputFile, write_file
+from difftest.host.output import OutputFile, replacing, write_file
 from difftest.inspection import memory_text
-from difftest.lint.helpers import unused_helpers
+from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
@@ -130,8 +130,6 @@ def _write(
     if json_file:
         everything = {**as_mapping(report), "advice": [one.as_mapping() for one in found]}
         write_file(json_file, json.dumps(everything, indent=1))
-    try:
-        if picture:
-            plot(report, picture, title)
-    except OSError as error:
-        raise click.ClickException(str(error)) from None
+    if picture:
+        with replacing(picture) as path:
+            plot(report, path, title)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from difftest.host.output import write_file
+
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
@@ -14,8 +16,10 @@ def stubs(folder: Path) -> None:
 
     docs/how-to/editor.md has the settings of editors.
     """
-    from difftest.lint.stubs import write_stubs
+    from difftest.lint.stubs import stub_files
 
-    files = write_stubs(folder)
+    files = stub_files()
+    for name, text in files.items():
+        write_file(folder / name, text)
     where = folder.absolute()  # a bare name is a package of the index to pip
     click.echo(f"{len(files)} files in {folder}; install them with: pip install {where}")

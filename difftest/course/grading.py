@@ -8,8 +8,6 @@ values come from the reference, in float64.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -45,28 +43,6 @@ class CaseResult:
     @property
     def passed(self) -> bool:
         return self.failure is None
-
-
-def load_kernel(path: Path) -> Callable[..., Any]:
-    """The student's kernel; its folder is importable while its file is loaded.
-
-    The embedded modules must be installed.
-    """
-    spec = importlib.util.spec_from_file_location(f"graded_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise GradingError(f"{path}: received no Python file; accepted: a .py file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise GradingError(f"{path} does not load: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    kernel: Callable[..., Any] | None = getattr(module, KERNEL, None)
-    if not callable(kernel):
-        raise GradingError(f"{path}: no function {KERNEL}(X, W, bias, pool_size=1)")
-    return kernel
 
 
 def grade_correctness(
@@ -131,12 +107,12 @@ def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP
 
 def measurements_of(path: Path, tests: tuple[PerformanceTest, ...]) -> dict[PerformanceTest, float]:
     """The p99 latencies that the hardware stage has measured for this very file; microseconds."""
-    from difftest.backends.device.history import HistoryError, history_file, measured_p99
+    from difftest.backends.device.measurements import HistoryError, history_file, measured_p99
 
     if not history_file().is_file():
         return {}
     try:
-        found = {test: measured_p99(path, test.name) for test in tests}
+        found = {test: measured_p99(history_file(), test.name, kernel_file=path) for test in tests}
     except HistoryError as error:
         raise GradingError(str(error)) from error
     return {test: p99 for test, p99 in found.items() if p99 is not None}

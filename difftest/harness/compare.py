@@ -160,7 +160,7 @@ def check_form(
         return Mismatch(
             kind="dtype",
             output=index,
-            message=f"the kernel's dtype is {got.dtype}, expected is {dtype}",
+            message=f"the kernel's dtype is {got.dtype}, expected is {dtype} (see output_dtype=)",
         )
     if unwritten is not None and unwritten.any():
         wanted = Expected(value=value, dtype=dtype, low=value, high=value)

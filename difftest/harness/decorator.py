@@ -14,6 +14,7 @@ import hypothesis
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges
+from difftest.harness.limits import LIMITS
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import runnable
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
@@ -74,6 +75,7 @@ def kernel_test(
     magnitude: Callable[..., Any] | None = None,
     exact_integers: bool = True,
     nonfinite: bool = False,
+    allow_inconclusive: bool = False,
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = (),
     lnc: int | str | None = None,
     machine: str | None = None,
@@ -139,12 +141,15 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         observe({**case.values, "dtype": case.dtype})
         observe({f"data of {name}": type(one).__name__ for name, one in case.data.items()})
         verdicts: Mapping[str, Any] = {}
+        expired = LIMITS.expired
         try:
             verdicts = run(case, **fixtures).verdicts
             runner.repeats.add(spec, case)
         except BaseException as error:
             verdicts = getattr(error, "verdicts", {})
             runner.repeats.failed()
+            if LIMITS.expired > expired:
+                runner.repeats.expired(spec, case, error)
             raise
         finally:
             observe({f"verdict on {on}": type(one).__name__ for on, one in verdicts.items()})

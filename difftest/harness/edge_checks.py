@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
-from difftest.harness.edges import Edge, case_of, defaults_of, edges_of, plainest, plainest_call
+from difftest.harness.edges import Edge, defaults_of, edges_of, plainest_call
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
+from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit
 from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Ones, Random
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
-from difftest.harness.reference_cost import foreseen
 from difftest.harness.report import again_rows, edge_text, verdict_rows
 from difftest.harness.runner import Runner, judge, make_call, run_kernel, verdict_on
 from difftest.harness.signature import home_of
@@ -27,6 +26,8 @@ from difftest.harness.verdict import Inconclusive, OneSided, Verdict, is_failure
 
 _DEVICE = "device"
 """The backend on which such calls are not made."""
+MOST_SECONDS, MOST_MEMORY = 20.0, 2**10
+"""That a reference may take where a memory is full, and MiB."""
 
 
 def has_edges(spec: KernelSpec, backends: Iterable[Backend]) -> bool:
@@ -64,33 +65,21 @@ def _check_on(backend: Backend, runner: Runner, spec: KernelSpec) -> None:
 
 
 def _judge_filling(runner: Runner, spec: KernelSpec, filling: Filling, backend: Backend) -> None:
-    """One that ran runs once more, to be judged, if its reference can be waited for."""
+    """One that ran runs once more, to be judged; its reference is not waited for without end.
+
+    ``np.eye(n)[indices]`` is a fine one-hot encoding of all sizes that are drawn, and takes 21 GiB
+    where the kernel's tile fills SBUF.
+    """
     __tracebackhide__ = True
-    edge, outcome = Edge(filling.case, filling.why), filling.outcome
+    edge, outcome = Edge(filling.case, filling.why, fills=True), filling.outcome
     if isinstance(outcome, Ran):
-        call = functools.partial(_reference_call, spec, filling.name)
-        cost = foreseen(call, filling.case.values[filling.name], filling.step)
-        if not cost.is_bearable:
-            verdict = Inconclusive(f"{filling.why}: the reference would take {cost}")
-            runner.tally.count(spec.name, backend.name, verdict)
-            return
         outcome = _run(runner, backend, spec, edge)
-    judge_edge(runner, spec, edge, backend, outcome)
-
-
-def _reference_call(spec: KernelSpec, name: str, size: int) -> Callable[[], None]:
-    """The call of the reference on the plainest case of this size; of nothing without one."""
-    values = plainest(spec, {name: size})
-    case = None if values is None else case_of(spec, values)
-    if case is None:
-        return lambda: None
-    inputs = spec.inputs_of(case)
-
-    def call() -> None:
-        with contextlib.suppress(ReferenceRefusal, ReferenceDefect):
-            reference_of(spec, case, inputs)
-
-    return call
+    memory = min(LIMITS.memory or MOST_MEMORY, MOST_MEMORY) if USED.exists() else None
+    undo = limit(min(LIMITS.seconds or MOST_SECONDS, MOST_SECONDS), memory)
+    try:
+        judge_edge(runner, spec, edge, backend, outcome)
+    finally:
+        undo()
 
 
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:
@@ -142,7 +131,8 @@ def _verdict(spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
             return verdict_on(refusal.error, outcome)
         reason = f"its reference refuses it: {refusal.error}"
     except ReferenceDefect as defect:
-        if spec.rejects or edge.inside:
+        is_slow = edge.fills and isinstance(defect.__cause__, CaseLimitError)
+        if (spec.rejects or edge.inside) and not is_slow:
             return OneSided("reference", defect)
         reason = str(defect).splitlines()[0]
     return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")

@@ -37,12 +37,14 @@ class Edge:
     shapes : of arrays, where they differ from what their dimensions say.
     why : what sets it apart, e.g. ``"K=129"``.
     inside : whether it keeps to the domain, so that it has to be accepted.
+    fills : whether it fills a memory: its reference may take too long.
     """
 
     case: Case
     why: str
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     inside: bool = False
+    fills: bool = False
 
 
 def edges_of(spec: KernelSpec) -> Iterator[Edge]:

@@ -49,14 +49,11 @@ class Filling:
 
     Attributes
     ----------
-    name, step : what has grown, and its plainest value, of which it is a multiple.
     why : the name, its value, and on which side of the limit it lies.
     outcome : of the backend.
     spilled : whether the tensors that live at one time exceed a memory, by its trace.
     """
 
-    name: str
-    step: int
     case: Case
     why: str
     outcome: Outcome
@@ -130,7 +127,7 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
             for look, side in zip(found, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
                 why = f"{size}, {side} the limit"
-                yield Filling(name, value, look.case, why, look.outcome, look.spilled)
+                yield Filling(look.case, why, look.outcome, look.spilled)
 
 
 def has_sizes(spec: KernelSpec) -> bool:

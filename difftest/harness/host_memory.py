@@ -1,10 +1,12 @@
-"""Whether arrays fit into this computer's memory, asked before they are made."""
+"""What arrays take of this computer's memory, and whether they fit before they are made."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 _SHARE = 2
 """A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
@@ -27,3 +29,25 @@ def memory() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return None
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """The most bytes that a call holds at one time, beside what there was."""
+    with _tracing():
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    """NumPy tells ``tracemalloc`` of its arrays."""
+    if tracemalloc.is_tracing():
+        tracemalloc.reset_peak()
+        yield
+        return
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()

@@ -8,6 +8,7 @@ is told, and its child ends here: it would run the other tests once more. One th
 
 from __future__ import annotations
 
+import bdb
 import contextlib
 import ctypes
 import os
@@ -51,6 +52,8 @@ class CaseLimits:
     memory: float | None = None
     case: Any = None
     """What is called: its name, or a KernelCall; None where nobody said."""
+    expired: int = 0
+    """Calls whose time was over, so far."""
 
 
 LIMITS = CaseLimits()
@@ -98,16 +101,23 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
 
 
 def _check(process: int, forks: int, expired: threading.Event, error: BaseException | None) -> None:
-    """Raise a CaseLimitError if a call that ended with this error, or with none, broke a limit."""
+    """Raise a CaseLimitError if a call that ended with this error, or with none, broke a limit.
+
+    What ends a session, such as a debugger's quit, ends it: it is a KeyboardInterrupt then.
+    """
     text = ""
     if os.getpid() != process:
         os._exit(1)
     if expired.is_set():
+        LIMITS.expired += 1
         text = f"ran for more than {LIMITS.seconds:g} s (--case-timeout)"
     elif isinstance(error, MemoryError) and LIMITS.memory is not None:
         text = f"needed more than {LIMITS.memory:g} MiB of memory (--case-memory)"
     elif len(_FORKS) != forks:
         text = "forked, and its child would run what follows once more"
+    exits = (sys.modules["pytest"].exit.Exception,) if "pytest" in sys.modules else ()
+    if isinstance(error, (bdb.BdbQuit, *exits)):  # Hypothesis lets no other error end a test
+        raise KeyboardInterrupt(str(error) or "a debugger was left") from error
     if text:
         frames = None if error is None else error.__traceback__
         traceback.clear_frames(frames)  # they hold what has filled the memory

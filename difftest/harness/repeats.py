@@ -28,6 +28,8 @@ class Repeats:
         self._replaced: dict[int, bool] = {}
         self._in_a_row = 0
         self._failed = False
+        self.over: tuple[int, BaseException] | None = None
+        """The case whose time was over, and its failure: none is run after it."""
 
     def is_one(self, spec: KernelSpec, case: Case) -> bool:
         """Whether the case agreed before, and none is drawn in its place: it need not run again.
@@ -36,6 +38,9 @@ class Repeats:
         ------
         UnsatisfiedAssumption : it agreed before, and another is to be drawn.
         """
+        if self.over is not None:
+            mark, error = self.over
+            raise error if mark == _mark(spec, case) else UnsatisfiedAssumption("not made smaller")
         choices = hash(repr(current_build_context().data.choices))
         agreed = _mark(spec, case) in self._agreed
         if choices not in self._replaced:
@@ -61,6 +66,10 @@ class Repeats:
     def failed(self) -> None:
         """A case failed: Hypothesis shrinks it now."""
         self._failed = True
+
+    def expired(self, spec: KernelSpec, case: Case, error: BaseException) -> None:
+        """The time of a case was over: each smaller one would take as long."""
+        self.over = _mark(spec, case), error
 
 
 def _mark(spec: KernelSpec, case: Case) -> int:

@@ -134,6 +134,7 @@ class KernelSpec:
     exact_integers : False for a kernel that divides or calls transcendental functions: then
         integers are compared within the bound, not bit for bit.
     nonfinite : whether NaN and infinities are drawn too.
+    allow_inconclusive : whether the test may pass if half of its drawn cases decide nothing.
     grid : of an SPMD launch, or a function of names of the domain.
     others : further kernels of the same contract, in either dialect: each runs every case.
     lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
@@ -160,6 +161,7 @@ class KernelSpec:
     magnitude: Callable[..., Any] | None = None
     exact_integers: bool = True
     nonfinite: bool = False
+    allow_inconclusive: bool = False
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
     others: tuple[Callable[..., Any], ...] = ()
     lnc: int | str | None = None

@@ -35,7 +35,7 @@ def check_kinds(arguments: Mapping[str, Any]) -> None:
     for name in ("kernel", "reference"):
         if not callable(arguments[name]):
             raise refused(name, arguments[name], "a function")
-    for name in ("edges", "exact", "exact_integers", "nonfinite"):
+    for name in ("edges", "exact", "exact_integers", "nonfinite", "allow_inconclusive"):
         if not isinstance(arguments[name], bool):
             raise refused(name, arguments[name], "True or False")
     if not (arguments["magnitude"] is None or callable(arguments["magnitude"])):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from difftest.harness.spec import (
     KernelSpec,
     Source,
     apply,
+    dimensions_of,
     elements_of,
     is_choice,
     is_function_of_the_domain,
@@ -47,8 +48,11 @@ _BEYOND = 18
 _PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
-_END = "difftest_end"
-"""An attribute of strategies of sizes: the last of them."""
+_RANGE = "difftest_range"
+"""An attribute of strategies of sizes: all of them."""
+_EQUAL = 5
+"""In one case of six all sizes that can be equal are: what is taken along a wrong axis, such as a
+row that is added to columns, shows its wrong values there alone."""
 
 _KINDS = 100
 """A recipe's kind is one of so many numbers, from plain to wild. All are about equally frequent, so
@@ -89,7 +93,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
     steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
     edges = sorted(size for size in steps | set(near) if low <= size <= high)
     strategy = _leaning(low, high, tuple(edges))
-    setattr(strategy, _END, high)
+    setattr(strategy, _RANGE, range(low, high + 1))
     return strategy
 
 
@@ -117,7 +121,9 @@ def multiples(
     own = {size // of for size in near}
     counts = {fewest, fewest + 1, fewest + 2, most - 1, most} | own
     edges = sorted(count for count in counts if fewest <= count <= most)
-    return _leaning(fewest, most, tuple(edges)).map(lambda count: count * of)
+    strategy = _leaning(fewest, most, tuple(edges)).map(lambda count: count * of)
+    setattr(strategy, _RANGE, range(fewest * of, most * of + 1, of))
+    return strategy
 
 
 @lru_cache(maxsize=512)  # to make a strategy, and to have it looked at, takes longer than a draw
@@ -290,8 +296,8 @@ def values_of(draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any]) -> dict[
 
 def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None:
     """The last size of a name whose source is :func:`sizes`; None of any other source."""
-    end = getattr(_values(spec, name, values), _END, None)
-    return end if isinstance(end, int) else None
+    own = getattr(_values(spec, name, values), _RANGE, range(0))
+    return own[-1] if len(own) and own.step == 1 else None
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
@@ -333,13 +339,38 @@ def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
-    return _cases_with(spec, nature, values_of(spec, {}))
+    return _cases_with(spec, nature, _equal_sizes(spec))
+
+
+def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
+    """For names of dimensions the sizes that they all can have; without those that share none."""
+    arrays = (*spec.inputs.values(), *spec.outputs.values())
+    names = {token for given in arrays for token in dimensions_of(given).split()}
+    known: dict[str, Collection[Any]] = {
+        name: source if isinstance(source, Sequence) else getattr(source, _RANGE, ())
+        for name, source in spec.domain.items()
+        if name in names
+    }
+    shared: dict[str, tuple[int, ...]] = {}
+    for name, own in known.items():
+        before = next(iter(shared.values()), None)
+        common = tuple(size for size in (own if before is None else before) if size in own)
+        if common:
+            shared = dict.fromkeys([*shared, name], common)
+    return shared if len(shared) > 1 else {}
 
 
 @st.composite
-def _cases_with(draw: DrawFn, spec: KernelSpec, nature: Nature, given: SearchStrategy[Any]) -> Case:
-    """The same with values for the names of the domain that are given."""
-    values = draw(given)
+def _cases_with(
+    draw: DrawFn, spec: KernelSpec, nature: Nature, equal: Mapping[str, tuple[int, ...]]
+) -> Case:
+    """The same with sizes that names may have in common."""
+    fixed: dict[str, int] = {}
+    if equal and draw(st.integers(0, _EQUAL)) == _EQUAL:
+        common = next(iter(equal.values()))
+        size = common[draw(_leaning(0, len(common) - 1, (0, len(common) - 1)))]
+        fixed = dict.fromkeys(equal, size)
+    values = draw(values_of(spec, fixed))
     _check_size(spec, values)
     dtype = draw(_one_of(spec.dtypes), label="dtype")
     dtypes = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.signature import told_apart
@@ -12,6 +14,7 @@ from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch
 
 PROPERTY = "difftest"
 """The name under which a test's report carries its tally."""
+_SETS = ("doubts", "broken")
 
 
 @dataclass
@@ -47,12 +50,14 @@ class Counts:
 class Tally:
     """Counts by (kernel, backend), why cases were inconclusive, and where exact runs fell short.
 
-    ``coverage`` has which branches and loops of the kernels' own code the cases took.
+    ``broken`` has checks of ours that broke down (:mod:`difftest.breakdown`), ``coverage`` which
+    branches and loops of the kernels' own code the cases took.
     """
 
     rows: dict[tuple[str, str], Counts] = field(default_factory=dict)
-    reasons: set[str] = field(default_factory=set)
+    reasons: Counter[str] = field(default_factory=Counter)
     doubts: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
     agreements: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     """Two kernels of one contract and a backend -> cases with equal outputs, and cases."""
     homes: dict[str, str] = field(default_factory=dict)
@@ -72,6 +77,22 @@ class Tally:
         where = "".join(f", of {kernel} on {backend}" for kernel, backend in idle[:1])
         return f"the kernel test compared nothing: no case ran to a comparison{where}{why}"
 
+    @property
+    def weak(self) -> str:
+        """Why drawn cases prove too little: half of those compared, or more, decide nothing."""
+        for (kernel, backend), row in self.rows.items():
+            compared = row.cases - row.both_rejected
+            if row.inconclusive and 2 * row.inconclusive >= compared:
+                reasons = {text: n for text, n in self.reasons.items() if text.startswith(kernel)}
+                return (
+                    f"the test of {kernel} proves too little on {backend}: {row.inconclusive} of "
+                    f"{compared} compared cases are inconclusive\n"
+                    f"  most:   {max(reasons, key=lambda text: reasons[text], default='')}\n"
+                    "  remedy: give inputs data= whose results are finite and fit their dtype "
+                    "(docs/how-to/choose-inputs.md); allow_inconclusive=True of the spec accepts it"
+                )
+        return ""
+
     def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
         """Count one case."""
         row = self._row(kernel, backend)
@@ -86,7 +107,7 @@ class Tally:
             row.both_rejected += 1
         elif isinstance(verdict, Inconclusive):
             row.inconclusive += 1
-            self.reasons.add(f"{kernel}: {verdict.reason}")
+            self.reasons[f"{kernel}: {verdict.reason}"] += 1
 
     def count_rejection(self, kernel: str, backend: str) -> None:
         """Count one refusal that was demanded and came."""
@@ -104,8 +125,9 @@ class Tally:
         for key, (same, cases) in other.agreements.items():
             before = self.agreements.get(key, (0, 0))
             self.agreements[key] = (before[0] + same, before[1] + cases)
-        self.reasons |= other.reasons
-        self.doubts |= other.doubts
+        self.reasons += other.reasons
+        for name in _SETS:
+            getattr(self, name).update(getattr(other, name))
         self.coverage.merge(other.coverage)
 
     def renamed(self, names: Mapping[str, str]) -> Tally:
@@ -118,12 +140,11 @@ class Tally:
 
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
-        rows = [[*key, asdict(row)] for key, row in self.rows.items()]
         document = {
-            "rows": rows,
+            "rows": [[*key, asdict(row)] for key, row in self.rows.items()],
             "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
-            "reasons": sorted(self.reasons),
-            "doubts": sorted(self.doubts),
+            **{name: sorted(getattr(self, name)) for name in _SETS},
+            "reasons": self.reasons,
             "homes": self.homes,
             "coverage": self.coverage.to_list(),
         }
@@ -137,13 +158,11 @@ def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    agreements = {
-        (first, second, backend): (same, cases)
-        for first, second, backend, same, cases in document["agreements"]
-    }
-    reasons, doubts = set(document["reasons"]), set(document["doubts"])
+    agreements: Any = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
+    sets = {name: set(document[name]) for name in _SETS}
     coverage = coverage_from_list(document["coverage"])
-    return Tally(rows, reasons, doubts, agreements, document["homes"], coverage)
+    reasons, homes = Counter(document["reasons"]), document["homes"]
+    return Tally(rows, reasons, agreements=agreements, homes=homes, coverage=coverage, **sets)
 
 
 def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from difftest.harness.coverage import TURNS, Coverage, Fork, Place, forks_of
 from difftest.harness.frames import is_installed, is_library
+from difftest.harness.limits import LIMITS
 
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
@@ -227,20 +228,24 @@ class Watch:
         if self._seen is not None:
             self._seen.end(sys._getframe(1))
 
+    def _hindrance(self) -> str:
+        """Why ``sys.settrace`` is not to be used now; empty if it is."""
+        if self._idle >= _PATIENCE:
+            return f"before Python 3.12 a test is watched until {_PATIENCE} cases bring nothing new"
+        if sys.gettrace() is not None:
+            return "a debugger or a coverage tool traces; from Python 3.12 on both can"
+        if LIMITS.seconds is not None:  # the error of a signal would leave 3.11 tracing for ever
+            return "before Python 3.12 nothing is watched beside --case-timeout"
+        return ""
+
     @contextlib.contextmanager
     def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
         """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
         if kernel in self._codes and not self._codes[kernel].keys() & self._watched.keys():
             yield
             return
-        if self._idle >= _PATIENCE:
-            self.unknown = (
-                f"before Python 3.12 a test is watched until {_PATIENCE} cases bring nothing new"
-            )
-            yield
-            return
-        if sys.gettrace() is not None:
-            self.unknown = "a debugger or a coverage tool traces; from Python 3.12 on both can"
+        if why := self._hindrance():
+            self.unknown = why
             yield
             return
 

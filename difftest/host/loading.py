@@ -21,7 +21,7 @@ from difftest.harness.frames import PACKAGE, hide_frames
 from difftest.harness.limits import within_limits
 from difftest.host.naming import function_in
 from difftest.host.shipped import import_shipped
-from difftest.simulator.frontend.grid import nc
+from difftest.simulator.frontend.launchable import nc
 
 SHIPPED = ("kernels", "reference")
 _IMPORTING = (PACKAGE, importlib.__file__, "<frozen importlib")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import io
 import os
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,6 +17,12 @@ import click
 STDOUT = Path("-")
 INTERRUPTED = 130
 """What shells make of a program that an interrupt ends: 128 + SIGINT."""
+
+_SIGNS = {**dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)), "─": "-", "…": "~", "µ": "u"}
+"""What is printed where a stream's encoding lacks a character: eighths of a bar are digits."""
+_ALIKE = "difftest-alike"
+_PLAIN = "tis-620"
+"""What stands for ASCII, of which click makes UTF-8: beyond that it has Thai alone."""
 
 
 def check_output(file: Path) -> None:
@@ -43,13 +55,66 @@ class OutputFile(click.Path):
         return path
 
 
-def write_file(file: Path, text: str) -> None:
-    """Write a file, in a folder that is made if it is missing."""
+@contextlib.contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """The path to write a file to: beside it, whose place it takes once it is whole.
+
+    A disk that is full leaves what was there, and no part of what should be. A device and a pipe
+    are written themselves.
+    """
+    home = Path(os.path.realpath(file))
+    aside = home.with_name(f".{os.getpid()}-{home.name[-200:]}")  # its suffix says the format
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        if file.exists() and not file.is_file():
+            yield file
+            return
+        home.parent.mkdir(parents=True, exist_ok=True)
+        yield aside
+        if home.exists():
+            shutil.copymode(home, aside)
+        os.replace(aside, home)
     except OSError as error:
-        raise click.ClickException(str(error)) from None
+        raise OSError(error.errno, error.strerror or str(error), str(file)) from None
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_file(file: Path, text: str, newline: str | None = None) -> None:
+    """Write a file, in a folder that is made if it is missing, or leave it as it is."""
+    with replacing(file) as path, path.open("w", encoding="utf-8", newline=newline) as opened:
+        opened.write(text)
+
+
+def unwritten(error: OSError) -> str:
+    """What is told of an output that cannot be written.
+
+    Standard output is let go: Python would try again at its end.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    file = "the output" if error.filename is None else error.filename
+    return f"cannot write {file}: {error.strerror or error}"
+
+
+def fit_streams() -> None:
+    """Let standard output and error show what they can, and something like it for the rest."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding=_PLAIN if is_ascii else None, errors=_ALIKE)
+
+
+def _alike(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an encoding has not, as many."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_SIGNS.get(char, "?") for char in missing), error.end
+
+
+codecs.register_error(_ALIKE, _alike)
 
 
 def end_interrupted(said: str) -> NoReturn:

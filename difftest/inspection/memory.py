@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +42,8 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
     ----------
     width : columns of a line.
     """
-    last = trace.events[-1].number if trace.events else 0
+    # The last may have no event of its own: one that only moved a result into its tile.
+    last = max((tile.last for tile in trace.allocations), default=0)
     return "\n".join(
         line
         for placement in placements(trace, machine)
@@ -143,10 +145,8 @@ class _Chart:
 
     def _ranges(self, lives: Sequence[Live]) -> str:
         """How many of the tensors are live in each column, at most."""
-        changes: dict[int, int] = {}
-        for live in lives:
-            changes[live.first] = changes.get(live.first, 0) + 1
-            changes[live.last + 1] = changes.get(live.last + 1, 0) - 1
+        changes = Counter(live.first for live in lives)
+        changes.subtract(live.last + 1 for live in lives)
         counts = self._highest(sorted(changes.items()), total=True)
         return "".join(
             " " if not count else "─" if count == 1 else str(count) if count < 10 else _MANY

@@ -1,23 +1,30 @@
-"""Reads a file with every rule that holds for an SDK and a machine."""
+"""Reads a file, a trace or a kernel with every rule that holds for an SDK and a machine."""
 
 from __future__ import annotations
 
 import ast
+import inspect
+import linecache
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-from difftest.analysis.silence import Silencing, silencing_in
-from difftest.lint.fix import Fix, TextRange
+from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.silence import Silencing, is_silenced, silencing_in
+from difftest.breakdown import unless_broken
+from difftest.lint.classic import HAZARDS
 from difftest.lint.fixes import fix_of, fix_of_comment
-from difftest.lint.rule import RULES, Rule
-from difftest.lint.sdk import Release
-from difftest.lint.source import Source, Spot
+from difftest.lint.rule import LAST_CLASSIC, NEWEST, RULES, Group, Release, Rule, of_level, rule
+from difftest.lint.source import UNREADABLE, Fix, Source, Spot, TextRange
+from difftest.simulator.machine import MACHINES
+from difftest.simulator.trace import Location, Trace
 
-_SOURCE = ("housekeeping", "language", "tracing", "placed", "hazards", "upgrade", "performance")
-for _name in (*_SOURCE, "instructions", "accesses", "device_loops"):  # which enter their rules
-    import_module(f"difftest.lint.{_name}")
+for _name in ("language", "classic", "upgrade", "trace_rules"):
+    import_module(f"difftest.lint.{_name}")  # which enter their rules
+rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found at the end of a file
 
 
 def _nothing() -> None:
@@ -76,9 +83,7 @@ def lint(
     comments = silencing_in(source.text)
     findings, used = [], set()
     for one in _broken(source, sdk, active):
-        silencing = {
-            (comment, one.id) for comment in comments if comment.silences(one.id, one.line)
-        }
+        silencing = {(it, one.id) for it in comments if it.silences(one.id, one.line)}
         used |= silencing
         if not silencing:
             findings.append(one)
@@ -103,16 +108,132 @@ def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Di
 
 
 def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
-    for at, happened in rule.check(node, place):
-        region = place.source.region(*place.source.span(at))
-        repair = partial(fix_of, rule.id, at, place)
-        yield Diagnostic(str(place.source.path), region, rule.id, happened, repair)
+    with unless_broken(f"the rule {rule.id} on {place.source.path}"):
+        for at, happened in rule.check(node, place):
+            region = place.source.region(*place.source.span(at))
+            repair = partial(fix_of, rule.id, at, place)
+            yield Diagnostic(str(place.source.path), region, rule.id, happened, repair)
 
 
 def _idle(source: Source, comment: Silencing, id: str) -> Diagnostic:
-    """A comment that silenced nothing (the rule of ``housekeeping.py``)."""
+    """A comment that silenced nothing."""
     line, column = comment.line, comment.column
     happened = f"ignore[{id}] silences nothing"
     region = TextRange(line, column, line, column + 1)
     repair = partial(fix_of_comment, source, comment, id)
     return Diagnostic(str(source.path), region, "NKX001", happened, repair)
+
+
+def sdk_of(trace: Trace, level: str | None = None) -> Release:
+    """The SDK of a level of NKI; else the newest of the kernel's dialect."""
+    return of_level(level) or (LAST_CLASSIC if trace.dialect == "classic" else NEWEST)
+
+
+def lint_trace(
+    trace: Trace, sdk: Release | None = None, ids: Collection[str] = ()
+) -> list[Diagnostic]:
+    """What a launch did that the compiler of its machine refuses: each line once for each rule.
+
+    Parameters
+    ----------
+    sdk : None for the newest that the kernel's dialect was written for.
+    ids : of rules, if not all are meant.
+    """
+    diagnostics: dict[tuple[str, Location], Diagnostic] = {}
+    for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
+        if (id, at) not in diagnostics and not is_silenced(id, at):
+            called = "".join(f", called at {one.file}:{one.line}" for one in at.calls)
+            region = TextRange(at.line, 1, at.line, 1 + len(at.text))
+            diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
+    return sorted(diagnostics.values())
+
+
+def _breaches(
+    trace: Trace, sdk: Release, ids: Collection[str]
+) -> Iterator[tuple[str, Location, str]]:
+    machine = MACHINES[trace.machine]
+    for one in rules().values():
+        if one.reads_traces and (not ids or one.id in ids) and one.holds(sdk, machine.name):
+            with unless_broken(f"the rule {one.id}"):
+                for at, happened in one.reader(trace, machine):
+                    if at.location is not None:
+                        yield one.id, at.location, happened
+
+
+_DETECTED = ("NKI521", "NKI544")
+"""Rules of traces that the detectors partition-start and program-trip-counts have, too."""
+
+
+def findings_of(
+    kernel: Callable[..., Any], level: str | None = None, trace: Trace | None = None
+) -> tuple[Finding, ...]:
+    """The rules that a kernel, and the functions of its file that it calls, break.
+
+    It has run here, so all are warnings, those about time notes. Hazards are left to who looks for
+    them in its trace. A kernel whose source cannot be read breaks no rule of sources.
+
+    Parameters
+    ----------
+    level : of NKI; None for the newest of its dialect.
+    trace : of the kernel's run, for the rules of traces.
+    """
+    function = inspect.unwrap(kernel)
+    code = getattr(function, "__code__", None)
+    read = lint_trace(trace, sdk_of(trace, level)) if trace is not None else []
+    findings: tuple[Finding, ...] = ()
+    if code is not None:
+        text = "".join(linecache.getlines(code.co_filename))
+        findings = _findings(code.co_filename, text, function.__name__, level)
+    return (*findings, *(_finding(one) for one in read if one.id not in _DETECTED))
+
+
+@lru_cache(maxsize=256)
+def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Finding, ...]:
+    try:
+        source = Source(Path(file), text, (name,))
+    except UNREADABLE:
+        return ()
+    functions = source.reached(*source.functions.get(name, ()))
+    lines = {line for one in functions for line in range(one.lineno, (one.end_lineno or 0) + 1)}
+    diagnostics = lint(source, of_level(level) or source.sdk)
+    return tuple(
+        _finding(one) for one in diagnostics if one.line in lines and one.id not in HAZARDS
+    )
+
+
+def _finding(one: Diagnostic) -> Finding:
+    return Finding(
+        id=one.id,
+        severity=Severity.NOTE if one.rule.group is Group.PERFORMANCE else Severity.WARNING,
+        happened=one.happened,
+        rule=one.rule.rule,
+        locations=(Location(one.path, one.line),),
+        remedy=one.rule.remedy,
+    )
+
+
+def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
+    """A finding for each function of the kernel's module that no kernel of it names.
+
+    Without source code there is nothing to look at: the list is empty.
+    """
+    function = inspect.unwrap(kernel)
+    module, file = inspect.getmodule(function), inspect.getsourcefile(function)
+    if module is None or file is None:
+        return []
+    source = Source(Path(file), inspect.getsource(module))
+    own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
+    is_way_in = {one: bool(one.decorator_list) or one.name == function.__name__ for one in own}
+    reached = source.reached(*(one for one in own if is_way_in[one]))
+    return [
+        Finding(
+            id="unused-helper",
+            severity=Severity.NOTE,
+            locations=(Location(file, node.lineno),),
+            happened=f"{node.name} is defined and never called by the module's kernels",
+            rule="a kernel's module holds what its kernels use",
+            remedy="call it where the kernel does the same by hand, or remove it",
+        )
+        for node in own
+        if node not in reached
+    ]

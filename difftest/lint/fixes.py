@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from difflib import SequenceMatcher
 from importlib.util import find_spec
 from typing import Any
 
 from difftest.analysis.silence import Silencing
-from difftest.lint.fix import Edit, Fix
-from difftest.lint.source import Source, Spot
+from difftest.lint.source import Edit, Fix, Source, Spot
+from difftest.simulator.frontend.nki import isa, language
+from difftest.simulator.frontend.nki.levels import LIFETIMES
 
 Fixer = Callable[[Any, Spot], Fix | None]
 _FIXERS: dict[str, Fixer] = {}
@@ -112,14 +112,9 @@ def _counted(node: ast.expr, at: Spot) -> Fix | None:
     start, end = at.source.span(node)[0], at.source.span(loop.iter)[1]
     head = at.source.edit(start, end, f"{counted} in range(len({listed}))")
     first = at.source.edit(line, line, f"{indent}{names[1]} = {listed}[{counted}]\n")
-    lists = {  # of what else enumerate counts, not all has a length
-        getattr(target, "id", "")
-        for one in ast.walk(at.function)
-        if isinstance(one, ast.Assign)
-        and isinstance(one.value, (ast.List, ast.ListComp, ast.Tuple))
-        for target in one.targets
-    }
-    return Fix("count with range", (head, first), is_safe=listed in lists)
+    # Of what else enumerate counts, not all has a length.
+    is_list = isinstance(at.value(loop.iter.args[0]), _SEQUENCES)  # type: ignore[attr-defined]
+    return Fix("count with range", (head, first), is_list)
 
 
 @fixer("NKL106")
@@ -146,9 +141,7 @@ def _tuple(node: ast.expr, at: Spot) -> Fix | None:
 
 @fixer("NKL109")
 def _name_of_nl(node: ast.Attribute, at: Spot) -> Fix | None:
-    from difftest.simulator.frontend.nki.language import NAMES
-
-    return _replaced(node, f"nl.{node.attr}", at) if node.attr in NAMES else None
+    return _replaced(node, f"nl.{node.attr}", at) if node.attr in language.NAMES else None
 
 
 @fixer("NKL110")
@@ -159,23 +152,16 @@ def _buffer(node: ast.keyword, at: Spot) -> Fix | None:
 
 @fixer("NKL111")
 def _member(node: ast.keyword, at: Spot) -> Fix | None:
-    from difftest.simulator.frontend.nki.isa import NAMES
-
-    kind, number = NAMES.get(node.arg or ""), getattr(node.value, "value", None)
+    kind, number = isa.NAMES.get(node.arg or ""), getattr(node.value, "value", None)
     names = [one.name for one in kind or () if one.value == number]
     return _replaced(node.value, f"nisa.{node.arg}.{names[0]}", at) if names else None
 
 
 @fixer("NKL112")
 def _shared(node: ast.Name, at: Spot) -> Fix | None:
-    buffers = [
-        one.value
-        for statement in ast.walk(at.function or node)
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
-        if node.id in [getattr(target, "id", "") for target in statement.targets]
-        for one in statement.value.keywords
-        if one.arg == "buffer" and at.name(one.value) == "nl.hbm"
-    ]
+    made = at.value(node)
+    given = [one.value for one in made.keywords] if isinstance(made, ast.Call) else []
+    buffers = [one for one in given if at.name(one) == "nl.hbm"]
     return _replaced(buffers[0], "nl.shared_hbm", at) if buffers else None
 
 
@@ -203,22 +189,14 @@ def _and(node: ast.expr, at: Spot) -> Fix | None:
 
 @fixer("NKU301")
 def _migrated(node: ast.AST, at: Spot) -> Fix | None:
-    """The whole file in today's dialect, as ``difftest migrate`` rewrites it; a piece an edit."""
+    """The whole file in today's dialect, as ``difftest migrate`` rewrites it."""
     if find_spec("libcst") is None:
         return None
     from difftest.migration.rewriting import migrate
 
     text = at.source.text
     made = migrate(text)
-    old, new = text.splitlines(keepends=True), made.text.splitlines(keepends=True)
-    starts = [0]
-    for line in old:
-        starts.append(starts[-1] + len(line))
-    edits = tuple(
-        at.source.edit(starts[first], starts[last], "".join(new[begin:end]))
-        for kind, first, last, begin, end in SequenceMatcher(None, old, new, False).get_opcodes()
-        if kind != "equal"
-    )
+    edits = (at.source.edit(0, len(text), made.text),) if made.text != text else ()
     left = len(made.left)
     title = "rewrite the file as `difftest migrate` does"
     places = f", which leaves {left} place{'s' * (left > 1)} to do by hand" if left else ""
@@ -247,8 +225,6 @@ def _earlier_name(node: ast.expr, at: Spot) -> Fix | None:
 @fixer("NKU304")
 def _argument(node: ast.keyword, at: Spot) -> Fix | None:
     """What :mod:`~difftest.simulator.frontend.nki.levels` says is to be written instead."""
-    from difftest.simulator.frontend.nki.levels import LIFETIMES
-
     call = at.source.parents[node]
     assert isinstance(call, ast.Call)
     instead = LIFETIMES[f"{at.name(call.func)}({node.arg})"].instead

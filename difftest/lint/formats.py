@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from difftest.lint.check import Diagnostic, rules
-from difftest.lint.fix import Fix, TextRange
-from difftest.lint.levels import Level, Levels
+from difftest.lint.files import Level, Levels
 from difftest.lint.rule import Confidence, Rule
+from difftest.lint.source import Fix, TextRange
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 SEVERITIES = {Level.DENY: "error", Level.WARN: "warning", Level.ALLOW: "none"}

@@ -1,42 +1,37 @@
-"""Rules of the language: which Python the frontends of today's dialect compile."""
+"""Rules of the language: which Python today's frontends compile, and what costs time.
+
+`difftest profile` says more of the latter, of a run: docs/reference/advice.md.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from difftest.lint.rule import Group, Refusal, rule
-from difftest.lint.sdk import Frontend
-from difftest.lint.source import Function, Spot
+from difftest.lint.rule import Frontend, Group, Refusal, rule
+from difftest.lint.source import Spot
 
 _PARSER = frozenset({Frontend.PARSER})
 _TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
-_LOOPS = ("nl.fori_loop", "nl.while_loop")
+_DEVICE_LOOPS = ("nl.fori_loop", "nl.while_loop")
 _COMPREHENSIONS = {
     ast.ListComp: "a list comprehension",
     ast.SetComp: "a set comprehension",
     ast.DictComp: "a dict comprehension",
     ast.GeneratorExp: "a generator expression",
 }
-_STATEMENTS = {
-    ast.Try: "try",
-    ast.Yield: "yield",
-    ast.YieldFrom: "yield",
-    ast.Lambda: "lambda",
-    ast.ClassDef: "class",
-    ast.Global: "global",
-    ast.Nonlocal: "nonlocal",
-    ast.Delete: "del",
-    ast.Import: "import",
-    ast.ImportFrom: "import",
-    ast.NamedExpr: ":=",
-    ast.AsyncFor: "async",
-    ast.AsyncWith: "async",
-    ast.Await: "await",
-    ast.Match: "match",
-}
+_STATEMENTS = (
+    *(ast.Try, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ClassDef, ast.Global, ast.Nonlocal),
+    *(ast.Delete, ast.Import, ast.ImportFrom, ast.NamedExpr, ast.AsyncFor, ast.AsyncWith),
+    *(ast.Await, ast.Match),
+)
 ENUMERATIONS = ("dge_mode", "oob_mode", "reduce_cmd", "engine", "perf_mode", "dma_engine")
 """Keywords whose values are members of an enumeration of ``nki.isa``."""
+
+_MOVES = {"nl.load": ("src", 0), "nl.store": ("dst", 0), "nisa.dma_copy": ("src", 1)}
+"""The operand in HBM of what moves data: its keyword and its place."""
+_CONDITIONS = (ast.If, ast.While, ast.IfExp, ast.comprehension, ast.Lambda, ast.FunctionDef)
+_LOADS = ("nl.load", "nisa.dma_copy")
 
 
 @rule("NKL101", group=Group.CORRECTNESS, nodes=tuple(_COMPREHENSIONS), frontends=_PARSER)
@@ -75,7 +70,8 @@ def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
         if not all(_is_no_reorder(one, at) for one in node.items):
             yield node, f"with in {at.function.name}"
     elif not any(node is one for one in _loop_bodies(at)):
-        yield node, f"{_STATEMENTS[type(node)]} in {at.function.name}"
+        head = ast.unparse(node).partition("\n")[0]
+        yield node, f"`{head}` in {at.function.name}"
 
 
 @rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=_PARSER, since="2.29")
@@ -99,7 +95,7 @@ def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
 
 @rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER, since="2.29")
 def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
-    if node.name in at.source.kernels:
+    if node in at.source.kernels:
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if isinstance(default, (ast.List, ast.Set)):
                 yield default, f"{node.name} has the default {ast.unparse(default)}"
@@ -133,12 +129,12 @@ def _number(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
 @rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=_TODAYS, since="2.29")
 def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
     function = at.function
-    if function is None or function.name not in at.source.kernels or node.value is None:
+    if function is None or function not in at.source.kernels or node.value is None:
         return
-    returned = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-    in_hbm = set(_names_in_hbm(function, at))
-    for one in returned:
-        if isinstance(one, ast.Name) and one.id in in_hbm:
+    for one in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+        made = at.value(one)
+        buffer = at.argument(made, "buffer", 2) if isinstance(made, ast.Call) else None
+        if isinstance(one, ast.Name) and buffer is not None and at.name(buffer) == "nl.hbm":
             yield one, f"{function.name} returns {one.id}, which is in nl.hbm"
 
 
@@ -153,7 +149,7 @@ def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 
 @rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=_PARSER, since="2.32")
 def _partial(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    for one in node.args if at.name(node.func) in _LOOPS else ():
+    for one in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
         called = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
         if called.rpartition(".")[2] == "partial":
             yield one, f"{ast.unparse(node.func)} got {ast.unparse(one)}"
@@ -164,7 +160,7 @@ def _loop_bodies(at: Spot) -> list[ast.expr]:
     if at.sdk.minor < 32 or at.function is None:
         return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
-    return [one for call in calls if at.name(call.func) in _LOOPS for one in call.args]
+    return [one for call in calls if at.name(call.func) in _DEVICE_LOOPS for one in call.args]
 
 
 def _is_no_reorder(item: ast.withitem, at: Spot) -> bool:
@@ -176,9 +172,84 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _names_in_hbm(function: Function, at: Spot) -> Iterator[str]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            buffers = [one.value for one in node.value.keywords if one.arg == "buffer"]
-            if any(at.name(one) == "nl.hbm" for one in buffers):
-                yield from (one.id for one in node.targets if isinstance(one, ast.Name))
+@rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
+def _one_element(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    moved, loop = _moved(node, at), _loop(node, at)
+    if not isinstance(moved, ast.Subscript) or not isinstance(moved.slice, ast.Tuple):
+        return
+    is_one = len(moved.slice.elts) > 1 and all(map(_is_one, moved.slice.elts))
+    is_in_hbm = at.name(node.func) == "nl.store" or _is_argument(moved.value, at)
+    if loop and is_one and is_in_hbm and _names(moved.slice) & _names(loop.target):
+        yield node, f"each iteration moves the one element {ast.unparse(moved)}"
+
+
+@rule("NKP602", group=Group.PERFORMANCE, nodes=(ast.Call,))
+def _same_load(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    moved, loop = _moved(node, at), _loop(node, at)
+    if at.function is None or loop is None or moved is None or at.name(node.func) not in _LOADS:
+        return
+    base = moved.value if isinstance(moved, ast.Subscript) else moved
+    is_same = _names(moved).isdisjoint(at.source.kinds(at.function).bound_in(loop))
+    if is_same and _is_argument(base, at) and not _is_written(base, at.function, at):
+        tile = _tile(node, at)
+        if tile is not None and not _is_written(tile, loop, at, besides=node):
+            turn = ast.unparse(loop.target)
+            yield node, f"each iteration over {turn} loads {ast.unparse(moved)} again"
+
+
+def _is_argument(node: ast.AST, at: Spot) -> bool:
+    bound = at.source.kinds(at.function).bound if at.function else {}
+    own = bound.get(node.id, []) if isinstance(node, ast.Name) else []
+    return any(isinstance(one.by, ast.arg) for one in own)
+
+
+def _moved(node: ast.Call, at: Spot) -> ast.expr | None:
+    """What a call that moves data reads or writes in HBM."""
+    role, place = _MOVES.get(at.name(node.func) or "", ("", 0))
+    return at.given(node, role, place) if role else None
+
+
+def _tile(node: ast.Call, at: Spot) -> ast.expr | None:
+    """The tile that a load fills; None if it has no name."""
+    parent = at.source.parents[node]
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        return parent.targets[0]
+    dst = at.given(node, "dst", 0)
+    base = dst.value if isinstance(dst, ast.Subscript) else dst
+    return base if isinstance(base, ast.Name) and isinstance(parent, ast.Expr) else None
+
+
+def _loop(node: ast.AST, at: Spot) -> ast.For | None:
+    """The loop that runs a statement in each of its turns; None below a condition."""
+    around = at.source.around(node) if at.function else iter(())
+    first = next((one for one in around if isinstance(one, (ast.For, *_CONDITIONS))), None)
+    return first if isinstance(first, ast.For) else None
+
+
+def _is_one(index: ast.expr) -> bool:
+    """Whether a slice is ``a : a + 1``."""
+    if not isinstance(index, ast.Slice) or index.lower is None or index.upper is None:
+        return False
+    first = getattr(index.lower, "value", None)
+    after = str(first + 1) if isinstance(first, int) else f"{ast.unparse(index.lower)} + 1"
+    return ast.unparse(index.upper) == after
+
+
+def _is_written(base: ast.AST, block: ast.AST, at: Spot, besides: ast.AST | None = None) -> bool:
+    """Whether something in a block writes to what a name stands for."""
+    name = base.id if isinstance(base, ast.Name) else ""
+    for node in ast.walk(block):
+        written: list[ast.expr] = []
+        if isinstance(node, ast.Call) and node is not besides and at.name(node.func):
+            written = [one.value for one in node.keywords if (one.arg or "").startswith("dst")]
+            written += [] if at.name(node.func) == "nl.load" else node.args[:1]
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            written = [one for one in targets if isinstance(one, ast.Subscript)]
+        if any(name in _names(one) for one in written if not isinstance(one, ast.Attribute)):
+            return True
+    return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from difftest.lint.check import rules
-from difftest.lint.refusals import REFUSALS
-from difftest.lint.rule import Rule
-from difftest.lint.sdk import SDKS
+import csv
+from pathlib import Path
+from typing import NamedTuple
 
-COMMAND = "difftest lint --rules > docs/reference/generated/lint-rules.md"
+from difftest.lint.check import rules
+from difftest.lint.rule import SDKS, Rule
+
 _COLUMNS = (
     *("rule", "what a kernel does", "looks at", "SDK", "machines", "known"),
     *("our simulator", "AWS's simulator", "compiler", "sources"),
 )
 _HEAD = f"""# The linter's rules
 
-`{COMMAND}` writes this page.
 `difftest lint --explain ID` shows one rule with a wrong and a right kernel, as it stands below.
 
 | {" | ".join(_COLUMNS)} |
@@ -27,6 +27,31 @@ What the simulator refuses needs no rule.
 
 | what | machines | our simulator | rule |
 |---|---|---|---|
+"""
+
+
+class Refusal(NamedTuple):
+    """One thing that the compiler refuses: what, where, and who says so here."""
+
+    what: str
+    machines: str
+    rules: list[str]
+    simulator: str
+    reason: str
+    """Why no rule looks for it."""
+
+
+def _rows() -> tuple[Refusal, ...]:
+    with (Path(__file__).parent / "data/refusals.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Refusal(**{**row, "rules": row["rules"].split()})  # type: ignore[arg-type]
+            for row in csv.DictReader(file)
+        )
+
+
+REFUSALS = _rows()
+"""What the compiler was seen to refuse, in the order in which it was collected. Source: records of
+its answers, most of them foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 """
 
 

@@ -1,4 +1,8 @@
-"""What a rule of the linter is: an id that stays, where it holds, what it rests on."""
+"""What a rule of the linter is: an id that stays, the SDKs where it holds, what it rests on.
+
+Source of the SDKs: release notes of NKI at v2.26.0 to v2.32.0 (``release-notes/components``), the
+migration guide (``nki/migration/index.rst`` at v2.32.0), and the pages of v2.33 for its default.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,70 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from difftest.lint.sdk import SDKS, Frontend, Release
+from difftest.analysis.finding import Finding
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Trace
+
+
+class Frontend(Enum):
+    """What makes instructions of a kernel's Python."""
+
+    CLASSIC = "the classic tracer"
+    """``neuronxcc.nki``: runs the kernel, SDK 2.21 to 2.28."""
+    PARSER = "the parser"
+    """``nki`` 0.2 to 0.6: reads the kernel's source, and knows a part of Python."""
+    TRACER = "the tracer"
+    """``nki`` 0.7: runs the kernel."""
+
+
+class Release(NamedTuple):
+    """One release of the Neuron SDK.
+
+    ``level`` is its NKI's for kernels of today's dialect, None where there was none.
+    """
+
+    version: str
+    level: str | None
+    frontend: Frontend
+
+    @property
+    def minor(self) -> int:
+        """The second part of its version, by which releases are in order."""
+        return int(self.version.partition(".")[2])
+
+
+_LEVELS = {"2.28": "0.2", "2.29": "0.3", "2.30": "0.4", "2.31": "0.5", "2.32": "0.6", "2.33": "0.7"}
+
+
+def _sdk(version: str) -> Release:
+    level = _LEVELS.get(version)
+    if level is None:
+        return Release(version, None, Frontend.CLASSIC)
+    return Release(version, level, Frontend.TRACER if version == "2.33" else Frontend.PARSER)
+
+
+SDKS = {version: _sdk(version) for version in (f"2.{minor}" for minor in range(21, 34))}
+"""By version, the oldest first."""
+LAST_CLASSIC = SDKS["2.27"]
+"""The last that compiles a file of the classic dialect as its documentation says."""
+NEWEST = SDKS["2.33"]
+TARGETS = ("trn1", "trn2", "trn3")
+"""The machines that a compiler can be asked to compile for."""
+
+
+def of_level(level: str | None) -> Release | None:
+    """The SDK that has a level of NKI; None for no level, or one that no SDK has."""
+    return next((one for one in SDKS.values() if level is not None and one.level == level), None)
+
 
 PAGES = Path(__file__).with_name("pages")
 _WORD = re.compile(r"^- ([A-Z][\w' ]*): (.*)$", re.MULTILINE)
 
 
 class Group(Enum):
-    """What a rule is about; :mod:`difftest.lint.levels` says what comes of each."""
+    """What a rule is about; :mod:`difftest.lint.files` says what comes of each."""
 
     CORRECTNESS = "correctness"
     """The compiler refuses it, or a device gives another result."""
@@ -48,8 +104,8 @@ Refusal = tuple[ast.AST, str]
 Check = Callable[[Any, Any], Iterable[Refusal]]
 """Looks at a node of one of the rule's kinds, in a :class:`~difftest.lint.source.Spot`."""
 
-Breach = tuple[Event | Allocation, str]
-"""The event or tensor that breaks a rule of traces, and what it does, in words."""
+Breach = tuple[Event | Allocation | Finding, str]
+"""The event, tensor or finding that breaks a rule of traces, and what it does, in words."""
 Reader = Callable[[Trace, Machine], Iterable[Breach]]
 """Reads a trace of a launch on a machine."""
 

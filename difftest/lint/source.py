@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
-from difftest.lint.fix import Edit, TextRange
-from difftest.lint.sdk import LAST_CLASSIC, NEWEST, Release
+from difftest.lint.kinds import Kinds, Sort
+from difftest.lint.rule import LAST_CLASSIC, NEWEST, Release
 
 MODULES = {
     "nki": "nki",
@@ -23,10 +24,59 @@ MODULES = {
 }
 """NKI's modules, and the short names that the documentation gives them."""
 _CLASSIC = "neuronxcc."
-_DECORATORS = frozenset({"nki.jit", "nki.trace", "nki.benchmark", "nki.baremetal", "nki.profile"})
-_ON_THE_HOST = frozenset({"nisa.get_nc_version", "nisa.get_nc_sub_version"})
+_LAUNCHERS = frozenset(
+    f"nki.{name}"
+    for name in ("jit", "trace", "benchmark", "baremetal", "profile", "simulate", "simulate_kernel")
+) | {"nki_jit", "nki_call"}  # which frameworks have
+_ON_THE_HOST = frozenset({"nisa.get_nc_version", "nisa.get_nc_sub_version", "nl.nc", "nl.spmd_dim"})
 _END = re.compile(r"\r\n|\n|\r")
+UNREADABLE = (OSError, SyntaxError, ValueError, RecursionError)
+"""What ``Source`` raises of a file that is no Python, or is too deep for Python's parser."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class TextRange(NamedTuple):
+    """A place in a file, as editors count: lines and columns of characters from 1, end excluded."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Edit(NamedTuple):
+    """The characters from ``start`` up to ``end`` of a file become ``text``."""
+
+    start: int
+    end: int
+    text: str
+    region: TextRange
+    """The same place as lines and columns."""
+
+
+class Fix(NamedTuple):
+    """Edits that belong together.
+
+    ``is_safe`` says that the kernel computes what it did: an unsafe fix needs a reader.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
+    is_safe: bool = True
+
+
+def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
+    """The text with the fixes, and how many of them: one that meets an earlier one waits."""
+    taken: list[Edit] = []
+    count = 0
+    for fix in fixes:
+        pairs = ((one, other) for one in fix.edits for other in taken)
+        if not any(one.start < other.end and other.start < one.end for one, other in pairs):
+            taken += fix.edits
+            count += 1
+    for one in sorted(taken, reverse=True):
+        text = text[: one.start] + one.text + text[one.end :]
+    return text, count
 
 
 @dataclass(frozen=True)
@@ -41,6 +91,25 @@ class Spot:
     def name(self, node: ast.AST) -> str | None:
         """``nl.load`` for what the file calls it; None for what is not of NKI."""
         return self.source.names.of(node)
+
+    def kind(self, node: ast.AST) -> Sort | None:
+        """What an expression of the kernel is; None where that is not to be seen."""
+        return self.source.kinds(self.function).of(node) if self.function else None
+
+    def value(self, node: ast.AST) -> ast.AST:
+        """The expression that a name of the kernel stands for; else the node itself."""
+        return self.source.kinds(self.function).value(node) if self.function else node
+
+    def given(self, call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
+        """What a call passes by a keyword, or else at a place."""
+        given = [one.value for one in call.keywords if one.arg == name]
+        given += call.args[place : place + 1] if place is not None else []
+        return given[0] if given else None
+
+    def argument(self, call: ast.Call, name: str, place: int | None = None) -> ast.AST | None:
+        """The same, or the expression that the name passed stands for."""
+        given = self.given(call, name, place)
+        return self.value(given) if given is not None else None
 
 
 class ImportedNames:
@@ -101,45 +170,11 @@ class ImportedNames:
         return None
 
 
-class Source:
-    """A file of Python; ``launched`` names functions that are kernels without a decorator.
+class SourceText:
+    """A text of Python, and where the nodes of its syntax tree are in it."""
 
-    Raises
-    ------
-    SyntaxError : it is none.
-    """
-
-    def __init__(self, path: Path, text: str, launched: Collection[str] = ()) -> None:
-        self.path = path
-        self.launched = launched
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.tree = ast.parse(text, str(path))
-        self.names = ImportedNames(self.tree)
-
-    @property
-    def sdk(self) -> Release:
-        """The newest SDK that its dialect was written for."""
-        return LAST_CLASSIC if self.names.is_classic and not self.names.is_todays else NEWEST
-
-    @cached_property
-    def functions(self) -> dict[str, Function]:
-        """Its functions of the top level, by name."""
-        return {node.name: node for node in self.tree.body if isinstance(node, Function)}
-
-    @cached_property
-    def kernels(self) -> frozenset[str]:
-        """The names of its kernels: functions with a decorator of NKI, or launched without one."""
-        return frozenset(name for name, one in self.functions.items() if self._is_kernel(one))
-
-    @cached_property
-    def kernel_code(self) -> frozenset[str]:
-        """The names of functions that run in kernels: those of NKI's names, and what they call."""
-        return called_by(self, *(n for n, one in self.functions.items() if self._uses_nki(one)))
-
-    @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node that each node is a part of."""
-        return {part: node for node in ast.walk(self.tree) for part in ast.iter_child_nodes(node)}
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Where a node begins and ends, in characters of the file."""
@@ -162,14 +197,6 @@ class Source:
             places += [line, at - self._starts[line - 1] + 1]
         return TextRange(*places)
 
-    def offset(self, line: int, column: int) -> int:
-        """Where a line and column are, in characters of the file."""
-        return self._starts[line - 1] + column - 1
-
-    def edit(self, start: int, end: int, text: str) -> Edit:
-        """What puts a text in the place of another."""
-        return Edit(start, end, text, self.region(start, end))
-
     @cached_property
     def _starts(self) -> list[int]:
         """Where each line begins."""
@@ -180,38 +207,150 @@ class Source:
         start = self._starts[line - 1]
         return start + len(self.text[start : start + byte].encode()[:byte].decode(errors="ignore"))
 
-    def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
-        """Each node with its place, in the file's order."""
-        for statement in self.tree.body:
-            name = statement.name if isinstance(statement, Function) else None
-            function = self.functions[name] if name in self.kernel_code and name else None
-            place = Spot(self, sdk, function, not isinstance(statement, (Function, ast.ClassDef)))
-            for node in ast.walk(statement):
-                yield node, place
 
-    def _is_kernel(self, function: Function) -> bool:
-        decorators = (
-            one.func if isinstance(one, ast.Call) else one for one in function.decorator_list
+class Source(SourceText):
+    """A file of Python; ``launched`` names functions that are kernels without a decorator.
+
+    Raises
+    ------
+    SyntaxError : it is none.
+    """
+
+    def __init__(self, path: Path, text: str, launched: Collection[str] = ()) -> None:
+        super().__init__(text)
+        self.path = path
+        self.launched = launched
+        self.tree = ast.parse(text, str(path))
+        self.names = ImportedNames(self.tree)
+        self._kinds: dict[Function, Kinds] = {}
+
+    @property
+    def sdk(self) -> Release:
+        """The newest SDK that its dialect was written for."""
+        return LAST_CLASSIC if self.names.is_classic and not self.names.is_todays else NEWEST
+
+    @cached_property
+    def constants(self) -> Mapping[str, ast.expr]:
+        """What the names that its top level assigns stand for."""
+        assigned = (node for node in self.tree.body if isinstance(node, ast.Assign))
+        return {getattr(to, "id", ""): one.value for one in assigned for to in one.targets}
+
+    def kinds(self, function: Function) -> Kinds:
+        """What the expressions of a function are."""
+        if function not in self._kinds:
+            self._kinds[function] = Kinds(self, function)
+        return self._kinds[function]
+
+    @cached_property
+    def functions(self) -> Mapping[str, Sequence[Function]]:
+        """Its functions by name, wherever they stand."""
+        by_name: dict[str, list[Function]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, Function):
+                by_name.setdefault(node.name, []).append(node)
+        return by_name
+
+    @cached_property
+    def kernels(self) -> frozenset[Function]:
+        """Its kernels: functions that NKI decorates, or that something launches."""
+        every = {one for named in self.functions.values() for one in named}
+        launched = {*self.launched, *self._launched_here()}
+        return frozenset(
+            one
+            for one in every
+            if one.name in launched or any(map(self._is_launcher, one.decorator_list))
         )
-        decorated = any(self.names.of(one) in _DECORATORS for one in decorators)
-        return decorated or function.name in self.launched
 
-    def _uses_nki(self, function: Function) -> bool:
-        """Whether a function issues instructions; host code names dtypes and asks for versions."""
-        calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-        called = {self.names.of(call.func) for call in calls} - {None, *_ON_THE_HOST}
-        issues = any(name.startswith(("nl.", "nisa.")) for name in called if name)
-        return self._is_kernel(function) or issues
+    @cached_property
+    def in_kernels(self) -> frozenset[Function]:
+        """Its kernels, and the functions that they name, directly or not."""
+        return self.reached(*self.kernels)
+
+    @cached_property
+    def kernel_code(self) -> frozenset[Function]:
+        """Functions that run in kernels: those that issue instructions, and what they name."""
+        every = (one for named in self.functions.values() for one in named)
+        return self.reached(*self.kernels, *filter(self._issues, every))
+
+    def reached(self, *functions: Function) -> frozenset[Function]:
+        """These functions, and those of the file that they name, directly or not."""
+        reached: set[Function] = set()
+        waiting = list(functions)
+        while waiting:
+            function = waiting.pop()
+            if function not in reached:
+                reached.add(function)
+                names = {getattr(one, "id", None) or _own(one) for one in ast.walk(function)}
+                waiting += (one for name in names for one in self.functions.get(name or "", ()))
+        return frozenset(reached)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What a node stands inside of, from within."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node that each node is a part of."""
+        return {part: node for node in ast.walk(self.tree) for part in ast.iter_child_nodes(node)}
+
+    def offset(self, line: int, column: int) -> int:
+        """Where a line and column are, in characters of the file."""
+        return self._starts[line - 1] + column - 1
+
+    def edit(self, start: int, end: int, text: str) -> Edit:
+        """What puts a text in the place of another."""
+        return Edit(start, end, text, self.region(start, end))
+
+    def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
+        """Each node with its place."""
+        waiting: list[tuple[ast.AST, Spot]] = [(self.tree, Spot(self, sdk, None, True))]
+        while waiting:
+            node, place = waiting.pop()
+            if place.function is None and node in self.kernel_code:
+                place = Spot(self, sdk, node)
+            elif place.is_module_level and isinstance(node, (Function, ast.Lambda)):
+                place = Spot(self, sdk, None)
+            yield node, place
+            waiting += reversed([(part, place) for part in ast.iter_child_nodes(node)])
+
+    def _is_launcher(self, node: ast.expr) -> bool:
+        """Whether an expression makes a kernel of a function, as ``nki.jit`` does."""
+        if isinstance(node, ast.Call):
+            return any(map(self._is_launcher, (node.func, *node.args[:1])))
+        return (self.names.of(node) or ast.unparse(node).rpartition(".")[2]) in _LAUNCHERS
+
+    def _launched_here(self) -> Iterator[str]:
+        """The names of what calls launch: ``name[grid](...)``, ``nki.jit(name)``."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+                yield getattr(node.func.value, "id", "")
+            elif isinstance(node, ast.Call) and node.args and self._is_launcher(node.func):
+                yield from (getattr(one, "id", "") for one in ast.walk(node.args[0]))
+
+    def _issues(self, function: Function) -> bool:
+        """Whether a function issues instructions itself, and launches no kernel as the host."""
+        waiting: list[ast.AST] = list(function.body)
+        calls: list[ast.Call] = []
+        while waiting:
+            node = waiting.pop()
+            calls += [node] if isinstance(node, ast.Call) else []
+            waiting += (
+                () if isinstance(node, (Function, ast.ClassDef)) else ast.iter_child_nodes(node)
+            )
+        launches = any(
+            isinstance(one.func, ast.Subscript) or self._is_launcher(one.func) for one in calls
+        )
+        return any(map(self.is_instruction, calls)) and not launches
+
+    def is_instruction(self, call: ast.Call) -> bool:
+        """Whether a call is of ``nl`` or ``nisa``, and nothing that the host asks, too."""
+        name = self.names.of(call.func) or ""
+        return name.startswith(("nl.", "nisa.")) and name not in _ON_THE_HOST
 
 
-def called_by(source: Source, *names: str) -> frozenset[str]:
-    """Functions of a file, and those of it that they call, directly or not."""
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in source.functions and name not in reached:
-            reached.add(name)
-            calls = (one for one in ast.walk(source.functions[name]) if isinstance(one, ast.Call))
-            waiting += [one.func.id for one in calls if isinstance(one.func, ast.Name)]
-    return frozenset(reached)
+def _own(node: ast.AST) -> str | None:
+    """The name of a method that an object's own code names."""
+    is_own = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("self", "cls")
+    return node.attr if is_own else None  # type: ignore[attr-defined]

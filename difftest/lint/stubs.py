@@ -8,7 +8,9 @@ no list of names is kept by hand.
 from __future__ import annotations
 
 import inspect
-from enum import Enum
+import json
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, IntEnum
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -17,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from difftest.api.documented import CLASSIC, TODAY, documented_names
-from difftest.lint.stub_classes import annotation_of, class_text, enum_text, function_text
 from difftest.simulator.frontend.arguments import Annotation, Unmodelled
 from difftest.simulator.frontend.classic.memories import Buffer
+from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import modules
 from difftest.simulator.frontend.nki.levels import LIFETIMES
 
@@ -33,21 +35,6 @@ from typing import Any
 import numpy as _np
 from typing_extensions import deprecated
 """
-_PYPROJECT = """\
-[build-system]
-requires = ["hatchling>=1.26"]
-build-backend = "hatchling.build"
-
-[project]
-name = "nki-difftest-stubs"
-version = "{version}"
-description = "Stubs of nki and neuronxcc.nki, written by difftest"
-requires-python = ">=3.10"
-dependencies = ["numpy"]
-
-[tool.hatch.build.targets.wheel]
-packages = ["nki-stubs", "neuronxcc-stubs"]
-"""
 _ANNOTATIONS = """
 # Numbers in brackets: mypy takes them of what it does not know, pyright where a class says so.
 MYPY: bool
@@ -59,22 +46,30 @@ if not MYPY:
     from {module} import {kind} as _{name}
     {name} = _{name}
 """
-_SHORT = {"nl": "nki.language", "nisa": "nki.isa", "ncc": "nki.collectives"}
-"""What the table of levels calls the modules of today's dialect."""
-_TENSORS = (
-    *("Creation operations", "Math operations", "Bitwise operations", "Logical operations"),
-    *("Comparison operations", "Reduction operations", "Tensor manipulation operations"),
-    "Activation and Backpropagation functions",
-)
-"""The sections of AWS's summaries whose functions return a tensor, but for these."""
 _NO_TENSORS = frozenset({"arange", "par_dim", "ds"})
+
+_FORMS = ("__{}__", "__r{}__", "__i{}__")
+"""Of an operator: as it is, from the right, and with an assignment."""
+_DATA = Path(__file__).parent / "data"
+_DOCUMENTED = json.loads((_DATA / "stubs.json").read_text(encoding="utf-8"))
+_MEMBERS, _RETURNED, _BASES = (_DOCUMENTED[one] for one in ("members", "returned", "bases"))
+"""What AWS documents of each class: attributes with their types, and methods by name; what methods
+return; classes above it. The simulator's classes have more, which is no kernel's business.
+"""
+_SHORT, _TENSORS, _OPERATORS = (_DOCUMENTED[one] for one in ("modules", "sections", "operators"))
+"""What the table of levels calls today's modules; the sections of AWS's summaries whose functions
+return a tensor, but for ``_NO_TENSORS``; what a tensor may have of Python's operators.
+"""
+_SAME = frozenset({"NkiTensor", "NkiGrid"})
+"""Classes whose views are of the class itself."""
 
 
 def stub_files() -> dict[str, str]:
     """The texts of the distribution by path."""
     served = modules()
     homes = _homes(served)
-    texts = {"pyproject.toml": _PYPROJECT.format(version=version("nki-difftest"))}
+    project = (_DATA / "stubs.pyproject.toml").read_text(encoding="utf-8")
+    texts = {"pyproject.toml": project.format(version=version("nki-difftest"))}
     for root in ("neuronxcc", "nki"):
         texts[f"{root}-stubs/py.typed"] = "partial\n"
     for name, module in sorted(served.items()):
@@ -83,17 +78,6 @@ def stub_files() -> dict[str, str]:
         file = f"{inner.replace('.', '/')}/__init__" if has_parts else inner.replace(".", "/")
         texts[f"{root}-stubs/{file.removeprefix('/')}.pyi"] = StubModule(name, module, homes).text
     return texts
-
-
-def write_stubs(folder: Path) -> list[Path]:
-    """Write the distribution into a folder; the files, in order."""
-    files = []
-    for name, text in sorted(stub_files().items()):
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-        files.append(file)
-    return files
 
 
 def public_names(name: str, module: ModuleType) -> list[str]:
@@ -225,3 +209,131 @@ class StubModule:
             kind = "_Hbm" if value.space.is_hbm else f"_{value.space.value.title()}"
         self._private[kind] = class_text(kind, value)
         return kind
+
+
+def annotation_of(default: object) -> str:
+    """The type of a parameter, from a default that says it."""
+    return {bool: "bool", str: "str"}.get(type(default), "Any")
+
+
+def doc_of(value: object, indent: str = "    ") -> str:
+    """The first line of a docstring, as a docstring."""
+    line = (inspect.getdoc(value) or "").partition("\n")[0].replace("\\", "\\\\")
+    return f'\n{indent}"""{line}"""' if line else ""
+
+
+def enum_text(name: str, kind: type[Enum]) -> str:
+    """An enumeration with its members."""
+    base = "IntEnum" if issubclass(kind, IntEnum) else "Enum"
+    members = [f"    {one} = {member.value!r}\n" for one, member in kind.__members__.items()]
+    return f"class {name}({base}):\n{''.join(members)}"
+
+
+def function_text(
+    name: str,
+    function: Callable[..., Any],
+    type_of: Callable[[Any], str],
+    returned: str,
+    ended: str | None = None,
+) -> str:
+    """A function with its signature; ``type_of`` says a parameter's type by its default."""
+    mark = f"@deprecated({ended!r})\n" if ended else ""
+    listed = _parameters(inspect.signature(function).parameters.values(), type_of)
+    return f"{mark}def {name}({listed}) -> {returned}:{doc_of(function)}\n    ...\n"
+
+
+def class_text(name: str, value: Any) -> str:
+    """A class, or the class of an object, with what is documented of it."""
+    owner = Tensor if name == "tensor" else value
+    if name in ("_TileSize", "_TileSizes"):
+        members = [f"    {one}: int\n" for one in sorted(dir(value))]
+    else:
+        members = [_member(name, owner, one) for one in _MEMBERS[name]]
+    base = f"({_BASES[name]})" if name in _BASES else ""
+    doc = doc_of(owner if isinstance(owner, type) else type(owner))
+    return f"class {name}{base}:{doc}\n{''.join(members) or '    ...' + chr(10)}"
+
+
+def _member(kind: str, owner: Any, member: str) -> str:
+    if ":" in member:
+        return _attribute(owner, *member.split(": "))
+    if member == "operators":
+        return "".join(f"    {_protocol(kind, one)}\n" for one in _operators(owner))
+    if member.startswith("__") and member != "__init__":
+        return f"    {_protocol(kind, member)}\n"
+    method = getattr(owner, member)
+    parameters = list(inspect.signature(method).parameters.values())
+    if isinstance(owner, type):
+        parameters = parameters[1:]
+    listed = ", ".join(filter(None, ["self", _parameters(parameters, annotation_of)]))
+    if member == "__init__":
+        return f"    def __init__({listed}) -> None: ...\n"
+    returned = _RETURNED.get(member, _view_of(kind))
+    return f"    def {member}({listed}) -> {returned}:{doc_of(method, ' ' * 8)}\n        ...\n"
+
+
+def _attribute(owner: Any, name: str, kind: str) -> str:
+    if isinstance(inspect.getattr_static(owner, name, None), property):
+        return f"    @property\n    def {name}(self) -> {kind}: ...\n"
+    return f"    {name}: {kind}\n"
+
+
+def _operators(owner: type) -> Iterator[str]:
+    """The operators that a class has, and ``object`` has not."""
+    for form in _FORMS:
+        for one in map(form.format, _OPERATORS):
+            if any(one in vars(base) for base in owner.__mro__[:-1]):
+                yield one
+
+
+def _view_of(kind: str) -> str:
+    return kind if kind in _SAME else "Any"
+
+
+def _protocol(kind: str, name: str) -> str:
+    """What brackets and operators take and return."""
+    returned = _view_of(kind)
+    return {
+        "__getitem__": f"def __getitem__(self, key: Any, /) -> {returned}: ...",
+        "__setitem__": "def __setitem__(self, key: Any, value: Any, /) -> None: ...",
+        "__class_getitem__": "def __class_getitem__(cls, shape: Any, /) -> Any: ...",
+        "__len__": "def __len__(self) -> int: ...",
+    }.get(
+        name,
+        f"def {name}(self) -> Any: ..."
+        if name in ("__neg__", "__invert__", "__iter__")
+        else f"def {name}(self, other: Any, /) -> Any: ...",
+    )
+
+
+def _parameters(parameters: Iterable[inspect.Parameter], type_of: Callable[[Any], str]) -> str:
+    return ", ".join(_listed(list(parameters), type_of))
+
+
+def _listed(parameters: list[inspect.Parameter], type_of: Callable[[Any], str]) -> Iterator[str]:
+    """Each parameter as a signature has it, with the marks ``/`` and ``*``."""
+    kinds = inspect.Parameter
+    marked = any(one.kind is kinds.VAR_POSITIONAL for one in parameters)
+    for number, one in enumerate(parameters):
+        if one.kind is kinds.KEYWORD_ONLY and not marked:
+            marked = True
+            yield "*"
+        yield _parameter(one, type_of)
+        following = parameters[number + 1 :][:1]
+        if one.kind is kinds.POSITIONAL_ONLY and (
+            not following or following[0].kind is not kinds.POSITIONAL_ONLY
+        ):
+            yield "/"
+
+
+def _parameter(one: inspect.Parameter, type_of: Callable[[Any], str]) -> str:
+    stars = "*" * (one.kind is one.VAR_POSITIONAL) + "**" * (one.kind is one.VAR_KEYWORD)
+    if one.default is one.empty:
+        return f"{stars}{one.name}: Any"
+    kind = "str | None" if one.name == "name" else type_of(one.default)
+    return f"{one.name}: {kind} = {_default(one.default)}"
+
+
+def _default(value: object) -> str:
+    simple = value is None or isinstance(value, (bool, int, float, str))
+    return repr(value) if simple and not isinstance(value, Enum) else "..."

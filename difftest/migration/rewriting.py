@@ -1,6 +1,6 @@
 """A classic kernel file in today's words, statement by statement, with LibCST.
 
-Needs LibCST (``pip install nki-difftest[migrate]``). Comments, blank lines and whatever is no NKI
+Needs LibCST, the extra ``migrate``. Comments, blank lines and whatever is no NKI
 stay as they are. What is not mechanical stays too, under a comment with the rule and the remedy.
 """
 

@@ -186,19 +186,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     runner = session.runner
     if runner is None or "difftest_runner" not in getattr(item, "fixturenames", ()):
         return (yield)
+    from difftest.breakdown import broken, unless_broken
     from difftest.choices import PAGES
-    from difftest.harness.failures import (
-        BrokenReferenceError,
-        CaseFailure,
-        DifferentialFailure,
-        HazardFailure,
-        NotRejectedError,
-    )
+    from difftest.harness import failures
+    from difftest.harness.decorator import kernel_test_of
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.tally import PROPERTY
     from difftest.plugin.fresh import fresh_run
+    from difftest.plugin.options import SAVE
     from difftest.report.document import CASE, DETAILS, details
-    from difftest.simulator.launch import one_thread
+    from difftest.simulator.baton import one_thread
 
     finished, failed = False, None
     runner.start(reproduction_of(item, session.request))
@@ -207,31 +204,42 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
         finished = True
         runner.check_hazards()
-    except (NotRejectedError, SpecError) as error:
-        name = "" if isinstance(error, NotRejectedError) else f"{type(error).__name__}: "
+    except (failures.NotRejectedError, SpecError) as error:
+        name = "" if isinstance(error, failures.NotRejectedError) else f"{type(error).__name__}: "
         raise pytest.fail.Exception(f"{name}{error}", pytrace=False) from None
-    except CaseFailure as failure:
-        if not isinstance(failure, BrokenReferenceError) and is_drawn(item, session.request):
-            failure.fresh = fresh_run(item.config, failure)
+    except KeyboardInterrupt as interrupt:
+        if isinstance(interrupt.__cause__, pytest.exit.Exception):
+            raise interrupt.__cause__ from None
+        raise
+    except failures.CaseFailure as failure:
+        is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
+        if is_drawn(item, session.request) and not is_sure:
+            with unless_broken("the run in a process of its own"):
+                failure.fresh = fresh_run(item.config, failure)
         item.user_properties.append((CASE, failure.case.to_json()))
         if session.request.save is not None:
-            failure.saved = save_failure(item, session.request, failure)
+            with unless_broken(SAVE.name):
+                failure.saved = save_failure(item, session.request, failure)
         failed = failure
-        if isinstance(failure, HazardFailure):
+        if isinstance(failure, failures.HazardFailure):
             raise pytest.fail.Exception(str(failure), pytrace=False) from None
-        if isinstance(failure, DifferentialFailure):
+        if isinstance(failure, failures.DifferentialFailure):
             failure.end_in_kernel()
         raise
     finally:
         runner.now = None
         if not (finished and is_drawn(item, session.request)):
             runner.tally.coverage.forget_kernels()  # these were not all cases of the kernel
-        item.user_properties.append((PROPERTY, runner.tally.to_json()))
         if session.request.report is not None:
-            said = details(runner, failed, page=session.request.report.endswith(PAGES))
-            item.user_properties.append((DETAILS, said))
-    if runner.tally.nothing:
-        pytest.fail(runner.tally.nothing, pytrace=False)
+            with unless_broken(f"the report of {item.name}"):
+                said = details(runner, failed, page=session.request.report.endswith(PAGES))
+                item.user_properties.append((DETAILS, said))
+        runner.tally.broken.update(broken())
+        item.user_properties.append((PROPERTY, runner.tally.to_json()))
+    drawn = kernel_test_of(getattr(item, "obj", None)) if is_drawn(item, session.request) else None
+    accepts = drawn is None or drawn.spec.allow_inconclusive
+    if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
+        pytest.fail(text, pytrace=False)
     return result
 
 
@@ -299,10 +307,15 @@ def pytest_terminal_summary(
         for line in lines:
             terminalreporter.write_line(line)
     if session.request.report is not None:
+        from difftest.breakdown import broken, unless_broken
+        from difftest.plugin.options import REPORT
         from difftest.plugin.run_report import versions
         from difftest.report.document import session_document, write_report
 
         backends = session.runner.backends if session.runner else ()
         left, code = session.uncollected, int(exitstatus)
-        document = session_document(versions(), backends, reports, left, code)
-        write_report(Path(session.request.report), document)
+        with unless_broken(REPORT.name):
+            document = session_document(versions(), backends, reports, left, code)
+            write_report(Path(session.request.report), document)
+        for line in broken():
+            terminalreporter.write_line(line)

@@ -14,13 +14,12 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES
+from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, missing
 
 
 class SimulateAction(argparse.Action):
@@ -285,26 +284,21 @@ def read_request(
     )
 
 
-def check_case(request: Request) -> None:
-    """A case needs something to run it: without a backend it is a usage error."""
+def check_request(request: Request) -> None:
+    """A usage error for a case without a backend, and a report that cannot be written.
+
+    The report's folder is made.
+    """
     if request.case is not None and not request.wants_backends:
-        raise pytest.UsageError(
-            f"{CASE.name} needs a backend: add {SIMULATE.name} or {DEVICE.name}"
-        )
-
-
-def check_report(request: Request) -> None:
-    """The file of the report can be written, or a usage error says why; its folder is made."""
+        needed = f"{SIMULATE.name} or {DEVICE.name}"
+        raise pytest.UsageError(f"{CASE.name} needs a backend: add {needed}")
     if request.report is None:
         return
     from difftest.host.output import check_output
 
     file = Path(request.report)
-    if file.suffix in PAGES and find_spec("jinja2") is None:
-        raise pytest.UsageError(
-            f"{REPORT.name}: a page needs jinja2: pip install 'nki-difftest[report]'; "
-            ".json and .md need nothing more"
-        )
+    if file.suffix in PAGES and (lack := missing("jinja2", f"{REPORT.name}: a page", "report")):
+        raise pytest.UsageError(f"{lack}; .json and .md need nothing more")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         check_output(file)

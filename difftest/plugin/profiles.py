@@ -26,8 +26,6 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "nightly": {"max_examples": 2000},
     "device": {"max_examples": 3},
 }
-
-
 _BEFORE = "before difftest"
 
 

@@ -22,8 +22,7 @@ from difftest.plugin.options import (
     MEMORY,
     SIMULATE,
     Request,
-    check_case,
-    check_report,
+    check_request,
     is_campaign,
 )
 
@@ -91,8 +90,7 @@ def start_session(config: pytest.Config, request: Request) -> Session:
 
     What cannot be done, such as a backend that is not here, is a usage error.
     """
-    check_case(request)
-    check_report(request)
+    check_request(request)
     session = Session(request)
     _limit(config, request)
     if request.wants_backends:
@@ -159,7 +157,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends.device.embedding import ran_beside
     from difftest.backends.embedded import EmbeddedSimulator
     from difftest.harness.runner import Runner
-    from difftest.lint.kernels import findings_of
+    from difftest.lint.check import findings_of
 
     try:
         backends = select_backends(
@@ -173,13 +171,12 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
     if not request.device:
         from difftest.harness.watching import Watch
 
-        verbose = config.get_verbosity() > 0
         watch = Watch() if request.case is None else None
         if watch is not None:
             config.add_cleanup(watch.close)
         return Runner(
             backends,
-            verbose=verbose,
+            verbose=config.get_verbosity() > 0,
             strict=request.strict,
             exact=request.exact,
             beside=ran_beside,
@@ -215,6 +212,7 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 
 def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:
     """Write what ``difftest replay`` needs of a failing case; where, from the working directory."""
+    from difftest.host.output import write_file
     from difftest.report.saved import Saved, file_name, modules_of
 
     assert isinstance(item, pytest.Function)
@@ -227,8 +225,7 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
         request.strictness,
     )
     file = Path(str(request.save)) / file_name(item.nodeid)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(saved.script(f"{failure.spec.name} {failure.title()}"), encoding="utf-8")
+    write_file(file, saved.script(f"{failure.spec.name} {failure.title()}"))
     return str(file)
 
 

@@ -6,21 +6,30 @@ import io
 from collections.abc import Collection
 
 from difftest.harness.coverage import Coverage, missed
-from difftest.harness.tally import Counts, Tally
+from difftest.harness.tally import Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
 """Each backend, and the option that asks for it."""
 _MIN_WIDTH = 120
 _FEW_PLACES = 5
 """How many branches and loops that no case took are named, unless all are asked for."""
-COLUMNS = ("cases", "elements", "bit for bit", "rejections", "both reject", "inconclusive")
-NOT_FINITE = "not finite"
-"""The heading of one column more, where there are such elements."""
+COLUMNS = {
+    "cases": "cases",
+    "elements": "elements",
+    "bit for bit": "exact",
+    "rejections": "rejections",
+    "both reject": "both_rejected",
+    "inconclusive": "inconclusive",
+}
+"""Each heading, and the count that stands below it."""
+NOT_FINITE = {"not finite": "nonfinite"}
+"""One column more, where there are such elements."""
 
 
 def table_text(tally: Tally, width: int) -> list[str]:
     """The counts of each kernel on each backend.
 
+    >>> from difftest.harness.tally import Counts
     >>> counts = Counts(cases=50, elements=2097152, exact=50, rejections=1)
     >>> for line in table_text(Tally({("matrix_transpose", "embedded"): counts}), width=100):
     ...     print(line)
@@ -33,29 +42,16 @@ def table_text(tally: Tally, width: int) -> list[str]:
     table = Table(box=None, pad_edge=False, header_style="")
     table.add_column("kernel", overflow="fold")
     table.add_column("backend")
-    for column in COLUMNS:
-        table.add_column(column, justify="right")
     some = any(counts.nonfinite for counts in tally.rows.values())
-    if some:
-        table.add_column(NOT_FINITE, justify="right")
+    columns = {**COLUMNS, **(NOT_FINITE if some else {})}
+    for column in columns:
+        table.add_column(column, justify="right")
     for (kernel, backend), counts in sorted(tally.rows.items()):
-        cells = (*_cells(counts), counts.nonfinite) if some else _cells(counts)
-        table.add_row(kernel, backend, *map(str, cells))
+        table.add_row(kernel, backend, *(str(getattr(counts, one)) for one in columns.values()))
     console = Console(file=io.StringIO(), width=max(width, _MIN_WIDTH), color_system=None)
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines()]
-
-
-def _cells(counts: Counts) -> tuple[int, ...]:
-    return (
-        counts.cases,
-        counts.elements,
-        counts.exact,
-        counts.rejections,
-        counts.both_rejected,
-        counts.inconclusive,
-    )
 
 
 def coverage_lines(coverage: Coverage, verbose: bool) -> list[str]:
@@ -111,6 +107,7 @@ def summary_lines(
         ]
         lines += [f"inconclusive: {reason}" for reason in sorted(tally.reasons)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
+        lines += sorted(tally.broken)
         lines += coverage_lines(tally.coverage, verbose)
         lines += [
             f"not run: {name} ({option} was not given)"

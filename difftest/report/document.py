@@ -23,6 +23,7 @@ from difftest.harness.failures import CaseFailure
 from difftest.harness.looks import History
 from difftest.harness.spec import elements_of
 from difftest.harness.tally import PROPERTY, labels_of, tally_from_json, total_of
+from difftest.host.output import write_file
 from difftest.report.failure import failure_document, findings
 from difftest.report.markdown import markdown_text
 from difftest.report.page import page_text
@@ -103,7 +104,7 @@ def write_report(file: Path, document: Mapping[str, Any]) -> None:
         text = markdown_text(document)
     else:
         text = json.dumps(document, indent=1)
-    file.write_text(text, encoding="utf-8")
+    write_file(file, text)
     if summary := os.environ.get(SUMMARY):
         with open(summary, "a", encoding="utf-8") as more:
             more.write(markdown_text(document))
@@ -120,7 +121,7 @@ def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> d
         homes = tally_from_json(str(properties[PROPERTY])).homes
         names = {name: labels[name, home] for name, home in homes.items()}
         found["kernels"] = sorted(names.values())
-        found["details"] = json.loads(str(properties.get(DETAILS, "{}")))
+        found["details"] = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
         for one in (found["details"].get("failure"), *found["details"].get("performance", ())):
             if one is not None:
                 one["kernel"] = names.get(one["kernel"], one["kernel"])

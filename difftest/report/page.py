@@ -1,6 +1,6 @@
 """The document of a session as one page of HTML: no server, no script, nothing from elsewhere.
 
-Needs jinja2 (``pip install nki-difftest[report]``).
+Needs jinja2, the extra ``report``.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class IssuingLines:
 
     def __call__(self, frame: FrameType, core: Core) -> None:
         """Be told of a line."""
-        if self.outside is None and core.shadow is not None and core.instructions > self._looked:
+        if self.outside is None and core.followers.shadow and core.instructions > self._looked:
             name = _outside(core, frame)
             if name:
                 self.outside = core.instructions - 1, name
@@ -97,7 +97,7 @@ class IssuingLines:
 def _outside(core: Core, frame: FrameType) -> str:
     """The name of a tensor in a frame whose values lie outside their exact bounds; or nothing."""
     for name, tile in _tiles(frame).items():
-        held = core.shadow.held(tile)
+        held = core.followers.shadow.held(tile)
         if held is None or held.partial:
             continue
         missing = tile._unwritten()

@@ -52,13 +52,14 @@ def parse_axis(text: str) -> SweepAxis:
 
 def _values(part: str, text: str) -> Sequence[Any]:
     found = _RANGE.fullmatch(part)
-    if found is None:
+    if found is None and part and ".." not in part:
         return [*parse_keywords([f"value={part}"]).values()]
+    if found is None:
+        raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
     first, last = int(found[1]), int(found[2])
     if first > last or (found[3] is None and first < 1) or found[3] == "0":
-        raise click.BadParameter(
-            f"a range is a..b, which doubles from a, at least 1, or a..b:step; got {text!r}"
-        )
+        told = "a range is a..b, which doubles from a, at least 1, or a..b:step"
+        raise click.BadParameter(f"{told}; got {text!r}")
     if found[3] is not None:
         return range(first, last + 1, int(found[3]))
     return [first << n for n in range((last // first).bit_length())]

@@ -45,7 +45,7 @@ from difftest.inspection import fails
 from difftest.scale.features import features
 from difftest.scale.findings import Findings
 from difftest.scale.found import CLOSED, Found, found_of
-from difftest.simulator.launch import one_thread
+from difftest.simulator.baton import one_thread
 
 _OLD_NAME = "slice_comments"
 """What HypoFuzz 25.11 asks of a failure that it has shrunk, and newer Hypotheses call otherwise."""

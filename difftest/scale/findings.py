@@ -7,7 +7,6 @@ Where two differ, the one counts whose state changed last.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hypothesis import settings
 from hypothesis.configuration import storage_directory
 from hypothesis.database import ExampleDatabase
 
+from difftest.host.output import write_file
 from difftest.scale.found import Found, FoundError, found_from_json, newest
 
 KEY = b"difftest.findings"
@@ -53,7 +53,7 @@ class Findings:
 
     def put(self, found: Found) -> None:
         """Keep a finding, in the place of what was known of it."""
-        self._write(found)
+        write_file(self._file(found), found.to_json())
         self._forget(found)
         if self.database is not None:
             self.database.save(KEY, found.to_json().encode())
@@ -68,7 +68,7 @@ class Findings:
         files, entries = newest(self._files()), newest(one for _, one in self._entries())
         for found in self:
             if files.get(found.id) != found:
-                self._write(found)
+                write_file(self._file(found), found.to_json())
             if self.database is not None and entries.get(found.id) != found:
                 self.put(found)
 
@@ -79,13 +79,6 @@ class Findings:
 
     def _file(self, found: Found) -> Path:
         return self.folder / f"{found.id}.json"
-
-    def _write(self, found: Found) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self._file(found)
-        new = file.with_name(f"{file.name}.{os.getpid()}")
-        new.write_text(found.to_json(), encoding="utf-8")
-        os.replace(new, file)  # whoever reads it meanwhile reads the one or the other
 
     def _files(self) -> Iterator[Found]:
         for file in sorted(self.folder.glob("*.json")):

@@ -6,7 +6,6 @@ import multiprocessing
 import sys
 import time
 from collections.abc import MutableSequence, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,10 +29,11 @@ def fuzz(
     HypoFuzz draws their cases, led by what the kernels do. Each finding is told once and kept;
     `difftest findings` lists them. The exit code is 1 if this campaign has found one.
     """
-    if find_spec("hypofuzz") is None:
-        raise click.UsageError("a campaign needs HypoFuzz: pip install 'nki-difftest[scale]'")
     from difftest.scale.findings import Findings
     from difftest.scale.found import moment
+    from difftest.scale.store import need
+
+    need("hypofuzz", "a campaign")
 
     start, spawn = moment(), multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
@@ -59,6 +59,8 @@ def fuzz(
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
     found = [one for one in Findings() if one.changed >= start]
+    if not found and not sum(cases):
+        raise click.ClickException("no case has run: name kernel tests, and give it more time")
     click.echo(f"{len(found)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
     context.exit(1 if found else 0)
 

@@ -144,7 +144,7 @@ def _agrees(runner: Runner, spec: KernelSpec, case: Case, judgement: Judgement) 
     else:
         (verdict,) = verdicts.values()
         if isinstance(verdict, BothRejected):
-            runner.tally.reasons.add(f"both refuse: {verdict.kernel_error}".splitlines()[0])
+            runner.tally.reasons[f"both refuse: {verdict.kernel_error}".splitlines()[0]] += 1
         judgement.evidence.decided += isinstance(verdict, Match) and verdict.elements > 0
         return True
     judgement.case = case.to_json()

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from difftest.host.console import print_table, table_console, titled_table
+from difftest.host.output import replacing
 from difftest.scale.store import Row
 from difftest.verdict.outcome import Outcome
 
@@ -46,7 +47,7 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     counts = Counter(row["outcome"].replace("_", " ") for row in rows)
     parts = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
     click.echo(f"{len(rows)} points: {parts}")
-    names = varying(rows, axes)
+    names = varying(rows, axes) or list(axes)
     timed = sorted(
         (one for one in rows if one["predicted_us"] is not None),
         key=lambda one: float(one["predicted_us"]),
@@ -99,6 +100,7 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
     axis.set(xlabel=x, ylabel=y)
     axis.set_title("predicted us, the median of points that agree", loc="left", fontsize=10)
     try:
-        figure.savefig(file, dpi=130)
-    except (OSError, ValueError) as error:
+        with replacing(file) as path:
+            figure.savefig(path, dpi=130)
+    except ValueError as error:
         raise click.ClickException(f"--heat: {error}") from None

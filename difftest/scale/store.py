@@ -11,14 +11,15 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import click
 
+from difftest.choices import missing
 from difftest.harness.spec import KernelSpec, is_function_of_the_domain
+from difftest.host.output import replacing
 from difftest.plugin.run_report import versions
 from difftest.report.mutants.ledger import package_digest
 from difftest.report.mutants.reached import functions_of
@@ -54,8 +55,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 def need(module: str, what: str, extra: str = "scale") -> None:
     """A usage error if an extra is not installed."""
-    if find_spec(module) is None:
-        raise click.UsageError(f"{what} needs {module}: pip install 'nki-difftest[{extra}]'")
+    if lack := missing(module, what, extra):
+        raise click.UsageError(lack)
 
 
 def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
@@ -145,9 +146,8 @@ class Store:
         A kill leaves the file as it was or as it will be.
         """
         rows = [self.rows[key] for key in keys]
-        part = self.file.with_name(f"{self.file.name}.part")
-        write_rows(part, rows, axes)
-        os.replace(part, self.file)
+        with replacing(self.file) as path:
+            write_rows(path, rows, axes)
         journal = self.journal.file
         del self.journal  # it is open, and Windows removes no open file
         journal.unlink(missing_ok=True)

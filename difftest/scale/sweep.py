@@ -142,6 +142,8 @@ def sweep(context: click.Context, /, test: str, file: Path, **given: Any) -> Non
     except KeyboardInterrupt:
         end_interrupted(f"stopped: what is done is in {file}.jsonl; the same command goes on")
     print_rows(rows, list(axes[0]))
+    if all(row["outcome"] in ("inconclusive", "weak_spec") for row in rows):
+        raise click.ClickException("no point decides: each row says why in its column reason")
     if heat:
         heat_map(rows, x, y, heat[1])
     if before is not None:

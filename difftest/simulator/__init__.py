@@ -33,9 +33,8 @@ from difftest.simulator.errors import (
     SignatureError,
     UnwrittenError,
 )
-from difftest.simulator.launch import LaunchResult, launch
+from difftest.simulator.launch import LaunchResult, launch, launch_ranks
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
-from difftest.simulator.ranks import launch_ranks
 from difftest.simulator.strictness import RuleWarning, Strictness, strictness
 from difftest.simulator.trace import Allocation, Engine, Event, Region, Space, Trace
 from difftest.simulator.trace_json import TraceFormatError, trace_from_json, trace_to_json

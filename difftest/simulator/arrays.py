@@ -227,8 +227,8 @@ def warn_of_private(returned: Iterable[Any]) -> None:
             )
 
 
-def outputs_of(result: Any) -> Any:
-    """A launch's outputs as the API gives them: one array, a tuple of arrays, or None."""
+def outputs_of(result: Any, arguments: Iterable[Any]) -> Any:
+    """A launch's outputs as the API gives them: one, a tuple, or None; of the arguments' kind."""
     for number, missing in enumerate(result.unwritten):
         if missing is not None:
             warnings.warn(
@@ -238,4 +238,5 @@ def outputs_of(result: Any) -> Any:
             )
     if not result.outputs:
         return None
-    return result.outputs[0] if len(result.outputs) == 1 else result.outputs
+    single = len(result.outputs) == 1
+    return foreign.like(arguments, result.outputs[0] if single else result.outputs)

@@ -11,16 +11,21 @@ or of the iterations of ``affine_range``, does not matter: the outputs are the s
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import functools
 import random
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from difftest.simulator.errors import KernelError, Location, kernel_location
+from difftest.simulator.follower import Follower
+from difftest.simulator.trace import Space
 
 T = TypeVar("T")
 
@@ -263,3 +268,55 @@ class Baton:
             "counts, and the same arguments",
             location=self._arrivals[first].location,
         )
+
+
+class Turns(Follower):
+    """Before a program touches what programs share, those go first that are behind.
+
+    What none of them has written yet, and none has to, is an argument: it is the same to all.
+    """
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    def asked(self, issued: Any) -> None:
+        core = self._core
+        core.baton.check()
+        for access in (issued.dst, *issued.operands):
+            storage = getattr(access, "_storage", None)
+            if storage is not None and storage.allocation.space is Space.SHARED_HBM:
+                is_dst = access is issued.dst
+                if storage.gaps is not None or storage.allocation.writes or is_dst:
+                    core.baton.give_way(core.seat, core.steps)
+                    break
+
+
+# -- BLAS ------------------------------------------------------------------------------------------
+
+_LIMITED = threading.Lock()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A scope in which BLAS has one thread; after it, as many as before. It costs microseconds.
+
+    The products of a kernel are those of tiles. Threads that wait for their share of one spin, and
+    where another process has the core, for hundreds of times as long as the product takes.
+
+    The number is the process's. A scope inside another, or beside it in another thread, leaves it
+    alone: so scopes that overlap cannot take the limit for the number to go back to.
+    """
+    if not _LIMITED.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _blas().limit(limits=1):
+            yield
+    finally:
+        _LIMITED.release()
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """The libraries that NumPy has loaded: it takes a millisecond to look for them."""
+    return ThreadpoolController().select(user_api="blas")

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from difftest.simulator.errors import LimitError
 from difftest.simulator.machine import Machine
 from difftest.simulator.misuses import ADDRESS_OF_BLOCKS
+from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Allocation, Area, Space
 
 
@@ -48,13 +49,16 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     for size in allocation.shape[:block_axes]:
         received //= size
     if received > limit:
-        raise LimitError(
+        error = LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",
             happened=f"a tile has {received} bytes a partition in {allocation.space.value}",
             received=f"{allocation}: {received} bytes a partition",
             limit=f"{limit} bytes a partition ({machine.name})",
             remedy="use a smaller free dimension and loop over the rest",
         )
+        if allocation.space is not Space.PSUM:
+            raise error
+        doubt(error)
 
 
 def check_address(allocation: Allocation, machine: Machine) -> None:
@@ -137,7 +141,8 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
         placed = placed or bool(allocation.areas)
         needed = total + placed_bytes(live.values(), quadrant) if placed else total
         if needed > limit:
-            raise _too_much(machine, needed, allocation, list(live.values()))
+            doubt(_too_much(machine, needed, allocation, list(live.values())))
+            return
 
 
 def _too_much(machine: Machine, total: int, last: Allocation, live: list[Allocation]) -> LimitError:

@@ -7,11 +7,12 @@ runs is found through a context variable, set for the time of the launch and no 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from difftest.simulator.capacity import check_address, check_psum, check_tensor_
 from difftest.simulator.descriptor import RUNNING, taped
 from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import Location, host_array, kernel_location, kernel_stack, place_of
+from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
 from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
@@ -31,9 +33,6 @@ from difftest.simulator.trace import (
     Kind,
     Loop,
     Origin,
-    Region,
-    Seen,
-    Sight,
     Space,
     Trace,
 )
@@ -41,6 +40,7 @@ from difftest.simulator.trace import (
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
 
+Result = TypeVar("Result")
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -62,12 +62,57 @@ def is_running() -> bool:
     return RUNNING.get(None) is not None
 
 
+def entry(call: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Make a function one that is handed the launch; a tape notes its outermost calls by a name."""
+
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
+        @functools.wraps(function)
+        def entered(*args: Any, **kwargs: Any) -> Result:
+            core: Core = RUNNING.get(None) or current()
+            tape = core.tape
+            if tape is None or tape.busy:
+                return function(core, *args, **kwargs)
+            result: Result = tape.noted(call, function, core, *args, **kwargs)
+            return result
+
+        return entered
+
+    return decorate
+
+
 class Rank(NamedTuple):
     """The place of a launch among those of :func:`difftest.simulator.launch_ranks`."""
 
     number: int
     ranks: int
     baton: Baton
+
+
+class Bodies(Follower):
+    """The bodies of loops on the device: what one makes is of no use when its loop has ended.
+
+    Attributes
+    ----------
+    running : of each loop that runs, the numbers of the tensors that its body has made.
+    ended : those of loops that have ended, and the loop's line.
+    """
+
+    def __init__(self) -> None:
+        self.running: list[list[int]] = []
+        self.ended: dict[int, Location | None] = {}
+
+    def asked(self, issued: Any) -> None:
+        self.check((issued.dst, *issued.operands, *issued.others, *issued.indices))
+
+    def check(self, tiles: Sequence[Any]) -> None:
+        """Raise :class:`KernelError` where a body that has ended made one of the tensors."""
+        for tile in tiles:
+            storage = getattr(tile, "_storage", None)
+            if storage is not None and storage.allocation.id in self.ended:
+                loop = self.ended[storage.allocation.id]
+                raise USE_AFTER_LOOP(
+                    f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}"
+                )
 
 
 class Core:
@@ -116,8 +161,8 @@ class Core:
         """Whence came what they hold of elements that nothing wrote; those have accounts there."""
         self.placed: dict[Space, PlacedMemory] = defaultdict(PlacedMemory)
         """The memories in which the kernel places tensors itself."""
-        self.oracle: Any = None
-        """What judges each instruction, in plain mode; None without."""
+        self.followers = NOBODY
+        """What goes beside the launch, and is told of each instruction."""
         self.tape: Any = None
         """What notes each call, for a replay (see :mod:`difftest.simulator.tape`); None without."""
         self.baton: Baton | None = None
@@ -132,19 +177,14 @@ class Core:
         """Whether the kernel is inside ``nl.no_reorder``."""
         self.rank: Rank | None = None
         """Among several ranks; None where a kernel is launched alone."""
-        self.shadow: Any = None
-        """The exact run beside this one; None without one."""
-        self.sights: list[Sight] = []
-        """What stands out in the values of the instruction that is being issued."""
-        self.alarm = False
-        """Whether arithmetic made a NaN or an infinity since it was last asked for."""
-        self.made: set[Seen] = set()
-        """What instructions made of such so far."""
-        self.ended: dict[int, Location | None] = {}
-        """Tensors that were made in the body of a loop on the device that has ended, by number, and
-        the loop's line. The kernel uses them no more."""
-        self._bodies: list[list[int]] = []
-        """Of each loop on the device that runs, what its body has made."""
+        self.carried: tuple[str, ...] = ()
+        """Names that an earlier turn of a loop that runs has bound, and its body reads before."""
+        self.made_by_lines: Counter[tuple[Location, ...]] = Counter()
+        """How much the kernel's lines have made, each turn of a loop that is traced once alike."""
+        self.made_first: dict[Any, Any] = {}
+        """By line and number of it: see :func:`difftest.simulator.frontend.loops.of_first_turn`."""
+        self.bodies = Bodies()
+        """Of the loops on the device."""
         self.auto_alloc = False
         """Whether the kernel asked for its own placements to be ignored."""
         self._in_psum: list[Allocation] = []
@@ -159,16 +199,14 @@ class Core:
         token = RUNNING.set(self)
         try:
             # The engines know no floating-point exceptions; NumPy tells of them at no cost.
-            with np.errstate(
-                divide="call", over="call", invalid="call", under="ignore", call=self._raise_alarm
-            ):
+            observer = self.followers.observer
+            kind: Any = "ignore" if observer is None else "call"
+            ring = observer and observer.ring
+            with np.errstate(divide=kind, over=kind, invalid=kind, under="ignore", call=ring):
                 yield self
         finally:
             RUNNING.reset(token)
             self._stacks_of = None  # a frame holds the kernel's tensors
-
-    def _raise_alarm(self, kind: str, flag: int) -> None:
-        self.alarm = True
 
     def beside(self, program: Shape) -> Core:
         """The core of another instance of the grid: on-chip memories and registers of its own.
@@ -182,8 +220,7 @@ class Core:
         core._shared = self._shared
         core.placed[Space.SHARED_HBM] = self.placed[Space.SHARED_HBM]
         core.rank, core.level = self.rank, self.level
-        core.shadow, core.order = self.shadow, self.order
-        core.oracle = None if self.oracle is None else self.oracle.beside()
+        core.order, core.followers = self.order, self.followers.beside(core)
         core.tape = None if self.tape is None else self.tape.beside(core)
         core.auto_alloc = self.auto_alloc
         core.program = program
@@ -191,14 +228,19 @@ class Core:
 
     def kind(self, kind: type[Any]) -> Any:
         """A class of tensors as this launch has it: followed, if there is an oracle."""
-        return kind if self.oracle is None else self.oracle.followed(kind)
+        oracle = self.followers.oracle
+        return kind if oracle is None else oracle.followed(kind)
+
+    def attach(self, follower: Follower) -> None:
+        """Let it go beside this core from now on: before those that are there."""
+        self.followers = Followers(follower, *self.followers.all)
 
     def wrote(self, tile: Tile) -> None:
-        """Tell the oracle and the tape, if there are any, of what no instruction wrote."""
+        """Tell the tape, if there is one, and followers of what no instruction wrote."""
         if self.tape is not None:
             self.tape.found(tile)
-        if self.oracle is not None:
-            self.oracle.take(tile)
+        for tell in self.followers.wrote:
+            tell(tile)
 
     def follow(self, other: Core) -> None:
         """Go on with the numbers where another core of this launch has stopped."""
@@ -235,7 +277,7 @@ class Core:
         """
         if space is Space.SHARED_HBM and len(self.grid):
             return self._allocate_shared(shape, dtype, name, address)
-        return self._allocate(shape, dtype, space, partition_axis, name, address)
+        return self.hold(shape, dtype, space, partition_axis, name, address)
 
     def numbers(self) -> np.random.Generator:
         """The random numbers for the instruction that runs: if it asks again, the same again.
@@ -257,39 +299,26 @@ class Core:
     @contextlib.contextmanager
     def body(self, location: Location | None) -> Iterator[None]:
         """While the body of a loop on the device runs: what it makes is of no use afterwards."""
-        made: list[int] = []
-        self._bodies.append(made)
+        numbers: list[int] = []
+        self.bodies.running.append(numbers)
         try:
             yield
         finally:
-            self._bodies.pop()
-            self.ended.update(dict.fromkeys(made, location))
+            self.bodies.running.pop()
+            if self.bodies not in self.followers.all:
+                self.attach(self.bodies)
+            self.bodies.ended.update(dict.fromkeys(numbers, location))
 
-    def check_bodies(self, tiles: Iterable[Any]) -> None:
-        """Raise where the body of a loop that has ended made one of the tensors.
-
-        Raises
-        ------
-        KernelError : it did.
-        """
-        for tile in tiles:
-            storage = getattr(tile, "_storage", None)
-            if storage is None or storage.allocation.id not in self.ended:
-                continue
-            loop = self.ended[storage.allocation.id]
-            raise USE_AFTER_LOOP(
-                f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}"
-            )
-
-    def _allocate(
+    def hold(
         self,
         shape: Shape,
         dtype: np.dtype[Any],
         space: Space,
-        partition_axis: int,
-        name: str,
+        partition_axis: int = 0,
+        name: str = "",
         address: tuple[int, ...] | None = None,
     ) -> Storage:
+        """:meth:`allocate`, of what is not shared, and not for a tape."""
         allocation = Allocation(
             len(self.trace.allocations),
             space,
@@ -300,13 +329,13 @@ class Core:
             name,
             loops=self.loops,
         )
-        for made in self._bodies:
-            made.append(allocation.id)
+        for body in self.bodies.running:
+            body.append(allocation.id)
         if space.is_hbm:
             if address is not None:
                 allocation.address = 0, address[0]
-            if self.shadow is not None:
-                self.shadow.contract.allow(dtype)
+            if self.followers.shadow is not None:
+                self.followers.shadow.contract.may_return(dtype)
             data = host_array(poison, shape, dtype)
         else:
             key = (space, shape, dtype, partition_axis)
@@ -335,7 +364,7 @@ class Core:
         at = name, self._shared_next[name]
         self._shared_next[name] += 1
         if at not in self._shared:
-            self._shared[at] = self._allocate(shape, dtype, Space.SHARED_HBM, 0, name, address)
+            self._shared[at] = self.hold(shape, dtype, Space.SHARED_HBM, 0, name, address)
         storage = self._shared[at]
         storage.programs = int(np.prod(self.grid))
         if storage.allocation.shape != shape or storage.dtype != dtype:
@@ -386,42 +415,29 @@ class Core:
         moved : the one that it only takes to its destination: see
             :func:`difftest.simulator.recording.fuse_moves`.
         """
-        if self.shadow is not None:
-            self.shadow.told(kind.opcode, writes, reads)
-        if self.oracle is not None:
-            self.oracle.told(writes)
         number = self.instructions
         self.instructions = number + 1
         self.steps += 1
         if moved is not None:
             moved._storage.allocation.moves += 1
-        record = self.record
-        written: list[Region] = []
-        read: list[Region] = []
-        place = len(writes)
         for tile in reads:
             allocation = tile._storage.allocation
             allocation.reads += 1
             allocation.last = number
-            if record:
-                read.append(region_of(tile, roles[place]))
-                place += 1
-        place = 0
         for tile in writes:
             allocation = tile._storage.allocation
             allocation.writes += 1
             allocation.last = number
             if allocation.first < 0:
                 allocation.first = number
-            if record:
-                written.append(region_of(tile, roles[place]))
-                place += 1
-        seen: tuple[Sight, ...] = ()
-        if self.sights:
-            seen = tuple(self.sights)
-            self.sights.clear()
-        if not record:
+        if not self.record:
             return
+        written = [*map(region_of, writes, roles)]
+        read = [*map(region_of, reads, roles[len(writes) :])]
+        observer = self.followers.observer
+        seen = () if observer is None else tuple(observer.sights)
+        if seen:
+            observer.sights.clear()
         if moved is not None:
             self.moved[number] = moved._storage.allocation
         if partial:

@@ -137,9 +137,7 @@ def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
 
 
 def _line(frame: FrameType, known: _Code) -> Location:
-    line = known.lines.get(frame.f_lasti)
-    if line is None:
-        line = known.lines[frame.f_lasti] = Location(frame.f_code.co_filename, frame.f_lineno)
+    line = known.lines[frame.f_lasti] = Location(frame.f_code.co_filename, frame.f_lineno)
     return line
 
 
@@ -219,7 +217,7 @@ class SignatureError(NkiError, TypeError):
 
 
 class MissingNameError(NkiError, AttributeError):
-    """A module of NKI has no such name; ``hasattr`` and ``getattr`` may ask."""
+    """A part of NKI has no such name; ``hasattr`` and ``getattr`` may ask."""
 
 
 class KernelExit(RuntimeError):
@@ -265,18 +263,19 @@ _WARNED: dict[str, dict[Any, Any]] = {}
 
 
 def missing_name(
-    module: str, name: str, known: Iterable[str], *, ended: str = ""
+    owner: str, name: str, known: Iterable[str], *, ended: str = "", kind: str = "module"
 ) -> MissingNameError:
     """The error for a name that a module of the API does not have: a slip of the kernel's.
 
-    ``known`` are the names that it has, ``ended`` what became of one that it had.
+    ``known`` are the names that it has, ``ended`` what became of one that it had. The ``kind`` may
+    be another: a class, an enumeration.
     """
     asked_by_python = name.startswith("_")  # as pytest asks each name of a test's module
     alike = [] if ended or asked_by_python else difflib.get_close_matches(name, known, 1)
     return MissingNameError(
-        f"a kernel uses the names that {module} has",
-        happened=f"module {module!r} has no attribute {name!r}{ended}",
-        received=f"{module}.{name}",
+        f"a kernel uses the names that {owner} has",
+        happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",
+        received=f"{owner}.{name}",
         remedy=f"did you mean {alike[0]}?" if alike else None,
     )
 

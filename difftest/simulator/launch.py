@@ -7,30 +7,34 @@ import functools
 import inspect
 import itertools
 import math
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, NamedTuple
 
-from threadpoolctl import ThreadpoolController
-
 from difftest.simulator.arrays import Arguments, as_arrays, flatten, note_outputs, warn_of_private
-from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped
+from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Turns, one_thread
 from difftest.simulator.core import Core, Rank, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
 from difftest.simulator.exact.shadow import Shadow
+from difftest.simulator.follower import Follower, Followers
+from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.classic.bytecode import explained
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.grid import grid_shape, physical_cores
-from difftest.simulator.frontend.launchable import Launchable, as_launchable
+from difftest.simulator.frontend.launchable import (
+    Launchable,
+    as_launchable,
+    grid_shape,
+    physical_cores,
+)
+from difftest.simulator.frontend.loops import explained
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.instructions.gate import kept_calls
+from difftest.simulator.instructions.observing import Observer
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
@@ -164,6 +168,16 @@ def launch(
         return witnessed(run).result()
 
 
+def called(
+    kernel: Launchable, args: Sequence[Any], kwargs: Mapping[str, Any], *, record: bool = False
+) -> LaunchResult:
+    """Launch a kernel that was called: nothing changes unless outputs can be as its arguments."""
+    with judging(None):
+        finished = witnessed(Launch(kernel, args, kwargs, record=record))
+        foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+        return finished.result()
+
+
 def witnessed(run: Launch) -> Finished:
     """Run a kernel, and tell the witness, if there is one."""
     told = witness()
@@ -235,18 +249,22 @@ class Launch:
             leaves = flatten(_returned(core, kernel_call))
             if target.dialect == "nki":
                 warn_of_private(leaves)
-            core.check_bodies(leaves)
+            core.bodies.check(leaves)
+            oracle, shadow = core.followers.oracle, core.followers.shadow
             outputs = as_arrays(leaves)
             note_outputs(leaves, outputs, [tensor for _, tensor in arguments.given])
+            kept = leaves or [tensor for *_, tensor in arguments.mutable]
+            again = shadow and shadow.contract.without_scratch([tensor.dtype for tensor in kept])
             if core.tape is not None:
                 core.tape.end(leaves)
-            if core.oracle is not None:
-                outputs = core.oracle.outputs(leaves, outputs)
+            if oracle is not None:
+                outputs = oracle.outputs(leaves, outputs)
                 for _, data, tensor in arguments.mutable:
-                    data[...] = core.oracle.array(tensor)
-            exact = None
-            if core.shadow is not None:
-                exact = exact_run(core.shadow, leaves, arguments.mutable)
+                    data[...] = oracle.array(tensor)
+            follows = shadow is not None and not again
+            exact = exact_run(shadow, leaves, arguments.mutable) if follows else None
+        if again:
+            return replace(self, exact=again).finished()
         return Finished(core, arguments, outputs, leaves, exact)
 
     def _core(self, target: Launchable) -> Core:
@@ -257,18 +275,20 @@ class Launch:
         core = Core(chosen, grid, record=self.record, tile=tensor)
         core.rank, core.level = self.rank, known_level(self.level) or target.level
         core.order, core.drawn = self.order, dict(self.drawn)
+        followers: list[Follower] = [Observer(core)] if self.record else []
         if self.exact:
             settings = self.exact if isinstance(self.exact, ExactSettings) else ExactSettings()
-            core.shadow = Shadow(settings)
+            followers.append(Shadow(settings))
+        if self.plain:
+            followers.append(Oracle())
+        core.followers = Followers(*followers)
+        core.tile = core.kind(tensor)
         core.auto_alloc = forces_auto_alloc(target.function)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
         core.calls = kept_calls(chosen, target.dialect)
         programs = tuple(range(math.prod(grid)))
         core.trace.cores = programs if _side_by_side(core) else physical_cores(grid)
-        if self.plain:
-            core.oracle = Oracle()
-            core.tile = core.kind(tensor)
         return core
 
 
@@ -331,6 +351,7 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     cores[first or 0].follow(core)
     for seat, one in enumerate(cores):
         one.baton, one.seat = baton, seat
+        one.attach(Turns(one))
 
     def instance(one: Core) -> Callable[[], Any]:
         def run() -> Any:
@@ -374,40 +395,77 @@ def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
     In today's dialect it lies in ``nl.hbm``, of two programs in ``nl.shared_hbm``
     (``nki_simulator.rst`` at v2.32.0); in the classic one in ``nl.shared_hbm``.
     """
-    if core.shadow is not None:
-        core.shadow.contract.allow(array.dtype)
+    if core.followers.shadow is not None:
+        core.followers.shadow.contract.allow(array.dtype)
     alone = core.trace.dialect == "nki" and math.prod(core.grid) == 1
     space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
     made: Tile = core.tile._whole(core.adopt(array, name=name, mutable=mutable, space=space))
     return made
 
 
-# -- BLAS ----------------------------------------------------------------------------------------
-
-_LIMITED = threading.Lock()
+# -- several ranks: a kernel on machines of their own, which talk in ``nki.collectives`` -----------
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """A scope in which BLAS has one thread; after it, as many as before. It costs microseconds.
+def launch_ranks(
+    kernel: Launchable | Callable[..., Any],
+    args: Sequence[Sequence[Any]],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    machine: Machine | None = None,
+    record: bool = True,
+    level: str | None = None,
+) -> tuple[LaunchResult, ...]:
+    """Run a kernel once on each rank; the ranks take turns where they meet in a collective.
 
-    The products of a kernel are those of tiles. Threads that wait for their share of one spin, and
-    where another process has the core, for hundreds of times as long as the product takes.
+    Parameters
+    ----------
+    kernel : of today's dialect. With a grid (``kernel[2]``) its programs call the same collectives
+        in the same order on all ranks.
+    args : of each rank, in the order of the ranks, what :func:`difftest.simulator.launch` takes.
+    kwargs, machine, record, level : as there, the same for all ranks.
 
-    The number is the process's. A scope inside another, or beside it in another thread, leaves it
-    alone: so scopes that overlap cannot take the limit for the number to go back to.
+    Raises
+    ------
+    KernelError : there is no rank. DeadlockError : ranks wait for each other. Whatever one of
+        them raises ends all of them, and no rank's arguments are changed.
     """
-    if not _LIMITED.acquire(blocking=False):
-        yield
-        return
-    try:
-        with _blas().limit(limits=1):
-            yield
-    finally:
-        _LIMITED.release()
+    if not args or not all(isinstance(one, (list, tuple)) for one in args):
+        raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
+    told = witness()
+
+    recorded = record or told is not None
+    run = Launch(kernel, (), kwargs, machine=machine, level=level, record=recorded)
+    finished = _run_ranks(run, args)
+    if told is not None:
+        others = functools.cache(
+            lambda order: [
+                one.everything()
+                for one in _run_ranks(replace(run, record=False, order=order), args)
+            ]
+        )
+        for number, one in enumerate(finished):
+            told(_testimony(number, one, others))
+    return tuple(one.result() for one in finished)
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """The libraries that NumPy has loaded: it takes a millisecond to look for them."""
-    return ThreadpoolController().select(user_api="blas")
+def _testimony(
+    number: int, finished: Finished, others: Callable[[Order], list[tuple[Array, ...]]]
+) -> Testimony:
+    """What a rank did; ``others`` runs all ranks in another order, once for all of them."""
+    return Testimony(
+        finished.trace(),
+        finished.core.machine,
+        finished.everything(),
+        lambda order: others(order)[number],
+        rank=number,
+    )
+
+
+def _run_ranks(run: Launch, args: Sequence[Sequence[Any]]) -> list[Finished]:
+    """Run the ranks to their ends, before a caller's array changes."""
+    baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
+    ranks = [Rank(number, len(args), baton) for number in range(len(args))]
+    finished: list[Finished] = baton.run(
+        [replace(run, args=args[rank.number], rank=rank).finished for rank in ranks]
+    )
+    return finished

@@ -17,7 +17,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from difftest.simulator import tape as forms
 from difftest.simulator.core import Core, current
@@ -26,10 +26,9 @@ from difftest.simulator.errors import Location, NkiError, NotModelledError, Orac
 from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
 from difftest.simulator.frontend.classic.memories import force_auto_alloc
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
-from difftest.simulator.frontend.nki import accumulation
+from difftest.simulator.frontend.nki.calls import issue_new
 from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
-from difftest.simulator.frontend.nki.isa.products import issue_product
-from difftest.simulator.frontend.nki.issue import issue_new
+from difftest.simulator.frontend.nki.isa.products import issue_product, mark
 from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
@@ -209,7 +208,7 @@ class _Program:
         storage = getattr(made, "_storage", made)
         if isinstance(storage, Storage) and step.made is not None:
             self.tensors[step.made] = storage
-            if self.core.oracle is not None and isinstance(made, Tile):
+            if self.core.followers.oracle is not None and isinstance(made, Tile):
                 self._literals.setdefault(step.made, made._literal)  # type: ignore[attr-defined]
         elif isinstance(made, int) and made != step.made:
             raise NotModelledError(
@@ -273,7 +272,7 @@ class _Program:
         ):
             raise _no_tape(f"{pattern} of {storage.allocation}", "patterns inside their tensors")
         made = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
-        if self.core.oracle is not None:
+        if self.core.followers.oracle is not None:
             places, literals = pattern.elements() * dtype.itemsize, self._literals
             if access.tensor not in literals:
                 literals[access.tensor] = self.core.tile._whole(storage)._literal
@@ -344,8 +343,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "masked": lambda core, *args, **how: issue_masked(*args, **how),
     "placed": lambda core, *args, **how: issue_new(*args, **how),
     "effect": lambda core, *args, **how: effects.issue(*args, **how),
-    "product": lambda core, *args, **how: cast(Any, issue_product)(*args, **how),
-    "mark": lambda core, *args, **how: accumulation.mark(*args, **how),
+    "product": lambda core, *args, **how: issue_product(*args, **how),
+    "mark": lambda core, *args: mark(args[0]),
 }
 """What a tape can call."""
 

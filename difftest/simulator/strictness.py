@@ -4,7 +4,8 @@ Two kinds of rules can be broken by kernels that run on a device all the same:
 
 - the documentation promises less than compilers and devices were seen to accept, or what breaks the
   rule is a value that may lie where nobody looks: in a padded row (a *note*);
-- an instruction reads what nothing wrote (a *doubt*).
+- an instruction reads what nothing wrote, or AWS's simulator takes what its compiler refuses (a
+  *doubt*).
 
 Everything else is an error whatever the setting.
 """
@@ -106,7 +107,7 @@ def note(error: NkiError) -> None:
 
 
 def doubt(error: NkiError) -> None:
-    """Say, or raise, that what nothing wrote is read."""
+    """Say, or raise, that what nothing wrote is read, or that a compiler refuses what runs here."""
     _judge(error, Strictness.DOCUMENTED, Strictness.SEEN)
 
 

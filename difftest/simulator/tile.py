@@ -19,7 +19,18 @@ from difftest.simulator.dtypes import BOOL, Array, DType, from_bits, name_of
 from difftest.simulator.elements import Elements, unwritten_error
 from difftest.simulator.errors import NkiError
 from difftest.simulator.index import as_integer, as_integers, expand_ellipsis, is_integer, no_index
-from difftest.simulator.indexing import Axis, Named, Patterned, named, names_two, out_of_bounds
+from difftest.simulator.indexing import (
+    Axis,
+    Named,
+    Patterned,
+    broadcast,
+    by_hand,
+    named,
+    names_two,
+    out_of_bounds,
+    reinterpreted,
+    reshaped,
+)
 from difftest.simulator.memory import NEVER, Storage
 from difftest.simulator.misuses import (
     BLOCKS_AS_TILE,
@@ -30,7 +41,6 @@ from difftest.simulator.misuses import (
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.trace import Space
-from difftest.simulator.views import broadcast, by_hand, reinterpreted, reshaped
 
 T = TypeVar("T", bound="Tile")
 

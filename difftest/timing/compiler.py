@@ -7,8 +7,11 @@ docs/explanation/compiler.md.
 
 from __future__ import annotations
 
+import itertools
 from enum import Enum
 from typing import NamedTuple
+
+from difftest.simulator.trace import Trace
 
 
 class RepeatRule(Enum):
@@ -104,3 +107,13 @@ SLOWEST = Compiler(
     stores_apart=False,
     one_table=False,
 )
+
+
+def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
+    """Instance of the grid -> the physical core that runs it, where the launch says so.
+
+    Each of today's dialect has a core of its own; those of a classic grid do that ``nl.nc``
+    spreads. All others run one after the other on the first core.
+    """
+    instances = itertools.product(*map(range, trace.grid))
+    return dict(zip(instances, trace.cores, strict=True)) if trace.cores else {}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from difftest.simulator.trace import Allocation, Space
 from difftest.timing.schedule import Schedule
+
+Resident = tuple[Allocation, float, float]
+"""A tensor, and from when to when it is there, in microseconds."""
 
 
 class Step(NamedTuple):
@@ -42,25 +47,27 @@ class MemoryUsage:
 
 
 def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
-    """SBUF or PSUM under the schedule; bytes a partition, as tensors ask for them."""
-    machine = schedule.program.machine
-    resident = [
-        (schedule.program.allocations[number], start / 1e3, end / 1e3)
-        for number, (start, end) in schedule.residence.items()
-        if schedule.program.allocations[number].space is space
-    ]
-    changes: dict[float, int] = {0.0: 0}
+    """SBUF or PSUM of the core that fills it most; bytes a partition, as tensors ask for them."""
+    machine, allocations = schedule.program.machine, schedule.program.allocations
+    resident: list[list[Resident]] = [[] for _ in range(schedule.program.cores)]
+    for number, (start, end) in schedule.residence.items():
+        if allocations[number].space is space:
+            core = schedule.program.instructions[schedule.program.wiring.opener[number]].core
+            resident[core].append((allocations[number], start / 1e3, end / 1e3))
+    full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
+    return max((_usage(space, full, each) for each in resident), key=lambda usage: usage.peak)
+
+
+def _usage(space: Space, full: int, resident: list[Resident]) -> MemoryUsage:
+    """The memory of one core."""
+    changes = Counter({0.0: 0})
     for allocation, start, end in resident:
-        changes[start] = changes.get(start, 0) + allocation.partition_bytes
-        changes[end] = changes.get(end, 0) - allocation.partition_bytes
-    steps: list[Step] = []
-    taken = 0
-    for time in sorted(changes):
-        taken += changes[time]
-        steps.append(Step(time, taken))
+        changes.update({start: allocation.partition_bytes})
+        changes.subtract({end: allocation.partition_bytes})
+    times = sorted(changes)
+    steps = list(map(Step, times, itertools.accumulate(changes[time] for time in times)))
     top = max(steps, key=lambda step: step.bytes)
     there = [one for one, start, end in resident if start <= top.time < end]
-    full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
     return MemoryUsage(space, full, steps, top.bytes, top.time, _holders(there))
 
 

@@ -6,7 +6,6 @@ docs/explanation/timing-model.md.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,7 +30,7 @@ from difftest.simulator.trace import (
 )
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, clockwork
-from difftest.timing.compiler import LIKELY, Compiler
+from difftest.timing.compiler import LIKELY, Compiler, cores_of
 from difftest.timing.costing import PRODUCTS, Costing, Timed
 from difftest.timing.evidence import Evidence
 from difftest.timing.renaming import Renaming, in_other_tiles, refills
@@ -262,16 +261,6 @@ def _continues(before: LoweredInstruction | None, one: LoweredInstruction) -> bo
         for event in (before.event, one.event)
     ]
     return ends[0] == ends[1]
-
-
-def cores_of(trace: Trace) -> dict[tuple[int, ...], int]:
-    """Instance of the grid -> the physical core that runs it, where the launch says so.
-
-    Each of today's dialect has a core of its own; those of a classic grid do that ``nl.nc``
-    spreads. All others run one after the other on the first core.
-    """
-    instances = itertools.product(*map(range, trace.grid))
-    return dict(zip(instances, trace.cores, strict=True)) if trace.cores else {}
 
 
 class _Builder:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from math import prod
 
+from difftest.analysis.placement import needed
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Iteration, Space, Trace
-from difftest.timing.compiler import Compiler, RepeatRule
+from difftest.timing.compiler import Compiler, RepeatRule, cores_of
 
 Key = tuple[object, ...]
 
@@ -34,27 +35,28 @@ class Repeated:
         self.twins: dict[int, Allocation] = {}
         self._turned: dict[int, tuple[Allocation, int]] = {}
         """The result of a transpose -> that of an earlier equal one, and the transpose's number."""
+        self._trace, self._machine, self._cores = trace, machine, cores_of(trace)
         turns = compiler.repeated_transposes
         if turns is RepeatRule.OLDER:
             turns = RepeatRule.INVARIANT if machine.nc_version < 3 else RepeatRule.KEPT
         self._rules = {Engine.DMA: compiler.repeated_loads, Engine.TENSOR: turns}
         self._copies = compiler.repeated_copies
         if {self._copies, *self._rules.values()} != {RepeatRule.KEPT}:
-            self._room = machine.sbuf_usable_bytes
-            self._peak: int | None = None
+            self._rooms: dict[int, int] = {}
+            """Core -> bytes of a partition of its SBUF that no tensor needs."""
             self._written: dict[int, Event] = {}
             """Tensor -> the event that wrote it last."""
             self._lasting: set[int] = set()
             """Tiles that hold a copy of what their loops do not change."""
             self._turning: set[int] = set()
             """Runs of loops with more than one turn."""
-            self._find(trace)
+            self._find()
 
-    def _find(self, trace: Trace) -> None:
+    def _find(self) -> None:
         first: dict[Key, Event] = {}
         kept: set[int] = set()
-        self._turning = _turning(trace.events)
-        for event in trace.events:
+        self._turning = _turning(self._trace.events)
+        for event in self._trace.events:
             key = self._key(event)
             for region in event.writes:
                 self._written[region.allocation.id] = event
@@ -71,7 +73,7 @@ class Repeated:
                     self._turned[made.id] = tile, event.number
                 continue
             if tile.id not in kept:
-                if not self._fits(trace, tile):
+                if not self._fits(tile, self._cores.get(event.program, 0)):
                     continue
                 kept.add(tile.id)
             self.events.add(event.number)
@@ -85,13 +87,14 @@ class Repeated:
         around = (one.loop.id for one in reversed(event.loops))
         return next((loop for loop in around if loop in self._turning), None)
 
-    def _fits(self, trace: Trace, tile: Allocation) -> bool:
-        """Take the room of a tile that stays; False if there is none."""
-        if self._peak is None:
-            self._peak = _peak(trace)
-        if self._peak + tile.partition_bytes > self._room:
+    def _fits(self, tile: Allocation, core: int) -> bool:
+        """Take the room of a tile that stays on its core; False if there is none."""
+        if core not in self._rooms:
+            sbuf = needed(self._trace, self._machine).get(Space.SBUF, 0)
+            self._rooms[core] = self._machine.sbuf_usable_bytes - sbuf
+        if tile.partition_bytes > self._rooms[core]:
             return False
-        self._peak += tile.partition_bytes
+        self._rooms[core] -= tile.partition_bytes
         return True
 
     def _key(self, event: Event) -> Key | None:
@@ -122,6 +125,7 @@ class Repeated:
             if any(one.loop.id == around for one in inside) and held.id not in self._lasting:
                 return None
         return (
+            self._cores.get(event.program, 0),
             engine,
             held.id,
             -1 if before is None else before.number,
@@ -143,16 +147,3 @@ def _turning(events: list[Event]) -> set[int]:
             last = event.loops
             found.update(turn.loop.id for turn in last if turn.number)
     return found
-
-
-def _peak(trace: Trace) -> int:
-    """Bytes a partition of SBUF that are live at one time, in program order."""
-    changes: list[tuple[int, int]] = []
-    for tile in trace.allocations:
-        if tile.space is Space.SBUF and tile.first >= 0 and not tile.is_temporary:
-            changes += [(tile.first, tile.partition_bytes), (tile.last + 1, -tile.partition_bytes)]
-    live = peak = 0
-    for _, change in sorted(changes):
-        live += change
-        peak = max(peak, live)
-    return peak

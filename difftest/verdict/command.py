@@ -8,12 +8,13 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
+from difftest.breakdown import broken, unless_broken
+from difftest.choices import missing
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
@@ -82,6 +83,7 @@ def judged(
                 _judge_loaded(worker, file, described, judgement, settings, spec)
     except WorkerEnd as end:
         judgement.outcome, judgement.reason = end.outcome, str(end)
+    judgement.notes += broken()
     judgement.seconds = round(time.monotonic() - began, 3)
     return judgement
 
@@ -126,8 +128,7 @@ def _loaded(
     worker: Sandbox, file: Path, name: str, judgement: Judgement
 ) -> Mapping[str, Any] | None:
     """What a worker says of the kernel that it has loaded; None if it could not."""
-    given = {"file": str(file), "name": name}
-    answer = worker.ask({"request": "load", "kernel": given}).header
+    answer = worker.ask({"request": "load", "kernel": {"file": str(file), "name": name}}).header
     how, said = answer.get("how"), str(answer.get("error", ""))
     try:
         CandidateBackend(worker).note(answer)
@@ -155,8 +156,8 @@ def _judge_loaded(
     judgement.stage = Stage.LINT
     judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
     request = LintRequest()
-    for one in request.of_files([file])[0]:
-        judgement.findings.append(
+    with unless_broken("the linter"):
+        judgement.findings += [
             {
                 "source": "lint",
                 "id": one.id,
@@ -166,7 +167,8 @@ def _judge_loaded(
                 "locations": [{"file": one.path, "line": one.line}],
                 "remedy": one.rule.remedy,
             }
-        )
+            for one in request.of_files([file])[0]
+        ]
 
     def use(spec: KernelSpec) -> None:
         try:
@@ -250,8 +252,8 @@ def verdict(
     settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **given)
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
-    if "html" in files and find_spec("jinja2") is None:
-        raise click.UsageError("--html needs jinja2: pip install 'nki-difftest[report]'")
+    if "html" in files and (lack := missing("jinja2", "--html", "report")):
+        raise click.UsageError(lack)
     if batch is not None and "json" in files:
         raise click.UsageError("--json is of one kernel; --results has the objects of a batch")
     alone = batch is None and not audit

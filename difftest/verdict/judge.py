@@ -16,6 +16,7 @@ from hypothesis.errors import Flaky, HypothesisException
 from difftest.analysis.detectors import detect
 from difftest.analysis.finding import Finding
 from difftest.backends.dialect import function_of
+from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.explicit import explicit_cases
@@ -272,7 +273,7 @@ class Judge:
         for row in tally.rows.values():
             evidence.add(row)
         evidence.cases = cases  # without those of shrinking
-        evidence.doubts |= tally.doubts | tally.reasons
+        evidence.doubts |= tally.doubts | set(tally.reasons)
 
     def _look(self) -> None:
         """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
@@ -280,11 +281,8 @@ class Judge:
         judgement.stage = Stage.COMPARE
         if not judgement.evidence.decided:
             judgement.outcome = Outcome.WEAK_SPEC
-            why = (
-                "; ".join(sorted(self._runner.tally.reasons))
-                or "none was compared, or all are zeros"
-            )
-            judgement.reason = f"no case has an element that decides: {why}"
+            why = sorted(self._runner.tally.reasons) or ["none was compared, or all are zeros"]
+            judgement.reason = f"no case has an element that decides: {'; '.join(why)}"
             return
         judgement.stage = Stage.HAZARDS
         hazards = [(case, one) for _, case, one in self._runner.hazards]
@@ -297,8 +295,9 @@ class Judge:
             return
         judgement.stage = Stage.TIME
         _, case, trace = self._largest
-        add_memory(judgement, trace)
-        add_time(judgement, trace, case, self.spec)
+        with unless_broken("the prediction of time and memory"):
+            add_memory(judgement, trace)
+            add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
         evidence = judgement.evidence
         judgement.reason = (
@@ -309,8 +308,7 @@ class Judge:
         """What the worker knows beside: coverage, and what it saw."""
         judgement, backend = self.judgement, self._backend
         judgement.evidence.shown = {one.value: runs for one, runs in backend.shown.items()}
-        for what in backend.named:
-            judgement.notes.append(f"its Python {what}")
+        judgement.notes += [f"its Python {what}" for what in backend.named]
         if backend.printed:
             judgement.notes.append(f"it prints {backend.printed:,} characters")
         judgement.coverage = self._coverage()

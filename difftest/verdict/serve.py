@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from difftest.choices import missing
 from difftest.verdict.tools import SECONDS, Tools
 
 NAMES = tuple(name for name in vars(Tools) if not name.startswith("_"))
@@ -29,9 +30,8 @@ def serve(timeout: float) -> None:
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError:
-        raise click.UsageError(
-            "serving needs the MCP SDK: pip install 'nki-difftest[serve]'"
-        ) from None
+        lack = missing("mcp", "serving", "serve") or "serving needs mcp 2 or later"
+        raise click.UsageError(lack) from None
     server = MCPServer("nki-difftest", instructions=INSTRUCTIONS)
     tools = Tools(timeout)
     for name in NAMES:

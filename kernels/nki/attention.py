@@ -47,7 +47,9 @@ def attention_heads(q, k, v, causal=False):
     pmax = nl.tile_size.pmax
     out = nl.ndarray((H, Sq, D), dtype=q.dtype, buffer=nl.shared_hbm)
     for g in range(G):
-        keys = [transpose_columns(tile)[0] for tile in load_rows(k[g])]
+        keys = []
+        for tile in load_rows(k[g]):
+            keys.append(transpose_columns(tile)[0])
         values = load_rows(v[g])
         for h in range(g * (H // G), (g + 1) * (H // G)):
             for first in range(0, Sq, pmax):
@@ -79,7 +81,9 @@ def check_contract(q, k, v, causal):
 
 def score(queries, keys, scale):
     """scale * q @ k.T for queries [D, rows] and tiles of keys [D, 128]: [rows, Sk] in SBUF."""
-    width = sum(tile.shape[1] for tile in keys)
+    width = 0
+    for tile in keys:
+        width += tile.shape[1]
     scores = nl.ndarray((queries.shape[1], width), dtype=nl.float32, buffer=nl.sbuf)
     first = 0
     for tile in keys:

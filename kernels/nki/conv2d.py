@@ -103,7 +103,8 @@ def check_contract(X, W, bias, pool_size):
     )
     _, in_channels, height, width = X.shape
     out_channels, filter_channels, filter_height, filter_width = W.shape
-    for name, tensor in (("X", X), ("bias", bias)):
+    for operand in (("X", X), ("bias", bias)):
+        name, tensor = operand
         assert tensor.dtype in (nl.float32, nl.float16, nl.bfloat16), (
             f"{name} is float32, float16 or bfloat16: got {tensor.dtype}"
         )
@@ -290,8 +291,12 @@ def windows_last(tile, pool_size):
 
 def pool_into(out_block, total, offset, place, pool_size):
     """Pool a PSUM tile, add the bias, round, and put it at its place in the out block."""
-    rows, columns = (slice(s.start // pool_size, s.stop // pool_size) for s in place)
-    pooled = out_block[:, rows, columns]
+    rows, columns = place
+    pooled = out_block[
+        :,
+        rows.start // pool_size : rows.stop // pool_size,
+        columns.start // pool_size : columns.stop // pool_size,
+    ]
     if pool_size > 1:
         total = pool(total, pool_size)
     nisa.tensor_scalar(dst=pooled, data=total, op0=nl.add, operand0=offset)

@@ -53,18 +53,26 @@ def gated_mlp_rows(x, gate, up, down):
         for left in range(0, F, pmax):
             columns = slice(left, min(left + pmax, F))
             product = gate_and_multiply(
-                multiply([tile[:, columns] for tile in gates], turned),
-                multiply([tile[:, columns] for tile in ups], turned),
+                multiply(columns_of(gates, columns), turned),
+                multiply(columns_of(ups, columns), turned),
                 x.dtype,
             )
             hidden.append(product)
         for left in range(0, N, nl.tile_size.gemm_moving_fmax):
             columns = slice(left, min(left + nl.tile_size.gemm_moving_fmax, N))
-            total = multiply(hidden, [tile[:, columns] for tile in downs])
+            total = multiply(hidden, columns_of(downs, columns))
             rounded = nl.ndarray(total.shape, dtype=x.dtype, buffer=nl.sbuf)
             nisa.tensor_copy(dst=rounded, src=total)
             nisa.dma_copy(dst=out[rows, columns], src=rounded)
     return out
+
+
+def columns_of(tiles, columns):
+    """The same columns of each tile."""
+    parts = []
+    for tile in tiles:
+        parts.append(tile[:, columns])
+    return parts
 
 
 def gate_and_multiply(gated, upper, dtype):

@@ -33,8 +33,9 @@ def nki_matmul_tiled_(lhsT, rhs, result, TILE_M=128, TILE_K=128, TILE_N=512):
     K_, N = rhs.shape
     assert K == K_, f"lhsT and rhs contract over different sizes: {K} and {K_}"
     assert result.shape == (M, N), f"result has shape {result.shape}, not {(M, N)}"
-    for name, size, tile in (("M", M, TILE_M), ("K", K, TILE_K), ("N", N, TILE_N)):
-        assert size % tile == 0, f"{name}={size} is not a multiple of TILE_{name}={tile}"
+    assert M % TILE_M == 0, f"M={M} is not a multiple of TILE_M={TILE_M}"
+    assert K % TILE_K == 0, f"K={K} is not a multiple of TILE_K={TILE_K}"
+    assert N % TILE_N == 0, f"N={N} is not a multiple of TILE_N={TILE_N}"
 
     for m in range(M // TILE_M):
         for n in range(N // TILE_N):

@@ -29,12 +29,12 @@ def rope_rows(x, cos, sin):
     T, D = x.shape
     assert D % 2 == 0, f"rope_rows takes rows of an even number of elements, got {D}"
     half = D // 2
-    for name, table in (("cos", cos), ("sin", sin)):
-        assert table.shape == (T, half), f"{name} has shape {(T, half)}: got {table.shape}"
+    assert cos.shape == (T, half), f"cos has shape {(T, half)}: got {cos.shape}"
+    assert sin.shape == (T, half), f"sin has shape {(T, half)}: got {sin.shape}"
     out = nl.ndarray((T, D), dtype=x.dtype, buffer=nl.shared_hbm)
     for first in range(0, T, nl.tile_size.pmax):
         rows = slice(first, min(first + nl.tile_size.pmax, T))
-        tile, cosines, sines = (load(tensor[rows, :]) for tensor in (x, cos, sin))
+        tile, cosines, sines = load(x[rows, :]), load(cos[rows, :]), load(sin[rows, :])
         a, b = tile[:, :half], tile[:, half:]
         turned = nl.ndarray(tile.shape, dtype=x.dtype, buffer=nl.sbuf)
         combine(turned[:, :half], a, cosines, nl.subtract, b, sines)
@@ -46,7 +46,8 @@ def rope_rows(x, cos, sin):
 def combine(dst, a, cosines, op, b, sines):
     """dst = a * cosines op b * sines, rounded once into dst's dtype."""
     products = []
-    for tile, table in ((a, cosines), (b, sines)):
+    for pair in ((a, cosines), (b, sines)):
+        tile, table = pair
         product = nl.ndarray(tile.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_tensor(dst=product, data1=tile, data2=table, op=nl.multiply)
         products.append(product)

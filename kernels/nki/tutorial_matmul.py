@@ -81,15 +81,15 @@ def matmul_blocked(lhsT, rhs, M_TILES=16, N_TILES=2, K_TILES=8):
     pmax = nl.tile_size.pmax
     rows, columns = nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
     block_rows, block_columns, depth = M_TILES * rows, N_TILES * columns, K_TILES * pmax
-    for name, size, block in (("M", M, block_rows), ("N", N, block_columns), ("K", K, depth)):
-        assert size % block == 0, f"{name}={size} is not a multiple of its block, {block}"
+    assert M % block_rows == 0, f"M={M} is not a multiple of its block, {block_rows}"
+    assert N % block_columns == 0, f"N={N} is not a multiple of its block, {block_columns}"
+    assert K % depth == 0, f"K={K} is not a multiple of its block, {depth}"
     result = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)
 
     for n in range(N // block_columns):
-        totals = [
-            nl.zeros((rows, block_columns), dtype=nl.float32, buffer=nl.sbuf)
-            for _ in range(M // rows)
-        ]
+        totals = []
+        for _ in range(M // rows):
+            totals.append(nl.zeros((rows, block_columns), dtype=nl.float32, buffer=nl.sbuf))
         for k in range(K // depth):
             moving = load_column(rhs, n * block_columns, block_columns, k * depth, K_TILES)
             for m in range(M // block_rows):
@@ -115,16 +115,27 @@ def load_column(matrix, first, width, top=0, tiles=None):
     """Columns ``first`` to ``first + width``, from row ``top``: SBUF tiles of 128 rows each."""
     pmax = nl.tile_size.pmax
     count = tiles or matrix.shape[0] // pmax
-    tops = range(top, top + count * pmax, pmax)
-    return [load(matrix[row : row + pmax, first : first + width]) for row in tops]
+    loaded = []
+    for row in range(top, top + count * pmax, pmax):
+        loaded.append(load(matrix[row : row + pmax, first : first + width]))
+    return loaded
 
 
 def add_block(totals, stationary, moving):
     """Add a block of products to ``totals``, one [128, columns] tile in SBUF for each 128 rows."""
     rows, columns = nl.tile_size.gemm_stationary_fmax, nl.tile_size.gemm_moving_fmax
-    for m, total in enumerate(totals):
-        left = [tile[:, m * rows : (m + 1) * rows] for tile in stationary]
+    for m in range(len(totals)):
+        total = totals[m]
+        left = columns_of(stationary, m * rows, rows)
         for first in range(0, total.shape[1], columns):
             place = total[:, first : first + columns]
-            product = multiply(left, [tile[:, first : first + columns] for tile in moving])
+            product = multiply(left, columns_of(moving, first, columns))
             nisa.tensor_tensor(dst=place, data1=place, data2=product, op=nl.add)
+
+
+def columns_of(tiles, first, width):
+    """Columns ``first`` to ``first + width`` of each tile."""
+    parts = []
+    for tile in tiles:
+        parts.append(tile[:, first : first + width])
+    return parts

@@ -22,7 +22,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
+from difftest.simulator.frontend.nki.isa.products import AccumulationWarning
 from difftest.simulator.frontend.nki.kernel import simulate
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile, values
@@ -161,7 +161,7 @@ def test_0_4_a_loop_s_variable_is_not_written():
     def kernel():
         nl.fori_loop(0, 2, lambda i: nisa.register_move(i, 5))
 
-    with pytest.raises(KernelError, match="a loop's variable is not written"):
+    with pytest.raises(KernelError, match="register_move got a loop's variable"):
         simulate(kernel)()
 
 

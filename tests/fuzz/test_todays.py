@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from difftest.simulator.frontend.nki import accumulation, dynamic, views
+from difftest.simulator.frontend.nki import dynamic, views
+from difftest.simulator.frontend.nki.isa import products
 from difftest.simulator.instructions import search
 from difftest.simulator.pattern import Pattern
 from tests.every import every
@@ -101,11 +102,11 @@ def shifted_pattern(pattern: Pattern) -> Pattern:
 
 
 def swapped(view: Any) -> Any:
-    return view._view(swapped_pattern(view.pattern))
+    return view._view(swapped_pattern(view._pattern))
 
 
 def shifted(view: Any) -> Any:
-    return view._view(shifted_pattern(view.pattern))
+    return view._view(shifted_pattern(view._pattern))
 
 
 def first_is_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ PLANTED = {
         viewed(".ap([[18, 4], [3, 2], [1, 3]], 1)", (4, 2, 3)),
         changed(dynamic, "_wanted", shifted_pattern),
     ),
-    "accumulation": (ACCUMULATED, changed(accumulation, "resolve", bool)),
+    "accumulation": (ACCUMULATED, changed(products, "resolve", bool)),
     "one offset": (
         MOVED,
         changed(dynamic.DynamicView, "_settled", lambda view: view[:, 0:1].broadcast(1, 2)),

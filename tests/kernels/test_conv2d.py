@@ -60,6 +60,7 @@ if NIGHTLY:
             *(LONG if IN_CI else SMALL_IMAGES[-1:]),
             layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
             layer(width=514, height=7),
+            layer(c_in=640, filter_size=1, width=4, height=2),  # a fifth block of input channels
         ),
         TWO_PARTIAL_SUMS,
         THREE_BLOCKS_OF_CHANNELS,

@@ -6,6 +6,7 @@ from tests.kernels.budget import NIGHTLY, large_cases
 
 DTYPES = ("float32", "float16", "bfloat16")
 OPERANDS = {"lhsT": "K M", "rhs": "K N"}
+BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 256}
 
 
 @large_cases
@@ -23,7 +24,7 @@ OPERANDS = {"lhsT": "K M", "rhs": "K N"}
     rejects=[
         Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
         Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
-        Rejection({"M": 100, "K": 128, "N": 612}, match="M=100 is not a multiple of 128"),
+        Rejection({"M": 128, "K": 128, "N": 612}, match="N=612 of 512"),
     ],
 )
 def test_matmul_hoisted(case):
@@ -47,10 +48,9 @@ def test_matmul_hoisted(case):
     dtypes=DTYPES,
     output_dtype="float32",
     rejects=[
-        Rejection(
-            {"M_TILES": 2, "N_TILES": 1, "K_TILES": 1, "M": 128, "N": 512, "K": 128},
-            match="M=128 is not a multiple of its block, 256",
-        ),
+        Rejection({**BLOCKS, "M": 128}, match="M=128 is not a multiple of its block, 256"),
+        Rejection({**BLOCKS, "N": 512}, match="N=512 is not a multiple of its block, 1024"),
+        Rejection({**BLOCKS, "K": 128}, match="K=128 is not a multiple of its block, 256"),
     ],
     edges=NIGHTLY,  # tiles that fill the memory take minutes; those of test_matmul are filled
 )

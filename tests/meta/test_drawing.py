@@ -38,7 +38,7 @@ def test_cases_differ_and_are_random_in_at_least_half(name):
 def test_a_harness_that_repeats_itself_would_be_seen():
     spec = SPECS["test_matrix_transpose"]
     ten = drawn(spec, 10)
-    assert counted(spec, ten + ten).distinct == 10
+    assert counted(spec, ten + ten).distinct == counted(spec, ten).distinct > 8
 
 
 def test_layers_need_several_of_everything():

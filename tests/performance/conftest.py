@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.backends.device.history import history_file
+from difftest.backends.device.measurements import history_file
 from difftest.backends.device.stage import NOT_MEASURED, run_threshold
 from difftest.plugin.session import SESSION
 

@@ -8,7 +8,7 @@ import pytest
 
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.entries import entries
-from difftest.backends.device.history import history_file
+from difftest.backends.device.measurements import history_file
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, keep, run_threshold
 from difftest.backends.device.timers import open_bench
 

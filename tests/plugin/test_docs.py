@@ -13,23 +13,28 @@ from mypy import api
 
 from difftest.backends.device.stage import StageResult
 from difftest.cli.main import main
-from difftest.lint.stubs import write_stubs
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
+from tests.kernels.budget import NIGHTLY
 from tests.unit.lint.untyped_numpy import write_untyped_numpy
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 INDEX = DOCS / "index.md"
-PAGES = sorted(DOCS.rglob("*.md"))
+ON_THE_SITE = DOCS / "reference" / "generated" / "lint-rules.md"
+"""Written where the site is built; it repeats the pages in difftest/lint/pages."""
+PAGES = sorted({*DOCS.rglob("*.md")} - {ON_THE_SITE})
 READ = [page for page in PAGES if page.parent.name != "generated"]
 """Those that people write and read from the first line to the last."""
 LINKED = [*PAGES, *ROOT.glob("*.md"), *(ROOT / d / "README.md" for d in ("tests", "conformance"))]
-LINES, CHARACTERS = 200, 13_000
+LINES, CHARACTERS, GENERATED = 200, 13_000, 1_700
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\w+\.py)\n")
 """The first line of a snippet that is a file of its own."""
 TUTORIAL = DOCS / "tutorial"
+SLOW = [DOCS / "explanation" / f"timing-{name}.md" for name in ("model", "trn1")]
+"""Pages with commands that take more than two seconds: every night."""
+QUICK = [page for page in READ if "```console" in page.read_text("utf-8") and page not in SLOW]
 
 
 def text_of(page):
@@ -58,7 +63,7 @@ def places(page):
 
 
 def test_each_page_is_listed_once():
-    listed = re.findall(r"^- \[.+?\]\((\S+)\)", text_of(INDEX), re.MULTILINE)
+    listed = re.findall(r"^- \[.+?\]\((\S+\.md)\)", text_of(INDEX), re.MULTILINE)
     assert sorted(DOCS / page for page in listed) == [page for page in PAGES if page != INDEX]
 
 
@@ -80,6 +85,8 @@ def test_pages_are_short():
         if text_of(page).count("\n") > LINES or len(text_of(page)) > CHARACTERS
     ]
     assert long == []
+    generated = [text_of(page).count("\n") for page in PAGES if page not in READ]
+    assert sum(generated) <= GENERATED
 
 
 def test_snippets_need_the_installed_package_alone():
@@ -162,21 +169,32 @@ def test_the_page_of_checks_shows_the_error_as_it_is(tmp_path):
     assert said.replace(f"{tmp_path}/", "") == shown
 
 
-def test_the_page_of_lint_shows_what_the_command_says(tmp_path, monkeypatch):
-    page = DOCS / "how-to" / "lint.md"
+def sessions(page):
+    """The commands of a page's ``console`` blocks, each with the lines that it is said to print."""
+    for code in blocks(page, "console"):
+        for session in code.split("$ ")[1:]:
+            command, _, shown = session.partition("\n")
+            yield shlex.split(command)[1:], shown.splitlines()
+
+
+def test_commands_print_what_the_pages_show(tmp_path, monkeypatch):
+    """A page may show some of the lines, in their order; it has the files that it names."""
     monkeypatch.chdir(tmp_path)
-    (kernel,) = blocks(page)
-    (tmp_path / "doubled.py").write_text(kernel, encoding="utf-8")
-    shown = [code for code in blocks(page, "") if code.startswith("difftest ")]
-    for code in shown:
-        command, _, said = code.partition("\n")
-        assert CliRunner().invoke(main, shlex.split(command)[1:]).stdout == said
-    assert len(shown) == 2
+    for page in [*QUICK, *SLOW] if NIGHTLY else QUICK:
+        for code in blocks(page):
+            if name := FILE.match(code):
+                (tmp_path / name[1]).write_text(code, encoding="utf-8")
+        for arguments, shown in sessions(page):
+            result = CliRunner(env={"COLUMNS": "104"}).invoke(main, arguments)
+            assert result.exit_code in (0, 1), result.output
+            said = iter(result.stdout.splitlines())
+            lost = [line for line in shown if line not in said]
+            assert lost == [], f"{page.name}: {shlex.join(arguments)} printed {result.stdout}"
 
 
 def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):
     page = DOCS / "how-to" / "editor.md"
-    write_stubs(tmp_path)
+    CliRunner().invoke(main, ["stubs", str(tmp_path)])
     for root in ("nki", "neuronxcc"):
         (tmp_path / f"{root}-stubs").rename(tmp_path / root)  # as pip has them, for MYPYPATH
     write_untyped_numpy(tmp_path)

@@ -171,7 +171,7 @@ def test_only_what_shows_a_finding_closes_it(machines):
 
     renamed = TEST.replace('"rows"', '"r"').replace("rows columns", "r columns")
     machines.write(factor="2.00", test=renamed)
-    result = machines.run("-W", "default", "--hypothesis-profile=few")
+    result = machines.run("-W", "default", "--hypothesis-profile=quick")
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [f"*FindingWarning: finding {id} is no case of test_twice.py::test_twice any more: *"]

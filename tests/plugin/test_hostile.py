@@ -4,6 +4,7 @@ Each has a verdict that names it, the run goes on, and no later case is affected
 """
 
 import contextlib
+import functools
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from difftest.harness import limits
+from difftest.harness import limits, watching
 from difftest.harness.reference import ReferenceDefect, call_reference
 from difftest.harness.runner import run_kernel
 from difftest.host import waiting
@@ -224,9 +225,10 @@ def test_nothing_of_posix_is_needed(project, monkeypatch):
     project.add_test()
     project.pytester.makepyfile(start=HIDDEN)
     # anyio's plugin, which comes with mcp, imports asyncio, and that needs what is hidden; so
-    # does psutil, which Hypothesis imports for HypoFuzz
+    # does psutil, which Hypothesis imports for HypoFuzz; platformdirs has a plugin, too
     monkeypatch.setenv("HYPOTHESIS_NO_PLUGINS", "1")
-    arguments = ["--simulate", "--case-timeout=60", "-p", "no:cacheprovider", "-p", "no:anyio"]
+    arguments = ["--simulate", "--case-timeout=60"]
+    arguments += [f"-pno:{name}" for name in ("cacheprovider", "anyio", "platformdirs")]
     result = project.pytester.run(sys.executable, "start.py", *arguments)
     result.assert_outcomes(passed=1)
 
@@ -269,6 +271,40 @@ def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, cap
     told = capfd.readouterr().err
     assert "difftest: test_sleeps.py::test_add: add, on the case m=3, float" in told
     assert threading.active_count() == before
+
+
+ENDLESS = """
+from difftest import kernel_test, sizes
+from kernel import add
+from reference_add import add as reference
+
+
+def endless(a, b):
+    n = 0
+    if a.shape[0] > 2:
+        with open("runs", "a") as file:
+            file.write("run ")
+        while True:
+            n += 1
+    return add(a, b)
+
+
+@kernel_test(kernel=endless, reference=reference, edges=False,
+             domain={"m": sizes(1, 128)}, inputs={"a": "m 2", "b": "m 2"})
+def test_add(case):
+    case.check()
+"""
+
+
+@pytest.mark.parametrize("watch", [watching.Watch, functools.partial(watching.Watch, None)])
+def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, watch, fresh_runs):
+    """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
+    monkeypatch.setattr(watching, "Watch", watch)
+    project.pytester.makepyfile(test_endless=ENDLESS)
+    result = project.run("--simulate", "--case-timeout=0.2")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ran for more than 0.2 s (--case-timeout)"])
+    assert (project.pytester.path / "runs").read_text() == "run "
 
 
 def loops():

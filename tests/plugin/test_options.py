@@ -344,7 +344,7 @@ def test_a_strictness_is_that_of_each_kernel(project, simulator, options, ini):
     project.pytester.makeini(f"[pytest]\npythonpath = .\n{ini}")
     result = project.run(f"--simulate={simulator}", *options)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*tensor_reduce reduces the last consecutive axes of the tile*"])
+    result.stdout.fnmatch_lines(["*tensor_reduce takes the last consecutive axes of the tile*"])
     project.pytester.makeini("[pytest]\npythonpath = .\n")
     seen = ["--nki-strictness=seen", "-W", "ignore::UserWarning"]
     project.run(f"--simulate={simulator}", *seen).assert_outcomes(passed=1)

@@ -54,7 +54,7 @@ def test_it_measures_and_decides_and_keeps(stage, pytester, monkeypatch):
     )
     records = json.loads((pytester.path / "history.json").read_text())["records"]
     assert [one["p99"] for one in records] == [100, 100]
-    assert all(one["predicted"] > one["tensor_bound"] > 0 for one in records)
+    assert all(one["predicted"] > 0 for one in records)
     xml = (pytester.path / "j.xml").read_text()
     assert 'name="difftest_result" value="missed"' in xml
     assert 'name="difftest_measured_p99_us" value="100.0"' in xml

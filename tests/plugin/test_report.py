@@ -116,7 +116,7 @@ def test_json_has_all_that_the_page_has_but_predictions(project, report):
 
 
 def test_a_page_without_jinja_is_told_before_the_run(project, monkeypatch):
-    monkeypatch.setattr("difftest.plugin.options.find_spec", lambda name: None)
+    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
     project.add_test()
     result = project.run("--difftest-report=page.html", "--simulate=embedded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -3,6 +3,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -187,6 +188,23 @@ def test_a_test_of_which_no_case_decides_fails(project):
     )
 
 
+def test_a_test_of_which_half_the_cases_decide_nothing_proves_too_little(project):
+    text = "@seed(1)\n@settings(max_examples=20)\n@kernel_test(kernel=add, edges=False, **SPEC{})\n"
+    text += "def test_{}(case):\n    case.check()\n"
+    data = "{'a': 'n 2', 'b': Input('n 2', data=lambda n: Fill(float('nan') if n % 4 else 1.0))}"
+    result = run_body(
+        project,
+        f"SPEC['inputs'] = {data}\n"
+        + text.format("", "weak")
+        + text.format(", allow_inconclusive=True", "allowed")
+        + "SPEC['domain'] = {'n': range(8, 99, 4)}\n"
+        + text.format("", "strong"),
+    )
+    result.assert_outcomes(failed=1, passed=2)
+    said = "the test of add proves too little on embedded: * compared cases are inconclusive"
+    result.stdout.fnmatch_lines([said, "  most:   add: *NaN*", "  remedy: give inputs data=*"])
+
+
 def test_settings_of_hypothesis_stack_on_top(project):
     result = run_body(
         project,
@@ -312,6 +330,61 @@ def test_a_debugger_stops_in_the_kernel(project, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     result = project.run("--simulate", "--pdb", "test_add.py::test_add[m=200-n=1-float32]")
     result.stdout.fnmatch_lines(["> *kernel.py(*)add()*"])
+
+
+QUITS = """
+import bdb
+import pytest
+
+
+def wrong(a, b):
+    {line}
+
+
+def right(a, b):
+    return a.astype(float) + b
+
+
+@kernel_test(kernel={kernel}, edges=False, **SPEC | dict(reference={reference}))
+def test_add(case):
+    case.check()
+
+
+def test_later():
+    pass
+"""
+
+
+@pytest.mark.parametrize("who", [("wrong", "right"), ("add", "wrong")])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pytest.exit('enough')", "*Exit: enough*"),
+        ("raise bdb.BdbQuit", ""),
+        ("raise type('Other', (KeyboardInterrupt,), {})", "*test_body.Other*"),
+    ],
+)
+def test_what_ends_a_session_ends_it(project, who, line, said):
+    kernel, reference = who
+    body = QUITS.format(line=line, kernel=kernel, reference=reference)
+    if not said:
+        with pytest.raises(KeyboardInterrupt):
+            run_body(project, body)
+        return
+    result = run_body(project, body)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([said])
+    assert "disagrees" not in result.stdout.str()
+
+
+def test_a_debugger_that_is_left_ends_the_session(project):
+    body = QUITS.format(line="breakpoint()", kernel="wrong", reference="right")
+    project.pytester.makepyfile(test_body=BODY + body)
+    command = [sys.executable, "-m", "pytest", "--simulate"]
+    result = project.pytester.run(*command, stdin=b"q\n" * 9)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*Exit: Quitting debugger*"])
+    assert result.stdout.str().count("(Pdb)") == 1
 
 
 KEEPING = (

@@ -31,7 +31,7 @@ class Import:
         return any(f"{self.name}.".startswith(f"{package}.") for package in packages)
 
     def of_standard_library(self) -> bool:
-        return self.name.split(".")[0] in sys.stdlib_module_names
+        return self.name.split(".")[0] in {*sys.stdlib_module_names, "tomllib"}  # since 3.11
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} imports {self.name}"

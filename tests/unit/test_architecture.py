@@ -49,6 +49,7 @@ ANALYSIS = Rule(
     (
         "numpy",
         "difftest.analysis",
+        "difftest.breakdown",
         "difftest.simulator.trace",
         "difftest.simulator.machine",
     ),
@@ -63,12 +64,12 @@ ORACLE = Rule(
         "difftest.simulator.oracle",
         "difftest.simulator.errors",
         "difftest.simulator.descriptor",
+        "difftest.simulator.follower",
         "difftest.simulator.trace",
         "difftest.simulator.core.Core",
         "difftest.simulator.core.current",
         "difftest.simulator.index.Index",
         "difftest.simulator.indirect.IndirectTile",
-        "difftest.simulator.instructions.gate",
         "difftest.simulator.instructions.record.Issue",
         "difftest.simulator.instructions.require_rules",
         "difftest.simulator.pattern.Shape",
@@ -87,28 +88,33 @@ TIMING = Rule(
     "difftest/timing/**/*.py",
     (
         *("numpy", "rich", "matplotlib", "difftest.timing", "difftest.analysis"),
-        *("difftest.simulator.trace", "difftest.simulator.machine"),
+        *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.choices"),
     ),
 )
 # Who looks at launches for hazards, without pytest, so that commands can too.
 INSPECTION = Rule(
     "difftest/inspection/**/*.py",
-    ("numpy", "difftest.inspection", "difftest.analysis", "difftest.simulator"),
+    (
+        *("numpy", "difftest.inspection", "difftest.analysis", "difftest.breakdown"),
+        "difftest.simulator",
+    ),
 )
 # The linter reads source and traces: it serves without pytest, and runs no kernel. Its stubs have
 # the names that the lists of the documentation have.
 LINT = Rule(
     "difftest/lint/**/*.py",
     (
-        *("difftest.lint", "difftest.analysis", "difftest.migration"),
+        *("difftest.lint", "difftest.analysis", "difftest.breakdown", "difftest.migration"),
         *("difftest.simulator.trace", "difftest.simulator.machine", "difftest.simulator.frontend"),
         *("difftest.api.documented", "numpy", "tomli"),
     ),
 )
 # Who judges a kernel stands on all that looks at kernels.
-BELOW = "verdict harness backends analysis inspection lint timing simulator host plugin"
+BELOW = "verdict harness backends analysis breakdown inspection lint timing simulator host plugin"
 JUDGES = ("numpy", "hypothesis", "click", *(f"difftest.{name}" for name in BELOW.split()))
-VERDICT = Rule("difftest/verdict/**/*.py", (*JUDGES, "difftest.report", "mcp", "rich"))
+VERDICT = Rule(
+    "difftest/verdict/**/*.py", (*JUDGES, "difftest.report", "difftest.choices", "mcp", "rich")
+)
 MUTANTS = Rule("difftest/report/mutants/**/*.py", (*JUDGES, "difftest.report", "pytest"))
 # Many points of one test: nothing imports it but the command line, by name.
 SCALE = Rule(
@@ -125,6 +131,7 @@ REPORT = Rule(
     "difftest/report/*.py",
     (
         *("numpy", "pytest", "click", "jinja2", "markupsafe", "difftest.choices"),
+        "difftest.breakdown",
         *("difftest.report", "difftest.harness", "difftest.backends", "difftest.analysis"),
         *("difftest.inspection", "difftest.timing", "difftest.simulator", "difftest.host"),
     ),
@@ -134,6 +141,7 @@ HOST = Rule(
     "difftest/host/**/*.py",
     (
         *("numpy", "click", "rich", "pytest", "difftest.host", "difftest.harness"),
+        "difftest.breakdown",
         *("difftest.backends", "difftest.analysis", "difftest.inspection", "difftest.timing"),
         *("difftest.simulator", "difftest.plugin.options"),
     ),
@@ -167,26 +175,25 @@ LAYERS = (
     "dtypes",
     "trace_json",
     "descriptor",
-    "capacity",
-    "memory",
     "index",
     "strictness",
+    "capacity",
+    "memory",
+    "follower",
     "baton",
     "recording",
     "core",
     "indexing",
-    "views",
     "elements",
     "tile",
     "indirect",
     "instructions.record",
+    "instructions.carrying",
     "instructions.observing",
     "instructions.operands",
-    "instructions.carrying",
     "instructions.alu",
     "instructions.values",
     "instructions.unboxed",
-    "instructions.indices",
     "instructions.definedness",
     "instructions.writing",
     "instructions.checks",
@@ -202,11 +209,9 @@ LAYERS = (
     "tape_json",
     "launch",
     "replay",
-    "ranks",
     "frontend.kernel",  # kernels as objects: a call launches them
     "frontend.on_device",
     "frontend.nki.kernel",
-    "frontend.nki.modules",
     "frontend.install",  # which puts every dialect's modules in place
     "",  # the package itself, which gathers its public names
 )

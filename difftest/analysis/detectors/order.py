@@ -87,7 +87,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
         key = event.program, event.engine
         if command not in ("reduce", "read"):
             begun[key] = event
-        elif key in before and (depth := _affine_depth(before[key], event)) is not None:
+        elif key in before and (depth := affine_depth(before[key], event)) is not None:
             finding = _of_registers(event, before[key], begun.get(key), depth)
             if finding.locations not in said:
                 said.add(finding.locations)
@@ -95,7 +95,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
         before[key] = event
 
 
-def _affine_depth(earlier: Event, later: Event) -> int | None:
+def affine_depth(earlier: Event, later: Event) -> int | None:
     """How many loops are around the ``affine_range`` of which the two are other iterations."""
     for depth, (one, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
         if one.loop.id != other.loop.id:

@@ -149,8 +149,9 @@ def _of_tensor(writes: list[Touch], allocation: Allocation) -> Iterator[Finding]
         if is_meeting(event):
             plain[...] = added[...] = _NOBODY
         elif not accumulates(touch):
-            if canvas.knows(region):
-                canvas.put(plain, region, place)
+            if canvas.knows(region):  # a scatter goes the way of the one that adds
+                scattered = purpose(event) is Purpose.SCATTER
+                canvas.put(plain, region, _NOBODY if scattered else place)
         elif event.attributes.op is None:  # nl.atomic_rmw names one: its additions all arrive
             yield from _twice(event, region)
             for cells in (added, plain):
@@ -198,10 +199,10 @@ def _after(event: Event, other: Event, at: str) -> Finding:
     return finding_of(
         AFTER_WRITE,
         Severity.WARNING,
-        f"{_named(event)} adds to {at}, which {other.opcode} wrote just before",
+        f"{_named(event)} adds to {at}, which {other.opcode}, no scatter, wrote before",
         "a plain write and a scatter that adds run on other queues: of 128 or 510 rows one was "
         "seen to be lost (trn1, trn2)",
-        "clear the tensor in another kernel, or let the first scatter overwrite",
+        "let a scatter that overwrites write each row first, or clear the tensor in another kernel",
         event,
         other,
     )

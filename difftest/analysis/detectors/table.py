@@ -20,6 +20,7 @@ from difftest.analysis.detectors import (
 )
 from difftest.analysis.finding import Detector, Finding, Reader, Severity, Suspicion
 from difftest.analysis.silence import is_silenced
+from difftest.breakdown import unless_broken
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace
 
@@ -183,18 +184,18 @@ class Detected:
 
 def detect(trace: Trace, machine: Machine) -> Detected:
     """Let every detector read a trace."""
-    readers: dict[Reader, None] = dict.fromkeys(one.reader for one in DETECTORS)
-    found: list[Finding] = []
-    silenced: list[Finding] = []
+    readers = {one.reader: one.id for one in DETECTORS}
+    found, silenced = list[Finding](), list[Finding]()
     suspicions: list[Suspicion] = []
-    for reader in readers:
-        for one in reader(trace, machine):
-            if isinstance(one, Finding):
-                (silenced if _is_allowed(one) else found).append(one)
-            elif _is_allowed(one.differs):
-                silenced.append(one.differs)
-            else:
-                suspicions.append(one)
+    for reader, id in readers.items():
+        with unless_broken(f"the detector {id}"):
+            for one in reader(trace, machine):
+                if isinstance(one, Finding):
+                    (silenced if _is_allowed(one) else found).append(one)
+                elif _is_allowed(one.differs):
+                    silenced.append(one.differs)
+                else:
+                    suspicions.append(one)
     return Detected(tuple(_sorted(iter(found))), tuple(suspicions), tuple(silenced))
 
 

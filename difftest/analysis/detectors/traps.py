@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from difftest.analysis.detectors.order import updates
+from difftest.analysis.detectors.order import affine_depth, updates
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.detectors.turns import is_within
-from difftest.analysis.finding import Finding, Found, Severity, each_line
+from difftest.analysis.finding import Finding, Found, Severity, each_line, finding_of
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
 
@@ -67,31 +67,25 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
     """Sums that an instruction makes beside its result, accumulated from turn to turn."""
     made: dict[int, Event] = {}
     """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
+    added: dict[int, tuple[Location, ...]] = {}
+    """The lines that added to it last: a turn before, of Python's ``range`` too, if these are."""
     if not survey_of(trace).has_reduce_res:
         return
     for event in trace.events:
-        if event.loops and made and updates(event):
+        if made and updates(event):
             total = event.writes[0].allocation
+            again = added.get(total.id) == event.stack
+            added[total.id] = event.stack
             for region in event.reads:
                 source = made.get(region.allocation.id)
                 if (
                     source is not None
                     and region.allocation is not total
                     and source.loops == event.loops
-                    and len(total.loops) < len(event.loops)
+                    and again
                 ):
-                    yield Finding(
-                        id=REDUCTION,
-                        severity=Severity.WARNING,
-                        happened=f"the reduction that {source.opcode} makes beside its result is "
-                        f"added up over iterations in {total}",
-                        rule="the classic compiler was seen to run the instruction once more for "
-                        "its reduction, and to spoil sums over several iterations (trn2)",
-                        locations=each_line(event.location, source.location),
-                        remedy="reduce with nisa.tensor_reduce, or keep each iteration's sum in a "
-                        "column of its own and add them up after the loop",
-                        evidence=(source.number, event.number),
-                    )
+                    fate = f"is added up over iterations in {total}"
+                    yield _spoilt(event, source, fate, "reduce with nisa.tensor_reduce")
         for region in event.writes:
             if region.role == "reduce_res":
                 made[region.allocation.id] = event
@@ -109,22 +103,22 @@ def _registers(trace: Trace) -> Iterator[Finding]:
         key = event.program, event.engine
         last = before.get(key)
         again = last is not None and last.stack == event.stack and last.opcode == event.opcode
-        if command == "reduce" and again and last is not None and not _in_affine(event):
-            yield Finding(
-                id=REDUCTION,
-                severity=Severity.WARNING,
-                happened=f"the reduction that {event.opcode} makes beside its result goes on in "
-                f"the registers of the {event.engine.value} engine from turn to turn of a loop",
-                rule="the classic compiler was seen to run the instruction once more for its "
-                "reduction, and to spoil sums over several iterations (trn2)",
-                locations=each_line(event.location),
-                remedy="reset them in each turn (reduce_cmd.reset_reduce), keep each turn's sum in "
-                "a column of its own and add them up after the loop",
-                evidence=(last.number, event.number),
-            )
+        # Turns of an affine_range that go on from each other are order.affine's to tell of.
+        if command == "reduce" and again and last is not None and affine_depth(last, event) is None:
+            fate = f"goes on in the registers of the {event.engine.value} engine from turn to turn "
+            remedy = "reset them in each turn (reduce_cmd.reset_reduce)"
+            yield _spoilt(event, last, f"{fate}of a loop", remedy)
         before[key] = event
 
 
-def _in_affine(event: Event) -> bool:
-    """Whether another detector looks at the turns."""
-    return any(turn.loop.kind is LoopKind.AFFINE for turn in event.loops)
+def _spoilt(event: Event, maker: Event, fate: str, remedy: str) -> Finding:
+    return finding_of(
+        REDUCTION,
+        Severity.WARNING,
+        f"the reduction that {maker.opcode} makes beside its result {fate}",
+        "the classic compiler was seen to run the instruction once more for its reduction, and to "
+        "spoil sums over several iterations (trn2)",
+        f"{remedy}, or keep each one's sum in a column of its own and add them up after the loop",
+        event,
+        maker,
+    )

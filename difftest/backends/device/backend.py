@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
+import sys
+import tempfile
 from pathlib import Path
 
-from difftest.backends.base import Backend, BackendMissingError
+from difftest.backends.base import BackendMissingError
 from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Sdk, detect_sdk
-from difftest.backends.device.cache import CompileCache, cache_folder
 from difftest.backends.device.core import NeuronCore
-from difftest.backends.device.entries import Entry, entries
-from difftest.backends.device.handover import HandedOver, prepare_artifacts
+from difftest.backends.device.entries import entries
 from difftest.backends.device.running import Device
 from difftest.backends.device.settings import NRTPY_PYTHON, SettingError, read_settings
 from difftest.backends.dialect import ByDialect
 
 DEVICE_NODES = Path("/dev")
 """Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
+ARTIFACTS = "NKI_ARTIFACTS_DIR"
+"""Documented for SDK 2.32 (nrtpy's tutorials): where a call with NumPy arrays leaves its NEFF."""
 
 
 def find_devices() -> tuple[str, ...]:
     """The Neuron devices that the driver shows."""
     return tuple(sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*")))
+
+
+def keep_neffs() -> bool:
+    """Have the newer SDK leave its NEFFs, for what times them; whether it will.
+
+    It reads the variable as it is imported: afterwards it is too late, unless a person set it.
+    """
+    if not os.environ.get(ARTIFACTS) and "nki" not in sys.modules:
+        os.environ[ARTIFACTS] = tempfile.mkdtemp(prefix="difftest-nki-")
+        atexit.register(shutil.rmtree, os.environ[ARTIFACTS], ignore_errors=True)
+    return bool(os.environ.get(ARTIFACTS))
 
 
 def device_backend(sdk: Sdk | None = None) -> ByDialect:
@@ -41,8 +56,10 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
             f"{NRTPY_PYTHON}: {settings.nrtpy_python} is no program.\n"
             "  remedy: the Python of the environment that has nrtpy, or leave the variable out"
         )
-    hands_over = settings.nrtpy_python is not None and prepare_artifacts()
-    devices, sdk = find_devices(), sdk or detect_sdk()
+    devices = find_devices()
+    if devices:
+        keep_neffs()
+    sdk = sdk or detect_sdk()
     ways = entries(sdk)
     lacks = [] if devices else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
     lacks += [] if ways else _lacks_of_sdk(sdk)
@@ -57,21 +74,15 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
         )
     core = NeuronCore(settings)
     found = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
-    backends: dict[str, Backend] = {
-        dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})")
-        for dialect, entry in ways.items()
-    }
-    newer = ways.get(NEWER)
-    if hands_over and newer is not None:
-        backends[NEWER] = _handed_over(newer, core, backends[NEWER].description, sdk)
-    refusal = sdk.refuses_classic()
-    absent = {CLASSIC: refusal or sdk.classic.found, NEWER: sdk.newer.found}
-    return ByDialect(backends, absent)
-
-
-def _handed_over(entry: Entry, core: NeuronCore, description: str, sdk: Sdk) -> Backend:
-    """The newer device with nrtpy: where its Python is named, kernels are compiled once."""
-    return HandedOver(entry, core, description, CompileCache(cache_folder()), sdk.versions)
+    return ByDialect(
+        {
+            dialect: Device(
+                entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})"
+            )
+            for dialect, entry in ways.items()
+        },
+        {**found, CLASSIC: sdk.refuses_classic() or sdk.classic.found},
+    )
 
 
 def _lacks_of_sdk(sdk: Sdk) -> list[str]:

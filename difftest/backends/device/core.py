@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,6 @@ class Failure:
     cause: BaseException
     fault: Fault | None
 
-    @property
-    def is_infrastructure(self) -> bool:
-        """Whether the kernel is not to blame."""
-        return self.fault is not None and self.fault.blame is Blame.INFRASTRUCTURE
-
 
 class NeuronCore:
     """The core that this process uses. Nothing is leased or started before it is needed."""
@@ -56,30 +51,29 @@ class NeuronCore:
         """What the last job and its compiler wrote."""
         self._lease: CoreLease | None = None
         self._worker: Worker | None = None
-        self._key: Hashable = None
-        self._broken: InfrastructureError | None = None
-        self._unavailable: NoCoreError | None = None
+        self._key: object = None
+        self._unusable: NoCoreError | InfrastructureError | None = None
 
     @property
     def index(self) -> int:
-        """The core's index; leases one if none is.
+        """The core's index; leases one if none is. Shrinking asks again: one waits for it once.
 
         Raises
         ------
         NoCoreError : none is free.
         """
-        if self._unavailable is not None:
-            raise self._unavailable
+        if self._unusable is not None:
+            raise self._unusable
         if self._lease is None:
             try:
                 self._lease = lease_core(wait=self.settings.lease_wait)
             except NoCoreError as error:
-                self._unavailable = error  # waited for once: shrinking would ask again and again
+                self._unusable = error
                 raise
         return self._lease.core
 
     def run(
-        self, key: Hashable, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
+        self, key: object, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
     ) -> Any | Failure:
         """Call a function in the core's process: what it returned, or the kernel's failure.
 
@@ -93,53 +87,28 @@ class NeuronCore:
         InfrastructureError : twice the fault was not the kernel's. Later jobs raise it at once.
         NoCoreError : no core is free.
         """
-        if self._broken is not None:
-            raise self._broken
-        result: Any | Failure = None
         for _ in range(ATTEMPTS):
-            result = self._try(key, function, arguments, lnc)
-            if not isinstance(result, Failure) or not result.is_infrastructure:
+            environment = self.environment(lnc)
+            if self._worker is None or key != self._key:
+                self.stop()
+                self._worker, self._key = Worker(function, environment), key
+            result = self._answer(self._worker, arguments)
+            if not isinstance(result, Failure) or not is_infrastructure(result):
                 return result
             self.stop()
-        return self.judged(result)
-
-    def judged(self, failure: Failure) -> Failure:
-        """The last failure of a job on this core, if it is the kernel's.
-
-        Raises
-        ------
-        InfrastructureError : it is not. Later jobs raise it at once.
-        """
-        if not failure.is_infrastructure:
-            return failure
-        self._broken = InfrastructureError(
-            f"the device failed {ATTEMPTS} times, not the kernel: {failure.error}"
+        self._unusable = InfrastructureError(
+            f"the device failed {ATTEMPTS} times, not the kernel: {result.error}"
         )
-        raise self._broken from failure.cause
+        raise self._unusable from result.cause
 
-    def _try(
-        self,
-        key: Hashable,
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        lnc: int | None,
-    ) -> Any | Failure:
-        worker = self._worker_for(key, function, lnc)
+    def _answer(self, worker: Worker, arguments: tuple[Any, ...]) -> Any | Failure:
         try:
             answer = worker.run(*arguments, timeout=self.settings.timeout)
         except (WorkerHungError, WorkerDiedError) as error:
-            self._worker = None
-            self.log = error.log
+            self._worker, self.log = None, error.log
             return failure_of(error, error.log)
         self.log = answer.log
         return answer.value if answer.error is None else failure_of(answer.error, answer.log)
-
-    def _worker_for(self, key: Hashable, function: Callable[..., Any], lnc: int | None) -> Worker:
-        if self._worker is None or key != self._key:
-            self.stop()
-            self._worker = Worker(function, self.environment(lnc))
-            self._key = key
-        return self._worker
 
     def environment(self, lnc: int | None = None) -> dict[str, str]:
         """Variables for a process on this core; the LNC that a person has set stays."""
@@ -153,16 +122,21 @@ class NeuronCore:
 
     def stop(self) -> None:
         """End the process on the core, so that another may use it."""
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
 
     def release(self) -> None:
         """End the process and give the core back."""
         self.stop()
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+
+def is_infrastructure(failure: Failure) -> bool:
+    """Whether the kernel is not to blame."""
+    return failure.fault is not None and failure.fault.blame is Blame.INFRASTRUCTURE
 
 
 def failure_of(error: BaseException, log: str) -> Failure:

@@ -7,10 +7,11 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from difftest.backends.base import BackendMissingError
+from difftest.backends.base import Backend, BackendMissingError
 from difftest.backends.detection import PACKAGES, SETUP_GUIDE, Detection, Sdk, detect_sdk
 from difftest.backends.device import backend as device
 from difftest.backends.device.lease import NoCoreError, find_cores
@@ -26,6 +27,10 @@ _TOOLS = {
     "neuron-bench": "what nki.benchmark runs",
     "neuron-explorer": "times kernels of the newer SDK without nrtpy, and shows profiles",
     "neuron-profile": "the same, before SDK 2.32",
+}
+_BACKENDS: dict[str, Callable[[Sdk], Backend]] = {
+    "--simulate=sdk": sdk_simulator,
+    "--device": lambda sdk: device.device_backend(sdk),
 }
 
 
@@ -50,6 +55,7 @@ class Diagnosis:
 def diagnose() -> list[Diagnosis]:
     """All diagnoses, from the computer to the backends."""
     sdk = detect_sdk()
+    backends = {option: _backend(make, sdk) for option, make in _BACKENDS.items()}
     return [
         _computer(),
         _package("classic SDK", sdk.classic, "neuronx-cc"),
@@ -58,13 +64,15 @@ def diagnose() -> list[Diagnosis]:
         _driver(),
         _runtime(),
         _cores(),
-        *_tools(),
+        *(_tool(name, purpose) for name, purpose in _TOOLS.items()),
         _nrtpy(),
-        *_variables(),
+        *(
+            Diagnosis(name, None, f"{os.environ.get(name) or 'not set'}: {purpose}")
+            for name, purpose in VARIABLES.items()
+        ),
         Diagnosis("--simulate=embedded", True, "part of this package: works everywhere"),
-        _simulator(sdk),
-        _device(sdk),
-        *(_kernels(dialect, package, sdk) for dialect, package in PACKAGES.items()),
+        *(_available(option, backend) for option, backend in backends.items()),
+        *(_kernels(dialect, package, backends) for dialect, package in PACKAGES.items()),
         Diagnosis(
             "measurements", None, "no path to a device has ever run on one: it is written from docs"
         ),
@@ -110,12 +118,8 @@ def _driver() -> Diagnosis:
 def _runtime() -> Diagnosis:
     if RUNTIME.exists():
         return Diagnosis("runtime", True, str(RUNTIME))
-    return Diagnosis(
-        "runtime",
-        False,
-        f"no {RUNTIME}",
-        ("install the package aws-neuronx-runtime-lib (setup guide)",),
-    )
+    remedy = ("install the package aws-neuronx-runtime-lib (setup guide)",)
+    return Diagnosis("runtime", False, f"no {RUNTIME}", remedy)
 
 
 def _cores() -> Diagnosis:
@@ -130,21 +134,15 @@ def _cores() -> Diagnosis:
     return Diagnosis("NeuronCores", None, f"{', '.join(map(str, cores))} ({where})")
 
 
-def _tools() -> list[Diagnosis]:
-    diagnoses = []
-    for tool, purpose in _TOOLS.items():
-        found = shutil.which(tool)
-        remedy = (
-            ()
-            if found
-            else (
-                "install the package aws-neuronx-tools (setup guide), and add",
-                "/opt/aws/neuron/bin to PATH",
-            )
-        )
-        reason = f"{found or 'not on PATH'}: {purpose}"
-        diagnoses.append(Diagnosis(tool, found is not None, reason, remedy))
-    return diagnoses
+def _tool(name: str, purpose: str) -> Diagnosis:
+    path = shutil.which(name)
+    if path is not None:
+        return Diagnosis(name, True, f"{path}: {purpose}")
+    remedy = (
+        "install the package aws-neuronx-tools (setup guide), and add",
+        "/opt/aws/neuron/bin to PATH",
+    )
+    return Diagnosis(name, False, f"not on PATH: {purpose}", remedy)
 
 
 def _nrtpy() -> Diagnosis:
@@ -159,12 +157,10 @@ def _nrtpy() -> Diagnosis:
         return Diagnosis("nrtpy", False, str(error))
     if python is None:
         return Diagnosis("nrtpy", False, f"{NRTPY_PYTHON} is not set", remedy)
+    source = "import nrtpy; print(getattr(nrtpy, '__version__', 'of no version'))"
     try:
         asked = subprocess.run(
-            [python, "-c", "import nrtpy; print(getattr(nrtpy, '__version__', 'of no version'))"],
-            capture_output=True,
-            text=True,
-            timeout=_NRTPY_SECONDS,
+            [python, "-c", source], capture_output=True, text=True, timeout=_NRTPY_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Diagnosis("nrtpy", False, f"{python}: {error}", remedy)
@@ -174,47 +170,28 @@ def _nrtpy() -> Diagnosis:
     return Diagnosis("nrtpy", True, f"{asked.stdout.strip()} of {python}")
 
 
-def _variables() -> list[Diagnosis]:
-    diagnoses = []
-    for name, purpose in VARIABLES.items():
-        value = os.environ.get(name)
-        diagnoses.append(Diagnosis(name, None, f"{value or 'not set'}: {purpose}"))
-    return diagnoses
-
-
-def _simulator(sdk: Sdk) -> Diagnosis:
+def _backend(make: Callable[[Sdk], Backend], sdk: Sdk) -> Backend | BackendMissingError:
     try:
-        backend = sdk_simulator(sdk)
+        return make(sdk)
     except BackendMissingError as error:
-        return Diagnosis("--simulate=sdk", False, str(error).splitlines()[0], _found(error))
-    return Diagnosis("--simulate=sdk", True, backend.description)
+        return error
 
 
-def _device(sdk: Sdk) -> Diagnosis:
-    try:
-        backend = device.device_backend(sdk)
-    except BackendMissingError as error:
-        return Diagnosis("--device", False, str(error).splitlines()[0], _found(error))
-    return Diagnosis("--device", True, f"{backend.description}; pytest --device will say")
+def _available(option: str, backend: Backend | BackendMissingError) -> Diagnosis:
+    """What an error says was found; what to do about it stands with the parts above."""
+    if not isinstance(backend, BackendMissingError):
+        return Diagnosis(option, True, backend.description)
+    first, *rest = (line.strip() for line in str(backend).splitlines())
+    return Diagnosis(option, False, first, tuple(line for line in rest if "found:" in line))
 
 
-def _kernels(dialect: str, package: str, sdk: Sdk) -> Diagnosis:
+def _kernels(
+    dialect: str, package: str, backends: dict[str, Backend | BackendMissingError]
+) -> Diagnosis:
     """Where the kernels of a dialect run: what the other generation has is of no use to them."""
     places = ["--simulate=embedded"]
-    for option, backend_of in (
-        ("--simulate=sdk", sdk_simulator),
-        ("--device", device.device_backend),
-    ):
-        try:
-            backend = backend_of(sdk)
-        except BackendMissingError:
-            continue
-        chosen = backend.backend_for(dialect) if isinstance(backend, ByDialect) else backend
+    for option, backend in backends.items():
+        chosen = backend.backend_for(dialect) if isinstance(backend, ByDialect) else None
         if chosen is not None:
             places.append(f"{option} ({chosen.description})")
     return Diagnosis(f"kernels of {package}", None, "run with " + ", ".join(places))
-
-
-def _found(error: BackendMissingError) -> tuple[str, ...]:
-    """What an error says was found; what to do about it stands with the parts above."""
-    return tuple(line.strip() for line in str(error).splitlines() if "found:" in line)

@@ -1,8 +1,8 @@
 """One NeuronCore for each process: which cores there are, and whose turn it is.
 
-A lease is an exclusive ``flock`` on a file that is named for the core. The kernel of the operating
-system gives it back when the last process that inherited it has ended, however it ended: so a
-worker that is killed loses its lease, and a child of it that still runs on the core keeps it.
+A lease is an exclusive ``flock`` on a file that is named for the core. The operating system gives
+it back when the last process that inherited it has ended, however it ended: a worker that is killed
+loses its lease, and a child of it that still runs on the core keeps it.
 """
 
 from __future__ import annotations
@@ -50,25 +50,19 @@ def find_cores() -> tuple[int, ...]:
 
     Without either it is core 0 alone, for each Neuron device has one.
     """
-    allowed = os.environ.get(VISIBLE_CORES)
+    allowed, tool = os.environ.get(VISIBLE_CORES), shutil.which("neuron-ls")
     if allowed:
         return parse_cores(allowed)
-    return _listed_cores() or (0,)
-
-
-def _listed_cores() -> tuple[int, ...]:
-    """The ``neuroncore_ids`` of ``neuron-ls -j``; none if the tool is missing or says nothing."""
-    tool = shutil.which("neuron-ls")
     if tool is None:
-        return ()
+        return (0,)
     try:
         listed = subprocess.run(
             [tool, "-j"], capture_output=True, text=True, timeout=_NEURON_LS_SECONDS
         )
-        devices = json.loads(listed.stdout)
-        return tuple(sorted(int(core) for one in devices for core in one["neuroncore_ids"]))
+        ids = [int(core) for chip in json.loads(listed.stdout) for core in chip["neuroncore_ids"]]
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
-        return ()
+        return (0,)
+    return tuple(sorted(ids)) or (0,)
 
 
 class CoreLease:
@@ -85,15 +79,9 @@ class CoreLease:
 
     def release(self) -> None:
         """Give the core back; a second time does nothing."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def lock_folder() -> Path:
-    """Where the lock files lie: one place for all users of the computer, unless told otherwise."""
-    chosen = os.environ.get(LOCK_FOLDER)
-    return Path(chosen) if chosen else Path(tempfile.gettempdir()) / "difftest-neuroncores"
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def lease_core(
@@ -104,30 +92,34 @@ def lease_core(
     Parameters
     ----------
     wait : seconds to wait for one to become free.
+    folder : of the lock files; one place for all users of the computer, unless told otherwise.
 
     Raises
     ------
     NoCoreError : all of them stay taken; the text names their holders.
     """
     wanted = find_cores() if cores is None else tuple(cores)
-    place = folder or lock_folder()
+    usual = os.environ.get(LOCK_FOLDER) or Path(tempfile.gettempdir()) / "difftest-neuroncores"
+    place = folder or Path(usual)
     place.mkdir(parents=True, exist_ok=True)
+    locks = {core: place / f"neuroncore-{core}.lock" for core in wanted}
     deadline = time.monotonic() + wait
     while True:
-        for core in wanted:
-            lease = _try_lease(core, place)
-            if lease is not None:
-                return lease
+        for core, lock in locks.items():
+            descriptor = _locked(lock)
+            if descriptor is not None:
+                return CoreLease(core, descriptor)
         if time.monotonic() >= deadline:
-            raise NoCoreError(_all_taken(wanted, place))
+            raise NoCoreError(_all_taken(locks))
         time.sleep(_POLL_SECONDS)
 
 
-def _try_lease(core: int, folder: Path) -> CoreLease | None:
+def _locked(lock: Path) -> int | None:
+    """The descriptor of the lock that this process has now; None if another has it."""
     import fcntl  # here, for the module is read on computers that have no flock
 
     try:
-        descriptor = os.open(_lock_file(core, folder), os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     except PermissionError as error:
         raise NoCoreError(
             f"another user's lock file cannot be opened: {error.filename}\n"
@@ -140,19 +132,15 @@ def _try_lease(core: int, folder: Path) -> CoreLease | None:
         return None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return CoreLease(core, descriptor)
+    return descriptor
 
 
-def _lock_file(core: int, folder: Path) -> Path:
-    return folder / f"neuroncore-{core}.lock"
-
-
-def _all_taken(cores: Sequence[int], folder: Path) -> str:
-    holders = []
-    for core in cores:
-        holder = _lock_file(core, folder).read_text(encoding="utf-8").strip() or "of unknown id"
-        holders.append(f"core {core} by process {holder}")
+def _all_taken(locks: dict[int, Path]) -> str:
+    holders = ", ".join(
+        f"core {core} by process {lock.read_text(encoding='utf-8').strip() or 'of unknown id'}"
+        for core, lock in locks.items()
+    )
     return (
-        f"no NeuronCore is free: {', '.join(holders) or 'there is none'}.\n"
+        f"no NeuronCore is free: {holders or 'there is none'}.\n"
         "  remedy: fewer workers (pytest -n), or end the processes that hold the cores"
     )

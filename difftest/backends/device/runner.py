@@ -8,23 +8,22 @@ alone shows: it is reported as it is, for each step of shrinking would compile f
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from difftest.backends.base import Backend, KernelCall, Outcome, Ran
+from difftest.backends.base import Array, Backend, KernelCall, Outcome, Ran
 from difftest.backends.detection import detect_sdk
-from difftest.backends.device.difference import Outputs, difference_text, embedded_outputs
-from difftest.backends.device.guards import Guard
 from difftest.backends.device.running import NAME as DEVICE
+from difftest.backends.device.selftest import Guard
 from difftest.backends.sdk import has_simulator, sdk_simulator
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import Reference
 from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
-from difftest.harness.rounding import is_float
+from difftest.harness.rounding import is_float, ulp
 from difftest.harness.runner import Runner, make_call
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
@@ -70,6 +69,9 @@ class DeviceRunner(Runner):
         super().start(again)
         self._shrinking_on = ()
         self._difference = None
+        rest = getattr(self.device, "rest", None)
+        if rest is not None:
+            rest()  # a module may be patched between two tests
 
     def check(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
@@ -128,10 +130,11 @@ class DeviceRunner(Runner):
             if is_failure(verdicts[self._arbiter.name]):
                 self._shrinking_on = (self._arbiter,)
                 return verdicts, self._failure(spec, case, verdicts)
-        pairs = _pairs(make_call(spec, case, inputs), reference, outcomes)
+        beside = self.beside(make_call(spec, case, inputs)) if self.beside else "nobody asked it"
+        distances = _distances(reference, {"embedded": beside, **outcomes})
         if log:
-            pairs += f"\n  log:\n{textwrap.indent(log, '    ')}"
-        return verdicts, Difference(spec, case, verdicts, self.again, pairs)
+            distances += f"\n  log:\n{textwrap.indent(log, '    ')}"
+        return verdicts, Difference(spec, case, verdicts, self.again, distances)
 
     def _run(
         self,
@@ -189,10 +192,10 @@ class Difference(DifferentialFailure):
         case: Case,
         verdicts: dict[str, Verdict],
         again: Reproduction | None,
-        pairs: str,
+        distances: str,
     ) -> None:
         super().__init__(spec, case, verdicts, again)
-        self._pairs = pairs
+        self._distances = distances
 
     def __str__(self) -> str:
         passing = [name for name, verdict in self.verdicts.items() if isinstance(verdict, Match)]
@@ -200,7 +203,7 @@ class Difference(DifferentialFailure):
         return (
             f"{super().__str__()}\n"
             f"  device only: {who}; not shrunk, for each step would compile\n"
-            f"{self._pairs}"
+            f"{self._distances}"
         )
 
 
@@ -228,21 +231,29 @@ def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
     return [case, *(replace(case, data=data) for data in others[:EXTRA_DRAWS])]
 
 
-def _pairs(call: KernelCall, reference: Reference | Exception, outcomes: dict[str, Outcome]) -> str:
-    """Every pair of those who computed something of the right shapes."""
+def _distances(reference: Reference | Exception, outcomes: Mapping[str, Outcome | str]) -> str:
+    """How far each who ran the kernel is from the reference, which is computed in float64."""
     if isinstance(reference, Exception):
-        return "  pairs:       none, for the reference refuses the case"
-    values = reference.values
-    shapes = [value.shape for value in values]
-    parties: dict[str, Outputs] = {"embedded": embedded_outputs(call)}
+        return "  float64:     no distances, for the reference refuses the case"
+    lines = ["  float64:     largest distance, in units in the last place of the output's dtype"]
     for name, outcome in outcomes.items():
-        if isinstance(outcome, Ran):
-            parties[name] = outcome.outputs
+        if isinstance(outcome, str):
+            told = f"did not run, {outcome}"
+        elif not isinstance(outcome, Ran):
+            told = f"failed: {type(outcome.error).__name__}"
+        elif [o.shape for o in outcome.outputs] != [value.shape for value in reference.values]:
+            told = "its outputs have other shapes"
         else:
-            parties[name] = f"it failed: {type(outcome.error).__name__}"
-    for name, got in parties.items():
-        if not isinstance(got, str) and [one.shape for one in got] != shapes:
-            parties[name] = "its outputs have other shapes"
-    if all(isinstance(one, str) for one in parties.values()):
-        return "  pairs:       none, for nobody computed outputs of the right shapes"
-    return difference_text(values, parties)
+            pairs = zip(outcome.outputs, reference.values, strict=True)
+            told = f"{max(_ulps_apart(output, right) for output, right in pairs):.3g}"
+        lines.append(f"    {name}: {told}")
+    return "\n".join(lines)
+
+
+def _ulps_apart(output: Array, right: Array) -> float:
+    """The largest difference; infinite where NaN stands alone."""
+    value = output.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(value - right) / ulp(right, output.dtype).astype(np.float64)
+    apart = np.where((value == right) | (np.isnan(value) & np.isnan(right)), 0.0, apart)
+    return float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from difftest.backends.base import (
 )
 from difftest.backends.device.core import Failure, NeuronCore
 from difftest.backends.device.entries import Entry
+from difftest.backends.device.selftest import UntrustedDeviceError, check_device
+from difftest.backends.device.worker import WorkerDiedError, WorkerHungError
 from difftest.backends.sdk import outputs_of
 
 NAME = "device"
@@ -37,7 +39,7 @@ class Device:
         self.entry = entry
         self.core = core
         self._trusted = False
-        self._refused: Exception | None = None
+        self._refused: UntrustedDeviceError | None = None
 
     def run(self, call: KernelCall) -> Outcome:
         """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
@@ -48,30 +50,34 @@ class Device:
         NoCoreError : no NeuronCore is free.
         UntrustedDeviceError : the kernels whose result is known did not come out as they must.
         """
+        self.check()
+        return self._run(call)
+
+    def check(self) -> None:
+        """Run the kernels whose result is known; once, for they compile for minutes."""
         if self._refused is not None:
             raise self._refused
         if not self._trusted:
-            from difftest.backends.device.selftest import UntrustedDeviceError, check_device
-
             try:
-                check_device(self)
+                check_device(self._run, self.entry.dialect)
             except UntrustedDeviceError as error:
-                self._refused = error  # it compiles for minutes: once is enough
+                self._refused = error
                 raise
             self._trusted = True
-        return self.run_untrusted(call)
 
-    def run_untrusted(self, call: KernelCall) -> Outcome:
-        """Run the kernel, whether the device is known to be right or not."""
+    def _run(self, call: KernelCall) -> Outcome:
         job = _Job(self.entry, call)
         arguments = call.inputs, call.outputs, call.parameters
-        result = self.core.run(job.key, job, *arguments, lnc=self.entry.lnc(call))
-        return outcome_of(call, result)
+        return outcome_of(call, self.core.run(job.key, job, *arguments, lnc=self.entry.lnc(call)))
 
     @property
     def log(self) -> str:
         """What the compiler and the runtime wrote at the last run."""
         return self.core.log
+
+    def rest(self) -> None:
+        """End the process on the core: what runs next sees this process's modules as they are."""
+        self.core.stop()
 
     def close(self) -> None:
         """End the process on the core and give the core back; a later run starts anew."""
@@ -87,14 +93,11 @@ class _Job:
         self._runnable: Callable[..., Any] | None = None
 
     @property
-    def key(self) -> Hashable:
-        """The process is kept for one kernel, and a module may be patched between two tests."""
-        from difftest.backends.device.fingerprint import UnknownStateError, fingerprint
-
-        try:
-            return fingerprint(self._call, {"entry": self._entry.description})
-        except UnknownStateError:
-            return object()
+    def key(self) -> tuple[Any, ...]:
+        """What the kernel is compiled for: the process is kept for more data in these shapes."""
+        call = self._call
+        arrays = [(array.shape, str(array.dtype)) for array in (*call.inputs, *call.outputs)]
+        return self._entry, call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
 
     def __call__(
         self, inputs: tuple[Array, ...], outputs: tuple[Array, ...], parameters: dict[str, Any]
@@ -111,10 +114,8 @@ class _Job:
 def outcome_of(call: KernelCall, result: Any | Failure) -> Outcome:
     """The outcome of a job: an error of the runtime is a crash, most others are refusals."""
     if isinstance(result, Failure):
-        from difftest.backends.device.worker import WorkerDiedError, WorkerHungError
-
         broke = (*SLIPS, WorkerDiedError, WorkerHungError)
-        at_run_time = result.fault is not None and result.fault.code.startswith("NRT")
+        at_run_time = result.fault is not None and result.fault.number is not None
         if isinstance(result.cause, broke) or at_run_time:
             return Crashed(result.error)
         return Rejected(result.error)

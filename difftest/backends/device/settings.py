@@ -17,7 +17,6 @@ VARIABLES: Mapping[str, str] = {
     "give several defaults)",
     LEASE_WAIT: "seconds to wait for a free NeuronCore, 10 if not set",
     NRTPY_PYTHON: "the Python of the environment in which nrtpy is installed (SDK 2.32 on)",
-    "DIFFTEST_CACHE_DIR": "where compiled kernels are kept",
     "DIFFTEST_LOCK_DIR": "where the locks of leased NeuronCores lie",
     "NEURON_RT_VISIBLE_CORES": "the NeuronCores to use, as 0 or 0-3; all if not set",
     "NEURON_PLATFORM_TARGET_OVERRIDE": "the machine that the newer SDK compiles for, as trn2",

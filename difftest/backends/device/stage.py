@@ -17,8 +17,14 @@ import numpy as np
 
 from difftest.backends.base import Array, KernelCall
 from difftest.backends.device.embedding import call_embedded
-from difftest.backends.device.history import Record, append, digest_of, latest, read_history
-from difftest.backends.device.latency import Steady, measure_steadily
+from difftest.backends.device.measurements import (
+    Record,
+    Steady,
+    append,
+    digest_of,
+    measure_steadily,
+    measured_p99,
+)
 from difftest.backends.device.timers import Timer
 from difftest.course.assignment import (
     FILTER,
@@ -158,7 +164,7 @@ class StageResult:
 
         The numbers of this example show the form; they were not measured.
 
-        >>> from difftest.backends.device.latency import MeasuredLatency
+        >>> from difftest.backends.device.measurements import MeasuredLatency
         >>> limit = next(one for one in CONVOLUTIONS if one.name == "224x224, float16, no pool")
         >>> latency = MeasuredLatency("nc_latency of nki.benchmark", {99: 930.0}, 5, 20)
         >>> steady, predicted = Steady(latency, 0.002, 3), Predicted(952.1, 739.3, 880, 1110)
@@ -279,15 +285,10 @@ def run_threshold(
         call = threshold.call(load())
         steady = measure_steadily(lambda: timer.measure(call, warmup=WARMUP, iterations=ITERATIONS))
     predicted, why = predict_threshold(threshold, load)
-    before = _before(threshold, steady, history) if steady and history else None
+    before = None
+    if steady and history:  # like is compared with like
+        before = measured_p99(history, threshold.name, metric=steady.latency.metric)
     return StageResult(threshold, steady, predicted, why, before)
-
-
-def _before(threshold: Threshold, steady: Steady, history: Path) -> float | None:
-    """The p99 before this one, by the same metric: like is compared with like."""
-    metric = steady.latency.metric
-    earlier = latest(read_history(history), test=threshold.name, metric=metric)
-    return earlier.p99 if earlier else None
 
 
 def keep(result: StageResult, history: Path, kernel_file: Path, machine: Mapping[str, str]) -> None:
@@ -300,22 +301,18 @@ def keep(result: StageResult, history: Path, kernel_file: Path, machine: Mapping
     if result.steady is None:
         return
     limit, latency = result.threshold, result.steady.latency
-    predicted = result.predicted
     append(
         history,
         Record(
             test=limit.name,
-            kernel=limit.kernel,
             source=digest_of(kernel_file),
             when=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             metric=latency.metric,
             p99=latency.p99,
-            percentiles={str(key): value for key, value in latency.percentiles.items()},
+            percentiles={str(rank): value for rank, value in latency.percentiles.items()},
             spread=result.steady.spread,
             rounds=result.steady.rounds,
-            quiet=result.steady.quiet,
-            predicted=predicted.p99 if predicted else None,
-            tensor_bound=predicted.tensor_bound if predicted else None,
+            predicted=result.predicted.p99 if result.predicted else None,
             relaxed=limit.relaxed_us,
             full=limit.full_us,
             machine={**machine, "host": platform.node()},

@@ -7,33 +7,34 @@ result names which. Written from AWS's public documentation; none has run on a d
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from difftest.backends.base import BackendMissingError, KernelCall
+from difftest.backends.base import Array, BackendMissingError, KernelCall, Ran
 from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
-from difftest.backends.device.backend import device_backend
-from difftest.backends.device.cache import CompileCache, cache_folder
+from difftest.backends.device.backend import ARTIFACTS, device_backend, keep_neffs
 from difftest.backends.device.core import DeviceError, Failure, NeuronCore
-from difftest.backends.device.handover import HandedOver, named_inputs, prepare_artifacts
-from difftest.backends.device.latency import PERCENTILES, MeasuredLatency, latency_of
+from difftest.backends.device.measurements import PERCENTILES, MeasuredLatency, latency_of
 from difftest.backends.device.running import Device
-from difftest.backends.device.selftest import check_device
 from difftest.backends.device.settings import NRTPY_PYTHON
-from difftest.backends.dialect import dialect_of
+from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.sdk import launched
 
 TOOLS = ("neuron-explorer", "neuron-profile")
 """The second is the first one's name before SDK 2.32; their ``capture`` is the same."""
+_HOST = Path(__file__).with_name("nrtpy_host.py")
+_LIBRARIES = "/opt/aws/neuron/lib"
+"""Where the runtime library lies, which nrtpy needs (AWS's page "Get started with nrtpy")."""
 
 
 class Timer(Protocol):
@@ -62,7 +63,7 @@ class ClassicTimer:
             timed = self._benchmark(warmup=warmup, iters=iterations)(launched(call))
             timed(*call.inputs, **call.parameters)
             latency = timed.benchmark_result.nc_latency
-            return {one: float(latency.get_latency_percentile(one)) for one in PERCENTILES}
+            return {rank: float(latency.get_latency_percentile(rank)) for rank in PERCENTILES}
 
         result = self._core.run(object(), job)
         self._core.stop()
@@ -72,23 +73,83 @@ class ClassicTimer:
         return MeasuredLatency(self.metric, percentiles, warmup, iterations)
 
 
-class NrtpyTimer:
+class _NeffTimer:
+    """A timer of compiled kernels; the last one's NEFF is kept, for it is measured in rounds."""
+
+    def __init__(self, tool: str, device: Device) -> None:
+        self._tool = tool
+        self._device = device
+        self._compiled: tuple[KernelCall, Path] | None = None
+
+    def neff(self, call: KernelCall) -> Path:
+        """The kernel's NEFF: a run on the device leaves it.
+
+        Raises
+        ------
+        DeviceError : the kernel does not run, or leaves none.
+        """
+        if self._compiled is None or self._compiled[0] is not call:
+            artifacts = Path(os.environ[ARTIFACTS])
+            for old in artifacts.rglob("*.neff"):
+                old.unlink()
+            outcome = self._device.run(call)
+            self._device.rest()  # the compiler's process holds the core
+            if not isinstance(outcome, Ran):
+                raise DeviceError(str(outcome.error)) from outcome.error
+            neffs = sorted(artifacts.rglob("*.neff"))
+            if len(neffs) != 1:
+                raise DeviceError(f"there is no one NEFF to time: {ARTIFACTS} has {len(neffs)}")
+            self._compiled = call, neffs[0]
+        return self._compiled[1]
+
+    def call_tool(self, *arguments: str, **variables: str) -> str:
+        """What the tool prints, run on the core."""
+        core = self._device.core
+        what = f"{Path(self._tool).name} {Path(arguments[0]).name}"
+        try:
+            done = subprocess.run(
+                [self._tool, *arguments],
+                # HOME: neuron-explorer fails without one
+                env={
+                    "HOME": tempfile.gettempdir(),
+                    **os.environ,
+                    **core.environment(lnc=1),
+                    **variables,
+                },
+                capture_output=True,
+                text=True,
+                timeout=core.settings.timeout,
+            )
+        except subprocess.TimeoutExpired:
+            raise DeviceError(f"{what}: no answer within {core.settings.timeout:g} s") from None
+        if done.returncode:
+            raise DeviceError(f"{what} ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+
+class NrtpyTimer(_NeffTimer):
     """nrtpy's ``benchmark`` in mode "device": time of each execution on the NeuronCore."""
 
     metric = "device time of nrtpy"
 
-    def __init__(self, device: HandedOver) -> None:
-        self._device = device
-
     def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
-        try:
-            durations = self._device.benchmark(call, warmup=warmup, iterations=iterations)
-        except Exception as error:  # nrtpy's, the runtime's or its process's
-            raise DeviceError(f"nrtpy: {type(error).__name__}: {error}") from error
+        neff, core = str(self.neff(call)), str(self._device.core.index)
+        libraries = [_LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        with tempfile.TemporaryDirectory(prefix="difftest-nrtpy-") as folder:
+            _write_inputs(call, folder)
+            printed = self.call_tool(
+                *(str(_HOST), neff, core, folder, str(warmup), str(iterations)),
+                LD_LIBRARY_PATH=os.pathsep.join(libraries),
+            )
+        answer = json.loads(printed)
+        if "error" in answer:
+            raise DeviceError(f"nrtpy: {answer['error']}")
+        # They may be more than asked for: a NEFF of several parts has an event for each.
+        durations = [milliseconds * 1000 for milliseconds in answer["durations_ms"]]
         return latency_of(durations, self.metric, warmup=warmup)
 
 
-class CaptureTimer:
+class CaptureTimer(_NeffTimer):
     """``neuron-explorer capture``, once for each iteration: ``total_time`` of the profile.
 
     Each capture executes the kernel twice and profiles the second, as AWS's guide has it.
@@ -96,32 +157,23 @@ class CaptureTimer:
 
     metric = "total_time of a profile"
 
-    def __init__(self, tool: str, device: HandedOver) -> None:
-        self._tool = tool
-        self._device = device
-
     def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
-        neff = self._device.neff(call)
-        if neff is None:
-            raise DeviceError("there is no NEFF to profile: NKI_ARTIFACTS_DIR left none")
-        self._device.core.stop()
+        neff = self.neff(call)
         seconds = [self._capture(neff, call) for _ in range(iterations)]
-        return latency_of([one * 1e6 for one in seconds], self.metric, warmup=1)
+        return latency_of([second * 1e6 for second in seconds], self.metric, warmup=1)
 
     def _capture(self, neff: Path, call: KernelCall) -> float:
         """Seconds of one execution."""
         with tempfile.TemporaryDirectory(prefix="difftest-capture-") as folder:
-            inputs: list[str] = []
-            for name, array in named_inputs(call).items():
-                path = f"{folder}/{name}.npy"
-                np.save(path, array)
-                inputs += [name, path]
+            inputs = _write_inputs(call, folder)
             session = f"{folder}/profile.ntff"
-            self._call("capture", "-n", str(neff), "-s", session, "--profile-nth-exec=2", *inputs)
+            self.call_tool(
+                *("capture", "-n", str(neff), "-s", session, "--profile-nth-exec=2", *inputs)
+            )
             written = sorted(Path(folder).glob("profile*.ntff"))
             if not written:
                 raise DeviceError(f"{self._tool} capture wrote no profile")
-            summary = self._call(
+            summary = self.call_tool(
                 "view", "-n", str(neff), "-s", str(written[0]), "--output-format", "summary-json"
             )
         try:
@@ -129,30 +181,24 @@ class CaptureTimer:
         except (ValueError, KeyError, TypeError):
             raise DeviceError(f"{self._tool} view shows no total_time: {summary[:200]}") from None
 
-    def _call(self, *arguments: str) -> str:
-        core = self._device.core
-        try:
-            done = subprocess.run(
-                [self._tool, *arguments],
-                env={**_environment(), **core.environment(lnc=1)},
-                capture_output=True,
-                text=True,
-                timeout=core.settings.timeout,
-            )
-        except subprocess.TimeoutExpired:
-            raise DeviceError(
-                f"{self._tool} {arguments[0]}: no answer within {core.settings.timeout:g} s"
-            ) from None
-        if done.returncode:
-            raise DeviceError(
-                f"{self._tool} {arguments[0]} ended with {done.returncode}: {done.stderr.strip()}"
-            )
-        return done.stdout
 
+def _write_inputs(call: KernelCall, folder: str) -> Sequence[str]:
+    """The arrays as files, under the names of the kernel's parameters: name, path and so on.
 
-def _environment() -> dict[str, str]:
-    """The variables of this process, and a HOME: the tool fails without one."""
-    return {"HOME": tempfile.gettempdir(), **os.environ}
+    A NEFF names its inputs so (nrtpy's tutorials). What plain NumPy does not know goes as its bits.
+    """
+    function = function_of(call.kernel)
+    if function is None:
+        raise DeviceError("the kernel is no function: its NEFF's inputs have no known names")
+    words: list[str] = []
+    names = call.names or tuple(inspect.signature(function).parameters)
+    for name, array in zip(names, call.inputs, strict=False):
+        words += [name, f"{folder}/{name}.npy"]
+        bits: Array = np.ascontiguousarray(array)
+        np.save(
+            words[-1], bits if bits.dtype.kind in "fiub" else bits.view(f"u{bits.dtype.itemsize}")
+        )
+    return words
 
 
 def _total_time(summary: Any) -> float:
@@ -166,12 +212,11 @@ def _total_time(summary: Any) -> float:
         if "total_time" in summary:
             return float(summary["total_time"])
         summary = list(summary.values())
-    if isinstance(summary, list):
-        for one in summary:
-            try:
-                return _total_time(one)
-            except KeyError:
-                continue
+    for part in summary if isinstance(summary, list) else ():
+        try:
+            return _total_time(part)
+        except KeyError:
+            continue
     raise KeyError("total_time")
 
 
@@ -203,20 +248,20 @@ def open_bench(load: Callable[[], Callable[..., Any]]) -> Bench:
     """
     backend = device_backend()
     sdk = detect_sdk()
-    kernel = load()
-    device = backend.backend_for(dialect_of(kernel))
+    dialect = dialect_of(load())
+    device = backend.backend_for(dialect)
     if not isinstance(device, Device):
         raise BackendMissingError(
-            f"the kernel is written for {dialect_of(kernel)} NKI, which does not run here:\n"
+            f"the kernel is written for {dialect} NKI, which does not run here:\n"
             f"  found:  {sdk.found}"
         )
     timer = find_timer(sdk, device)
     try:
-        check_device(device)
+        device.check()
+        machine = {"device": device.description, "core": str(device.core.index), **sdk.versions}
     except BaseException:
         device.close()
         raise
-    machine = {"device": device.description, "core": str(device.core.index), **sdk.versions}
     return Bench(timer, device, machine)
 
 
@@ -235,17 +280,13 @@ def find_timer(sdk: Sdk, device: Device) -> Timer:
                 "classic kernel"
             )
         return ClassicTimer(benchmark, device.core)
-    if isinstance(device, HandedOver):
-        return NrtpyTimer(device)
+    python = device.core.settings.nrtpy_python
     tool = next(filter(None, map(shutil.which, TOOLS)), None)
-    if tool is None or not prepare_artifacts():
+    if not keep_neffs() or (python is None and tool is None):
         raise BackendMissingError(
             "nothing can time a kernel of the newer SDK here.\n"
             f"  found:  no {NRTPY_PYTHON}, no {' and no '.join(TOOLS)}\n"
             "  remedy: with SDK 2.32, an environment with nrtpy (docs/how-to/measure-latency.md);\n"
-            "          before, aws-neuronx-tools, and NKI_ARTIFACTS_DIR set to an empty folder"
+            f"          before, aws-neuronx-tools, and {ARTIFACTS} set to an empty folder"
         )
-    cache = CompileCache(cache_folder())
-    return CaptureTimer(
-        tool, HandedOver(device.entry, device.core, device.description, cache, sdk.versions)
-    )
+    return NrtpyTimer(python, device) if python else CaptureTimer(str(tool), device)

@@ -36,7 +36,7 @@ class Site:
     def text(self, node: ast.AST) -> str:
         """The source of a node, in brackets where it has several parts."""
         simple = isinstance(node, (ast.Name, ast.Constant, ast.Attribute, ast.Call, ast.Subscript))
-        return self.source.of(node) if simple else f"({self.source.of(node)})"
+        return self.source.segment(node) if simple else f"({self.source.segment(node)})"
 
     @property
     def in_check(self) -> bool:
@@ -122,7 +122,7 @@ def _indices(node: ast.Subscript) -> list[ast.expr]:
 def _indices_swapped(site: Site) -> Iterator[Replacement]:
     indices = _indices(site.node)
     for first, second in itertools.pairwise(indices):
-        one, other = site.source.of(first), site.source.of(second)
+        one, other = site.source.segment(first), site.source.segment(second)
         if one != other and ":" not in (one, other):
             start = site.source.span(first)[1]
             between = site.source.text[start : site.source.span(second)[0]]
@@ -151,7 +151,7 @@ def _term_dropped(site: Site) -> Iterator[Replacement]:
 @bug("one short", ast.BinOp)
 def _one_short(site: Site) -> Iterator[Replacement]:
     if isinstance(site.node.op, ast.Add) and not isinstance(site.node.right, ast.Constant):
-        yield site.node, f"({site.source.of(site.node)} - 1)"
+        yield site.node, f"({site.source.segment(site.node)} - 1)"
 
 
 @bug("another sign", ast.BinOp)
@@ -175,7 +175,7 @@ def _constant(site: Site) -> Iterator[Replacement]:
 def _overwritten(site: Site) -> Iterator[Replacement]:
     node = site.node
     if isinstance(node.op, ast.Add):
-        yield node, f"{site.source.of(node.target)} = {site.source.of(node.value)}"
+        yield node, f"{site.source.segment(node.target)} = {site.source.segment(node.value)}"
 
 
 _BOUNDARY = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}

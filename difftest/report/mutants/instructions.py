@@ -33,8 +33,8 @@ def _transpose_left_out(site: Site) -> Iterator[Replacement]:
     if "dst" in given and isinstance(node.func, ast.Attribute):
         data = given.get("data", given.get("src"))
         if data is not None:
-            package = site.source.of(node.func.value)
-            arguments = f"dst={site.source.of(given['dst'])}, src={site.source.of(data)}"
+            package = site.source.segment(node.func.value)
+            arguments = f"dst={site.source.segment(given['dst'])}, src={site.source.segment(data)}"
             yield node, f"{package}.tensor_copy({arguments})"
     elif len(node.args) == 1:
         yield node, site.text(node.args[0])
@@ -59,11 +59,11 @@ def _left_out(site: Site) -> Iterator[Replacement]:
 def _operands_swapped(site: Site) -> Iterator[Replacement]:
     node, given = site.node, keywords_of(site.node)
     commutes = (
-        site.source.of(given["op"]).split(".")[-1] in _COMMUTATIVE if "op" in given else False
+        site.source.segment(given["op"]).split(".")[-1] in _COMMUTATIVE if "op" in given else False
     )
     for first, second in _PAIRS:
         both = first in given and second in given and not commutes
-        if both and site.source.of(given[first]) != site.source.of(given[second]):
+        if both and site.source.segment(given[first]) != site.source.segment(given[second]):
             swapped = copy.deepcopy(node)
             for one in swapped.keywords:
                 if one.arg in (first, second):
@@ -118,7 +118,11 @@ def _another_operation(site: Site) -> Iterator[Replacement]:
 @bug("dtype hard-coded", ast.keyword)
 def _dtype_fixed(site: Site) -> Iterator[Replacement]:
     node = site.node
-    if site.language and node.arg == "dtype" and not site.source.of(node.value).endswith("float32"):
+    if (
+        site.language
+        and node.arg == "dtype"
+        and not site.source.segment(node.value).endswith("float32")
+    ):
         yield node.value, f"{site.language}.float32"
 
 
@@ -126,7 +130,7 @@ def _dtype_fixed(site: Site) -> Iterator[Replacement]:
 def _narrower(site: Site) -> Iterator[Replacement]:
     compared = any(isinstance(one, (ast.Assert, ast.Compare)) for one in site.parents)
     if site.node.attr == "float32" and not compared:
-        yield site.node, f"{site.source.of(site.node.value)}.bfloat16"
+        yield site.node, f"{site.source.segment(site.node.value)}.bfloat16"
 
 
 @bug("buffer hoisted", ast.For)
@@ -141,9 +145,9 @@ def _hoisted(site: Site) -> Iterator[Replacement]:
         if not isinstance(line, ast.Assign) or called(line.value) not in _BUFFERS:
             continue
         read = {one.id for one in ast.walk(line.value) if isinstance(one, ast.Name)}
-        if read & assigned or "\n" in source.of(line):
+        if read & assigned or "\n" in source.segment(line):
             continue
         start, end = source.span(loop)
         first, last = source.span(line)
         text = f"{source.text[start:first]}pass{source.text[last:end]}"
-        yield loop, f"{source.of(line)}\n{' ' * loop.col_offset}{text}"
+        yield loop, f"{source.segment(line)}\n{' ' * loop.col_offset}{text}"

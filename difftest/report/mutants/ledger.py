@@ -102,7 +102,7 @@ def _parts(spec: KernelSpec) -> Iterable[str]:
 def _text(function: Callable[..., Any]) -> Iterable[str]:
     for one in functions_of(function):
         source, line = source_in(one), one.__code__.co_firstlineno
-        yield source.of(next(node for at, node in functions_in(source.tree) if at == line))
+        yield source.segment(next(node for at, node in functions_in(source.tree) if at == line))
 
 
 @functools.cache

@@ -13,6 +13,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
+from difftest.lint.source import SourceText
+
 
 @dataclass(frozen=True)
 class Change:
@@ -29,43 +31,13 @@ class Change:
     text: str
 
 
-class KernelText:
-    """The text of a file, and where the nodes of its syntax tree are in it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._begins = [0]
-        for line in text.splitlines(keepends=True):
-            self._begins.append(self._begins[-1] + len(line))
+class KernelText(SourceText):
+    """The text of a file, in which a change leaves all lines where they are."""
 
     @cached_property
     def tree(self) -> ast.Module:
         """Its syntax tree."""
         return ast.parse(self.text)
-
-    def offset(self, line: int, column: int) -> int:
-        """The offset of a place as :mod:`ast` has it: lines from 1, columns in bytes of UTF-8."""
-        begin = self._begins[line - 1]
-        text = self.text[begin : self._begins[line]]
-        return begin + len(text.encode()[:column].decode())
-
-    def place(self, offset: int) -> tuple[int, int]:
-        """The line of an offset, and the column in characters, both from 1."""
-        line = self.text.count("\n", 0, offset) + 1
-        return line, offset - self._begins[line - 1] + 1
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node begins and ends."""
-        assert isinstance(node, ast.expr | ast.stmt | ast.keyword | ast.arg)
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        begin = self.offset(node.lineno, node.col_offset)
-        return begin, self.offset(node.end_lineno, node.end_col_offset)
-
-    def of(self, node: ast.AST) -> str:
-        """The text of a node."""
-        start, end = self.span(node)
-        return self.text[start:end]
 
     def change(self, node: ast.AST, text: str) -> Change:
         """The change that puts a text in a node's place; the lines below stay where they are."""
@@ -120,9 +92,8 @@ class Mutant:
     @property
     def lines(self) -> range:
         """The lines that it changes."""
-        first, _ = self.source.place(self.change.start)
-        last, _ = self.source.place(self.change.end)
-        return range(first, last + 1)
+        place = self.source.region(self.change.start, self.change.end)
+        return range(place.line, place.end_line + 1)
 
     @property
     def key(self) -> str:
@@ -131,7 +102,14 @@ class Mutant:
         node = next(one for at, one in functions_in(self.source.tree) if at == self.first_line)
         begin, _ = self.source.span(node)
         start, end = self.change.start - begin, self.change.end - begin
-        parts = (name, self.source.of(node), str(start), str(end), self.change.text, self.operator)
+        parts = (
+            name,
+            self.source.segment(node),
+            str(start),
+            str(end),
+            self.change.text,
+            self.operator,
+        )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
     def diff(self) -> list[str]:

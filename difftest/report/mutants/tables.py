@@ -110,15 +110,15 @@ def stryker(campaign: Campaign) -> str:
 
 def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any]:
     result = campaign.results.get(mutant)
-    start, end = (
-        dict(zip(("line", "column"), mutant.source.place(offset), strict=True))
-        for offset in (mutant.change.start, mutant.change.end)
-    )
+    place = mutant.source.region(mutant.change.start, mutant.change.end)
     document: dict[str, Any] = {
         "id": str(number),
         "mutatorName": mutant.operator,
         "replacement": mutant.change.text,
-        "location": {"start": start, "end": end},
+        "location": {
+            "start": {"line": place.line, "column": place.column},
+            "end": {"line": place.end_line, "column": place.end_column},
+        },
         "status": "Pending" if result is None else STATUSES[result.status],
     }
     if result is not None:

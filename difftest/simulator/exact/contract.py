@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,16 +81,21 @@ class ExactSettings:
     dtypes : dtypes that the kernel may round into, its sums too, besides those of its arguments
         and outputs.
     results : the dtypes of the outputs: what is added to again may be as coarse as they are. Empty
-        if they are not known; then it may be as coarse as any argument.
+        if they are not known; then it may be as coarse as any argument or tensor in HBM, and a
+        launch that returns no tensor as coarse as that runs once more.
     random : whether rounding errors may be taken as independent, so that those of long sums grow
         with the root of their length.
     losses : whether to note what each instruction lost; takes time.
     """
 
     dtypes: tuple[str, ...] = ()
-    results: tuple[str, ...] = ()
+    results: tuple[str | DType, ...] = ()
     random: bool = False
     losses: bool = False
+
+
+def _unit(dtype: DType) -> float:
+    return ROUNDINGS[dtype].unit if dtype in ROUNDINGS else 0.0
 
 
 class Contract:
@@ -106,19 +111,32 @@ class Contract:
     """
 
     def __init__(self, settings: ExactSettings) -> None:
-        self._coarsest = UNIT
+        self.settings = settings
+        self._coarsest = self._sure = UNIT
         for name in settings.dtypes:
             self.allow(as_dtype(name, "an exact run's dtypes"))
         self.sums = self._coarsest
-        results = map(np.dtype, settings.results)
-        units = [ROUNDINGS[dtype].unit for dtype in results if dtype in ROUNDINGS]
-        self._again = max((self.sums, *units)) if units else math.inf
+        results = [np.dtype(result) for result in settings.results]
+        for result in results:
+            self.allow(result)
+        self._again = self._coarsest if any(map(_unit, results)) else math.inf
         self.narrowed: dict[tuple[str, Location | None], Narrowing] = {}
 
     def allow(self, dtype: DType) -> None:
         """Let the kernel round into a dtype: one of its arguments or outputs has it."""
-        if dtype in ROUNDINGS:
-            self._coarsest = max(self._coarsest, ROUNDINGS[dtype].unit)
+        self._sure = max(self._sure, _unit(dtype))
+        self._coarsest = max(self._coarsest, self._sure)
+
+    def may_return(self, dtype: DType) -> None:
+        """A tensor in HBM, which is an output or scratch: nobody knows before the kernel ends."""
+        if not self.settings.results:
+            self._coarsest = max(self._coarsest, _unit(dtype))
+
+    def without_scratch(self, outputs: Sequence[DType]) -> ExactSettings | None:
+        """The settings of a run that knows the outputs, if scratch has excused its roundings."""
+        if self._coarsest <= max([self._sure, *map(_unit, outputs)]):
+            return None
+        return replace(self.settings, results=tuple(outputs) or (FLOAT32,))
 
     def into(self, made: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
         """What an instruction of this name writes to a tensor of ``dtype``."""

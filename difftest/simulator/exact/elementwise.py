@@ -12,10 +12,10 @@ from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import Bounded, Float64
 from difftest.simulator.exact.functions import FUNCTIONS
 from difftest.simulator.exact.shadow import Shadow, rule
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 
-ARITHMETIC: dict[str, Callable[[Bounded, Bounded], Bounded]] = {
+OPERATORS: dict[str, Callable[[Bounded, Bounded], Bounded]] = {
     "add": bounded.add,
     "subtract": bounded.subtract,
     "multiply": bounded.multiply,
@@ -24,21 +24,20 @@ ARITHMETIC: dict[str, Callable[[Bounded, Bounded], Bounded]] = {
     "minimum": bounded.extreme(np.minimum),
     "power": bounded.power,
 }
-_UNARY = ("rsqrt", "reciprocal", "abs")
-_LOGIC = ("logical_not", "logical_and", "logical_or", "logical_xor")
+"""Binary operators that decide nothing."""
 
 
 def alu(run: Shadow, op: AluOp, left: Bounded, right: Bounded) -> Bounded:
     """``left <op> right``; a unary operator takes ``left``."""
-    if op.name in ARITHMETIC:
-        return ARITHMETIC[op.name](left, right)
-    if op.name in _UNARY:
-        return FUNCTIONS[op.name](left)
+    if op.name in OPERATORS:
+        return OPERATORS[op.name](left, right)
     if op.name in ("mod", "fmod"):
         return _remainder(run, op, left, right)
-    if op.name in _LOGIC:
-        return _logic(run, op, left, right)
-    return compared(run, op, left, right)
+    if op.name in ("abs_max", "abs_min"):
+        return larger_size(run, op, left, right)
+    if not op.comparison:
+        return FUNCTIONS[op.name](left)
+    return _logic(run, op, left, right) if "logical" in op.name else compared(run, op, left, right)
 
 
 def decided(run: Shadow, value: Any, unsure: Any) -> Bounded:
@@ -57,6 +56,13 @@ def compared(run: Shadow, op: AluOp, left: Bounded, right: Bounded) -> Bounded:
     if error is not None:
         unsure = (np.abs(left.value - right.value) <= error) & (error > 0)
     return decided(run, op.compute(left.value, right.value), unsure)
+
+
+def larger_size(run: Shadow, op: AluOp, left: Bounded, right: Bounded) -> Bounded:
+    """The operand of the larger or smaller magnitude, with its sign; of equal ones the second."""
+    size, other = bounded.absolute(left), bounded.absolute(right)
+    first = compared(run, ALU_OPS["greater" if op.name == "abs_max" else "less"], size, other)
+    return chosen_from(first.value != 0, first.error, left, right)
 
 
 def doubtful_truth(x: Bounded) -> Any:
@@ -84,10 +90,11 @@ def _remainder(run: Shadow, op: AluOp, left: Bounded, right: Bounded) -> Bounded
         if part is not None:
             error = error + part * times
     size = np.abs(right.value)
-    unsure = (np.abs(value) <= error) | (size - np.abs(value) <= error)
+    near = error if right.error is None else error + right.error
+    unsure = (np.abs(value) <= near) | (size - np.abs(value) <= near)
     if unsure.any():
         run.doubt("a rounded value decides", lost=False)
-        error = np.where(unsure, size + error, error)
+        error = np.where(unsure, size + near, error)
     return bounded.rounded(value, error, left, right)
 
 
@@ -117,7 +124,7 @@ def column(vector: Bounded, ndim: int) -> Bounded:
 def with_scalar(run: Shadow, op: AluOp, values: Bounded, operand: Any, *, reverse: bool) -> Bounded:
     """``values <op> operand``, or the other way round, for a number, a [P, 1] vector or a tile."""
     other = column(_like(run.operand(operand), values), values.value.ndim)
-    return alu(run, op, other, values) if reverse else alu(run, op, values, other)
+    return alu(run, op, other, values) if reverse and not op.unary else alu(run, op, values, other)
 
 
 def _like(x: Bounded, other: Bounded) -> Bounded:

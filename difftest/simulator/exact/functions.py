@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from difftest.simulator.exact.bounded import Bounded, absolute, ends, rounded
+from difftest.simulator.exact import bounded
+from difftest.simulator.exact.bounded import Bounded, ends, rounded
 from difftest.simulator.oracle.operators import FUNCTIONS as DEFINITIONS
 
 FUNCTION_ROUNDINGS = 8.0
@@ -50,17 +51,6 @@ def exponential(x: Bounded) -> Bounded:
         if vague.any():  # far below 0 the power stays 0 whatever the error
             error = np.where(vague, np.exp(x.value + x.error) - value, error)
     return rounded(value, error, _fresh(x), times=FUNCTION_ROUNDINGS)
-
-
-def square(x: Bounded) -> Bounded:
-    """``x * x``."""
-    error = None if x.error is None else (2 * np.abs(x.value) + x.error) * x.error
-    return rounded(x.value * x.value, error, x)
-
-
-def relu(x: Bounded) -> Bounded:
-    """``max(x, 0)``, which rounds nothing."""
-    return Bounded(np.maximum(x.value, 0.0), x.error, x.dtype, x.sums)
 
 
 def monotone(name: str) -> Callable[[Bounded], Bounded]:
@@ -106,10 +96,10 @@ def _fresh(x: Bounded) -> Bounded:
 
 FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {
     "copy": lambda x: x,
-    "square": square,
-    "relu": relu,
+    "square": lambda x: bounded.multiply(x, x),
+    "relu": lambda x: bounded.extreme(np.maximum)(x, bounded.number(0.0)),
     "exp": exponential,
-    "abs": absolute,
+    "abs": bounded.absolute,
     **{name: monotone(name) for name in _MONOTONE},
     **{name: smooth(name) for name in SLOPES},
 }

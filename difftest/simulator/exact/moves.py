@@ -9,6 +9,7 @@ import numpy as np
 
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import Bounded
+from difftest.simulator.exact.elementwise import doubtful_truth
 from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.instructions.dma import turned
 from difftest.simulator.instructions.record import Call, Masked
@@ -92,6 +93,7 @@ def drawn(run: Shadow, call: Call, *operands: Any) -> None:
 _LOOKED_UP = {
     "nc_find_index8": ("places of rounded values are looked up", False),
     "nc_match_replace8": ("rounded values are matched and replaced", True),
+    "nonzero_with_count": ("places of rounded values are looked up", True),
     "sequence_bounds": ("rounded values name segments", True),
 }
 """Of instructions whose results are the machine's: the doubt where they come of rounded values, and
@@ -100,7 +102,10 @@ whether all meaning is lost then."""
 
 @rule(*_LOOKED_UP)
 def looked_up(run: Shadow, call: Call, *operands: Any) -> None:
-    """Places, which could be others if rounded values stood in another order."""
-    if any(isinstance(one, Bounded) and one.error is not None for one in operands):
+    """Places, which could be others if rounded values stood in another order, or were 0 or not."""
+    rounded = [one for one in operands if isinstance(one, Bounded) and one.error is not None]
+    if call.name == "nonzero_with_count":
+        rounded = [one for one in rounded if doubtful_truth(one).any()]
+    if rounded:
         reason, lost = _LOOKED_UP[call.name]
         run.doubt(reason, lost=lost)

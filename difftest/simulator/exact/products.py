@@ -57,7 +57,7 @@ def nc_matmul(run: Shadow, call: Call, *operands: Any) -> Bounded:
     if "product" in call.operands:
         product, *held = operands
         return added_or_put(run.stored(held[0]), product, held[0]._fresh()) if held else product
-    depth = 2 if call["perf_mode"] == "double_row" else 1
+    depth = 2 if call.options["perf_mode"] == "double_row" else 1
     left, right = (
         side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
         for side in operands[:2]
@@ -68,7 +68,7 @@ def nc_matmul(run: Shadow, call: Call, *operands: Any) -> Bounded:
 def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None = None) -> Bounded:
     """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
     missing = None
-    if dst is not None and call["accumulate"] is None:
+    if dst is not None and call.options["accumulate"] is None:
         products = dst._storage.products
         missing = None if products is None else ~dst._gather(products)
         if missing is None or missing.all():

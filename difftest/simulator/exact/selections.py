@@ -89,14 +89,6 @@ def max8(run: Shadow, call: Call, src: Bounded) -> Bounded:
     return Bounded(value, error, src.dtype, src.sums)
 
 
-@rule("nonzero_with_count")
-def nonzero_with_count(run: Shadow, call: Call, src: Bounded) -> None:
-    """Integers; whether a rounded value is 0 may be unsure."""
-    doubtful = doubtful_truth(src)
-    if doubtful is not None and doubtful.any():
-        run.doubt("places of rounded values are looked up", lost=True)
-
-
 @rule("topk")
 def topk(run: Shadow, call: Call, src: Bounded) -> Masked:
     """Of rounded values the machine may take others; those that it takes keep their errors."""

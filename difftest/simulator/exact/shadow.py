@@ -1,9 +1,9 @@
 """The exact run of a launch: beside each tensor what it would hold if nothing rounded.
 
-The gate tells a :class:`Shadow` of each instruction before the machine runs it, and the launch of
-each event after. In between lies the instruction's error rule (:data:`RULES`), which computes the
-exact values of what it writes and the bounds of their errors. A tensor has none of both until an
-instruction has rounded something in it: then the machine's own values are exact.
+The gate tells a :class:`Shadow` of each instruction before the machine runs it, and after. Before
+it runs, the instruction's error rule (:data:`RULES`) computes the exact values of what it writes
+and the bounds of their errors. A tensor has none of both until an instruction has rounded something
+in it: then the machine's own values are exact.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from difftest.simulator.exact.bounded import (
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, ExactSettings, chain_of
 from difftest.simulator.exact.held import Owners, holding, raw_values
 from difftest.simulator.exact.losses import Losses
+from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Masked, Reach
+from difftest.simulator.instructions.record import Call, Issue, Masked, Reach
 from difftest.simulator.instructions.unboxed import left_by_mask
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
@@ -122,8 +123,10 @@ class Plan:
         self.multiplies = getattr(op, "name", None) == "multiply"
 
 
-class Shadow:
+class Shadow(Follower):
     """What the exact run of one launch knows."""
+
+    name = "shadow"
 
     def __init__(self, settings: ExactSettings) -> None:
         self.random = settings.random
@@ -143,19 +146,10 @@ class Shadow:
 
     # -- between the gate and the machine ---------------------------------------------------------
 
-    def foresee(
-        self,
-        call: Call,
-        dst: Any,
-        operands: Sequence[Any],
-        others: Sequence[Tile | None],
-        where: Array | None,
-        inner: Array | None = None,
-    ) -> None:
-        """Compute what an instruction will write, before the machine overwrites its operands.
-
-        ``inner`` is a mask which is no box, and lets it read some elements only.
-        """
+    def before(self, call: Call, issued: Issue) -> None:
+        """Compute what an instruction will write, before the machine overwrites its operands."""
+        dst, operands, others = issued.dst, issued.operands, issued.others
+        where, inner = issued.where, issued.inner
         plan = call.plan
         if plan is None:
             plan = call.plan = Plan(call)
@@ -233,7 +227,7 @@ class Shadow:
         return None if held is None else held.shaped(np.copy)
 
     def foresee_effect(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
-        """As :meth:`foresee`, of what another core :meth:`sent`, or nothing rounds."""
+        """As :meth:`before`, of what another core :meth:`sent`, or nothing rounds."""
         self._begin(opcode)
         self._pending = [*(self._pending or ()), Pending(dst, made)]
 
@@ -243,14 +237,20 @@ class Shadow:
         if self.losses is not None:
             self.losses.begin(name)
 
-    def told(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
+    def after(self, call: Call, issued: Issue) -> None:
         """Take over what was foreseen, now that the machine has run the instruction."""
         pending, self._pending = self._pending, None
+        for written in pending or ():
+            self.put(*written)
+
+    def happened(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
+        """Take over what effects sent and took."""
         if not writes and any(tile._storage.exact is not None for tile in reads):
             self._begin(opcode)
             self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
-        for one in pending or ():
-            self.put(*one)
+        for written in self._pending or ():
+            self.put(*written)
+        self._pending = None
 
     def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
         written = [tile for tile in tiles if tile is not None]

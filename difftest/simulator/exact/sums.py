@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -23,7 +24,7 @@ from difftest.simulator.exact.elementwise import (
 )
 from difftest.simulator.exact.shadow import Shadow, rule
 from difftest.simulator.instructions.activation import PRELU
-from difftest.simulator.instructions.alu import ALU_OPS, AluOp
+from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS, AluOp
 from difftest.simulator.instructions.record import Call
 from difftest.simulator.instructions.registers import IDENTITIES, Accumulate
 from difftest.simulator.instructions.values import rows
@@ -53,8 +54,9 @@ def total(run: Shadow, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
 
 def reduced(run: Shadow, op: AluOp, x: Bounded, axes: Axes, *, keepdims: bool) -> Bounded:
     """A reduction."""
-    if op.name == "add":
-        return total(run, x, axes, keepdims=keepdims)
+    if op.name in ("add", "average"):
+        made = total(run, x, axes, keepdims=keepdims)
+        return made if op.name == "add" else bounded.divide(made, bounded.number(len(x.value)))
     if op.name in ("maximum", "minimum"):
         ufunc: Any = op.compute
         value = ufunc.reduce(x.value, axis=axes, keepdims=keepdims)
@@ -166,21 +168,9 @@ def _joined(run: Shadow, name: str, held: Bounded, values: Bounded) -> Bounded:
     is_fresh = name == "add" and held.error is None and not held.value.any()
     together = lines if is_fresh else _beside([held, lines])
     if name in ("abs_max", "abs_min"):
-        return _by_magnitude(run, together, largest=name == "abs_max")
+        return functools.reduce(functools.partial(alu, run, NKI_OPS[name]), _columns(together))
     op = ALU_OPS["add" if name == "subtract" else name]
     return reduced(run, op, together, (1,), keepdims=True)
-
-
-def _by_magnitude(run: Shadow, lines: Bounded, *, largest: bool) -> Bounded:
-    """The element of the largest or smallest magnitude, with its sign; of equal ones the last."""
-    sizes = np.abs(lines.value) if largest else -np.abs(lines.value)
-    last = lines.value.shape[1] - 1
-    places = last - np.argmax(sizes[:, ::-1], axis=1, keepdims=True)
-    error = None
-    if lines.error is not None:
-        run.doubt("a rounded value decides", lost=False)
-        error = np.broadcast_to(2 * np.abs(lines.value).max(axis=1, keepdims=True), places.shape)
-    return Bounded(np.take_along_axis(lines.value, places, axis=1), error, FLOAT32)
 
 
 @rule("activation")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum, IntEnum
+from enum import Enum, EnumMeta, IntEnum
 from operator import itemgetter
+from types import new_class
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -60,13 +61,51 @@ def as_argument(value: Any) -> Any:
     return np.zeros(tuple(shape), as_dtype(dtype, "nt.tensor"))
 
 
-engine = IntEnum(
+class Members(EnumMeta):
+    """An enumeration that says which member a misspelt one may be."""
+
+    def __getattr__(cls, name: str) -> Any:  # before Python 3.12 its members come from here, too
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in cls.__members__:
+            return cls.__members__[name]
+        raise missing_name(cls.__name__, name, cls.__members__, kind="enumeration")
+
+
+Numbered: Any = new_class("Numbered", (IntEnum,), {"metaclass": Members})
+engine: Any = Numbered(
     "engine", {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "sync": 6, "unknown": 0}
 )
-reduce_cmd = IntEnum("reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3})
-oob_mode = IntEnum("oob_mode", {"error": 0, "skip": 1})
-dge_mode = IntEnum("dge_mode", {"none": 0, "swdge": 1, "hwdge": 2, "unknown": 3})
-nc_version = IntEnum("nc_version", {"gen2": 2, "gen3": 3})
+reduce_cmd: Any = Numbered("reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3})
+oob_mode: Any = Numbered("oob_mode", {"error": 0, "skip": 1})
+dge_mode: Any = Numbered("dge_mode", {"none": 0, "swdge": 1, "hwdge": 2, "unknown": 3})
+nc_version: Any = Numbered("nc_version", {"gen2": 2, "gen3": 3})
+
+
+class DynamicSlice:
+    """``nl.ds(start, size)``: ``size`` elements from ``start``, at least one."""
+
+    __slots__ = ("size", "start")
+
+    def __init__(self, start: int, size: int) -> None:
+        self._select(start, size, 1)
+
+    @classmethod
+    def or_none(cls, start: int, size: int) -> DynamicSlice:
+        """The same of ``size`` elements or of none."""
+        made = cls.__new__(cls)
+        made._select(start, size, 0)
+        return made
+
+    def _select(self, start: int, size: int, least: int) -> None:
+        self.start = as_integer(start, "nl.ds with start")
+        self.size = as_integer(size, "nl.ds with size")
+        if self.size < least:
+            raise ShapeError(
+                "nl.ds selects at least one element" if least else "nl.ds has a size of 0 or more",
+                happened=f"nl.ds selected {self.size} elements",
+                received=f"size {self.size}",
+            )
 
 
 class Unmodelled:
@@ -102,6 +141,16 @@ class Unmodelled:
 def unmodelled(module: str, names: Iterable[str]) -> dict[str, Unmodelled]:
     """One object for each name, so that a name equals itself and can be a key."""
     return {name: Unmodelled(f"{module}.{name}") for name in names}
+
+
+def no_attribute(tensor: Any, name: str) -> Any:
+    """The ``__getattr__`` of tensors, which says what a misspelt name may be."""
+    if name.startswith("_") or hasattr(type(tensor), name):  # it has raised; say what it said
+        return object.__getattribute__(tensor, name)
+    if name == "as_tile":
+        return Unmodelled("as_tile of a tensor", "use the tensor itself, which is a tile")
+    public = [known for known in dir(tensor) if not known.startswith("_")]
+    raise missing_name(type(tensor).__name__, name, public, kind="class")
 
 
 def absent(
@@ -145,13 +194,9 @@ HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "nam
 
 def undocumented_argument(where: str, name: str, value: object) -> None:
     """Note an argument that AWS does not document at v2.26.0 and that changes no value here."""
-    error = KernelError(
-        f"{where} takes the arguments that AWS documents",
-        happened=f"{where} got the undocumented argument {name!r}",
-        received=f"{name}={value!r:.80}",
-        remedy=f"leave {name} out, if nothing needs it",
-    )
-    note(error)
+    takes, got = "the arguments that AWS documents", f"the undocumented argument {name!r}"
+    remedy = f"leave {name} out, if nothing needs it"
+    note(not_taken(where, takes, got, f"{name}={value!r:.80}", remedy=remedy))
 
 
 def no_extras(where: str, extras: Mapping[str, object]) -> None:
@@ -192,11 +237,9 @@ def as_flag(value: object, name: str) -> bool:
     try:
         return bool(value)
     except (TypeError, ValueError):
-        raise KernelError(
-            f"{name} is True or False",
-            happened=f"{name} is neither true nor false",
-            received=f"{name}={value!r:.60}",
-        ) from None
+        happened, received = f"{name} is neither true nor false", f"{name}={value!r:.60}"
+        rule = f"{name} is True or False"
+        raise KernelError(rule, happened=happened, received=received) from None
 
 
 def same_dtype(dtype: object, dst: Any, where: str) -> None:
@@ -207,12 +250,9 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     DtypeError : it is another one.
     """
     if dtype is not None and as_dtype(dtype) != getattr(dst, "dtype", dtype):
-        raise DtypeError(
-            f"{where} writes into dst, in dst's dtype",
-            happened=f"{where} got another dtype than dst's",
-            received=f"dtype={dtype!r}, dst = {dst!r}",
-            remedy="leave dtype out, or give dst that dtype",
-        )
+        takes, remedy = "dst's dtype or none", "leave dtype out, or give dst that dtype"
+        got, given = "another dtype than dst's", f"dtype={dtype!r}, dst = {dst!r}"
+        raise not_taken(where, takes, got, given, error=DtypeError, remedy=remedy)
 
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
@@ -237,7 +277,7 @@ def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
 
 
-def not_last(axes: tuple[int, ...], data: Tile, where: str) -> ShapeError | None:
+def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
     """The error of a call that reduces the last consecutive axes alone; None if these are.
 
     The instruction reduces any free axes, since its access pattern takes them in any order, and the
@@ -248,13 +288,13 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> ShapeError | None
     free = all(0 < one < ndim for one in axes)
     if not free or axes == tuple(range(ndim - len(axes), ndim)):
         return None
-    return ShapeError(
-        f"{where} reduces the last consecutive axes of the tile",
-        happened=f"{where} got the axes {list(axes)} of {ndim} dimensions",
-        received=f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}",
-        limit=f"{[list(range(k, ndim)) for k in range(ndim - 1, 0, -1)]}",
-        remedy="index the tile so that the axes to reduce come last",
+    takes, got = (
+        "the last consecutive axes of the tile",
+        f"the axes {list(axes)} of {ndim} dimensions",
     )
+    remedy = "index the tile so that the axes to reduce come last"
+    given = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
+    return not_taken(where, takes, got, given, error=ShapeError, remedy=remedy)
 
 
 def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
@@ -290,10 +330,9 @@ def not_taken(
     return error(f"{where} takes {takes}", happened=f"{where} got {got}", received=received, **more)
 
 
-def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> KernelError:
+def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:
     """The error for a value that is none of an enumeration's members, or not one of ``names``."""
     name = kind.__name__
     limit = ", ".join(f"nisa.{one}" for one in names or (f"{name}.{one.name}" for one in kind))
     takes, got = f"{name} as a member of nki.isa.{name}", f"{value!r:.40} as {name}"
-    made: KernelError = not_taken(where, takes, got, f"{name}={value!r}", limit=limit)
-    return made
+    return not_taken(where, takes, got, f"{name}={value!r}", limit=limit)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Trace
@@ -68,12 +69,12 @@ class Artifacts:
                 for path in self.profiles:
                     path.write_text(document, encoding="utf-8")
         except OSError as error:
-            raise KernelError(
-                "a file that a kernel's decorator names can be written",
-                happened=f"{error.filename} could not be written: {error.strerror}",
-                received=", ".join(map(str, (*self.traces, *self.profiles))),
-                remedy="create its folder, or name another one",
-            ) from None
+            got, remedy = (
+                f"{error.filename}: {error.strerror}",
+                "make its folder, or name another",
+            )
+            given = str(error.filename)
+            raise not_taken("a decorator", "files to write", got, given, remedy=remedy) from None
 
 
 def _profile_to_json(trace: Trace, profile: Mapping[str, object]) -> str:

@@ -27,6 +27,8 @@ Refit = Callable[[TypeError, tuple[Any, ...], dict[str, Any]], Arguments]
 _running, _frame = RUNNING.get, sys._getframe
 ALSO_CALLED = {"nisa.iota": {"pattern": "expr"}}
 """By function: names under which kernels give an argument, and those that AWS documents."""
+_TODAYS = frozenset({"dst", "offset", "channel_multiplier"})
+"""Parameters of instructions in today's dialect; some have the first in both."""
 CLOSED = frozenset(
     (
         *("nisa.dma_copy", "nisa.get_nc_version", "nisa.local_gather", "nisa.sequence_bounds"),
@@ -80,6 +82,9 @@ def _refitting(name: str, signature: inspect.Signature, closed: bool) -> Refit:
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         if fits(signature, args, kwargs):
             raise error
+        for one in _TODAYS.intersection(kwargs).difference(signature.parameters):
+            got = f"{one}=..., which is of today's nki.isa"
+            raise not_taken(name, f"{signature}", got, got, error=SignatureError)
         kwargs = _documented(name, signature, kwargs)
         if fits(signature, args, kwargs):
             return args, kwargs

@@ -15,8 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.frontend.misuses import DTYPE_WITHOUT_TORCH
 from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.misuses import DTYPE_WITHOUT_TORCH
 
 _BITS = {1: "uint8", 2: "int16"}
 """A dtype of both NumPy and torch of as many bytes."""
@@ -93,7 +93,7 @@ def _converter(value: Any) -> Callable[[Array], Any] | None:
     if torch is not None and isinstance(value, torch.Tensor):
         return _as_torch
     if jax is not None and isinstance(value, jax.Array):
-        return _as_jax
+        return lambda array: jax.numpy.asarray(array)
     return None
 
 
@@ -116,7 +116,3 @@ def _as_torch(array: Array) -> Any:
         return torch.from_numpy(array)
     bits = array.view(_BITS[array.dtype.itemsize])
     return torch.from_numpy(bits).view(getattr(torch, name))
-
-
-def _as_jax(array: Array) -> Any:
-    return sys.modules["jax"].numpy.asarray(array)

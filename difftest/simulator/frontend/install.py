@@ -11,13 +11,13 @@ import logging
 import sys
 import types
 from importlib.machinery import ModuleSpec
-from types import ModuleType, TracebackType
+from types import ModuleType
 
 from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor, absent
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
-from difftest.simulator.frontend.nki import modules as newer
+from difftest.simulator.frontend.nki import kernel as newer
 from difftest.simulator.frontend.on_device import (
     Predictor,
     baremetal_with,
@@ -131,10 +131,10 @@ class embedded:
             raise RuntimeError(
                 "the embedded neuronxcc modules are already installed by this object"
             )
+        self._placed = modules(self._predictor, self._level)  # first: it refuses a wrong level
         self._saved = _stood_for()
         for name in self._saved:
             del sys.modules[name]
-        self._placed = modules(self._predictor, self._level)
         sys.modules.update(self._placed)
         self._added_level = not hasattr(logging, LEVEL)
         if self._added_level:
@@ -167,10 +167,5 @@ class embedded:
     def __enter__(self) -> embedded:
         return self.install()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.uninstall()

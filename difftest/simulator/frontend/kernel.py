@@ -7,14 +7,13 @@ from typing import Any, TypeVar
 
 from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
-from difftest.simulator.errors import KernelError, not_modelled
-from difftest.simulator.frontend.arguments import undocumented_argument
-from difftest.simulator.frontend.grid import grid_shape
-from difftest.simulator.frontend.launchable import Launchable, need_function
-from difftest.simulator.frontend.misuses import GRID_OF_ZERO
+from difftest.simulator.errors import not_modelled
+from difftest.simulator.frontend.arguments import not_taken, undocumented_argument
+from difftest.simulator.frontend.launchable import Launchable, grid_shape, need_function
 from difftest.simulator.index import as_choice
-from difftest.simulator.launch import launch
+from difftest.simulator.launch import called
 from difftest.simulator.machine import MACHINES
+from difftest.simulator.misuses import GRID_OF_ZERO
 from difftest.simulator.strictness import note
 
 MODES = ("auto", "simulation", "baremetal", "benchmark", "trace")
@@ -42,15 +41,14 @@ class Kernel(Launchable):
 
     def __getitem__(self: _Own, key: Any) -> _Own:
         if type(key) is int and key == 0:
-            error = GRID_OF_ZERO(f"{self.function.__name__}[0]")
-            note(error)
+            note(GRID_OF_ZERO(f"{self.function.__name__}[0]"))
             key = 1
         return self.on(grid_shape(key))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_running():
             return super().__call__(*args, **kwargs)
-        return outputs_of(launch(self, args, kwargs, record=False))
+        return outputs_of(called(self, args, kwargs), [args, kwargs])
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -71,19 +69,12 @@ def jit(func: Any = None, mode: str = "auto", **kwargs: Any) -> Any:
             raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
         undocumented_argument("nki.jit", name, value)
     if isinstance(mode, str) and mode in FRAMEWORKS:
-        error = KernelError(
-            "a framework's mode needs the framework",
-            happened=f"nki.jit got mode={mode!r} on the simulator",
-            received=f"mode={mode!r}",
-            remedy=f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}",
-        )
-        note(error)
+        remedy = f"call the kernel with NumPy arrays, or use one of {', '.join(MODES)}"
+        takes, got = "a framework's mode where the framework is", f"mode={mode!r} on the simulator"
+        note(not_taken("nki.jit", takes, got, f"mode={mode!r}", remedy=remedy))
     elif not isinstance(mode, str) or mode not in MODES:
-        raise not_modelled(
-            f"nki.jit(mode={mode!r})",
-            f"mode={mode!r}",
-            f"use one of {', '.join((*MODES, *FRAMEWORKS))}",
-        )
+        remedy = f"use one of {', '.join((*MODES, *FRAMEWORKS))}"
+        raise not_modelled(f"nki.jit(mode={mode!r})", f"mode={mode!r}", remedy)
     as_choice(target, MACHINES, "platform_target")
     if func is None:
         return functools.partial(jit, mode=mode, platform_target=target)
@@ -105,6 +96,4 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     Inside a kernel it inlines the other one: the course's harness benchmarks a function that
     calls it.
     """
-    if is_running():
-        return as_kernel(kernel)(*args, **kwargs)
-    return outputs_of(launch(as_kernel(kernel), args, kwargs, record=False))
+    return Kernel.__call__(as_kernel(kernel), *args, **kwargs)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import itertools
+import math
 import os
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from difftest.simulator.errors import KernelError, Location
-from difftest.simulator.frontend.misuses import CALL_WITH_GRID
 from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import MACHINES, TRN1, TRN2, TRN3, Machine
+from difftest.simulator.misuses import CALL_WITH_GRID
 
 _OURS = __name__.rpartition(".")[0]
 """The package of both dialects' names."""
@@ -22,13 +26,9 @@ _Own = TypeVar("_Own", bound="Launchable")
 TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 """AWS's environment variable that names the machine (stub of ``nki.jit``, v2.32.0)."""
 TARGETS = {
-    "trn1": TRN1,
-    "inf2": TRN1,
-    "gen2": TRN1,
-    "trn2": TRN2,
-    "gen3": TRN2,
-    "trn3": TRN3,
-    "gen4": TRN3,
+    **dict.fromkeys(("trn1", "inf2", "gen2"), TRN1),
+    **dict.fromkeys(("trn2", "gen3"), TRN2),
+    **dict.fromkeys(("trn3", "gen4"), TRN3),
 }
 PARAMETER = "platform_target"
 """The parameter of ``nki.jit`` that named it up to NKI 0.2 (migration guide, v2.32.0)."""
@@ -52,6 +52,8 @@ class Launchable:
 
     dialect = "classic"
     level: str | None = None
+    func = property(attrgetter("function"))
+    """As AWS's kernels have it: aws-neuron/nki-library's tests read it."""
 
     def __init__(
         self,
@@ -230,3 +232,78 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+# -- the grid: ``kernel[4, nl.nc(2)]``, and what its dimensions may be -----------------------------
+
+
+class GridDim(int):
+    """One dimension of a launch grid: its size, and what of it is spread over physical cores.
+
+    Attributes
+    ----------
+    parts : (size, whether its instances are on different physical cores) of each sub-dimension, the
+        one that changes last first.
+    """
+
+    parts: tuple[tuple[int, bool], ...]
+
+    def __new__(cls, *parts: tuple[int, bool]) -> GridDim:
+        size = math.prod(size for size, _ in parts)
+        if size < 1:
+            happened = f"a grid has a dimension of {size}"
+            raise KernelError("a grid dimension is positive", happened=happened, received=f"{size}")
+        made = super().__new__(cls, size)
+        made.parts = parts
+        return made
+
+    def __reduce__(self) -> tuple[type[GridDim], tuple[tuple[int, bool], ...]]:
+        return GridDim, self.parts
+
+    def __mul__(self, other: Any) -> GridDim:
+        return GridDim(*self.parts, *grid_dim(other).parts)
+
+    def __rmul__(self, other: Any) -> GridDim:
+        return GridDim(*grid_dim(other).parts, *self.parts)
+
+
+def nc(size: Any) -> GridDim:
+    """A dimension spread over physical NeuronCores."""
+    return GridDim((int(grid_dim(size)), True))
+
+
+def spmd_dim(*parts: Any) -> GridDim:
+    """A dimension made of sub-dimensions: the product of their sizes."""
+    return GridDim(*itertools.chain.from_iterable(grid_dim(part).parts for part in parts))
+
+
+def grid_dim(dim: Any) -> GridDim:
+    """One dimension of the grid."""
+    if isinstance(dim, GridDim):
+        return dim
+    try:
+        size = dim.__index__()
+    except (AttributeError, TypeError):
+        takes = "dimensions that are integers, nl.nc or nl.spmd_dim"
+        raise wrong_kind(dim, takes, "a launch grid") from None
+    return GridDim((int(size), False))
+
+
+def grid_shape(key: Any) -> tuple[GridDim, ...]:
+    """The shape of ``kernel[key]``; equal to the tuple of its sizes."""
+    dims = key if isinstance(key, tuple) else (key,)
+    return tuple(grid_dim(dim) for dim in dims)
+
+
+def physical_cores(grid: tuple[int, ...]) -> tuple[int, ...]:
+    """The physical core of each instance in their order; empty if no dimension is spread."""
+    parts = tuple(itertools.chain.from_iterable(grid_dim(dim).parts for dim in grid))
+    if not any(spread for _, spread in parts):
+        return ()
+    found = []
+    for instance in itertools.product(*(range(size) for size, _ in parts)):
+        core = 0
+        for index, (size, spread) in zip(instance, parts, strict=True):
+            core = core * size + index if spread else core
+        found.append(core)
+    return tuple(found)

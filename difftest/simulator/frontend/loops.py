@@ -6,14 +6,21 @@ loop is noted in the launch, so that each instruction in the trace knows its ite
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
-from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError, kernel_location
+from difftest.simulator.core import Core, current
+from difftest.simulator.errors import BufferError, ShapeError, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.bytecode import carried_by, kernel_frame, numbers_of
 from difftest.simulator.index import Shape, as_integer, is_integer
+from difftest.simulator.misuses import NUMBER_OF_TURN_BEFORE
+from difftest.simulator.strictness import note
 from difftest.simulator.trace import Iteration, Loop, LoopKind
+
+T = TypeVar("T")
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each turn
 
@@ -45,17 +52,68 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
     core = current()
     loop = Loop(core.loop_count, kind, kernel_location())
     core.loop_count += 1
-    outer = core.loops
+    outer, carried = core.loops, core.carried
     try:
         turns: Iterable[tuple[int, int]] = enumerate(values)
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
         if claims_none and core.order.loop == loop.location:  # in today's it is an alias of range
             turns = core.order.arranged(list(turns))
+        once, names = is_traced_once(kind, core), carried_by(kernel_frame())
+        anew, made = carried + names, core.made_by_lines.copy()
+        first = numbers_of(names, kernel_frame()) if once else {}
         for number, value in turns:
             core.loops = (*outer, _make(Iteration, (loop, number, value)))
+            if once:
+                core.made_by_lines = made.copy()
+            if first and (moved := numbers_of(first, kernel_frame()).items() - first.items()):
+                said = (f"{name} = {now}" for name, now in sorted(moved))
+                note(NUMBER_OF_TURN_BEFORE(", ".join(said)))
             yield value
+            core.carried = anew
+        core.carried = carried  # not where an error ends the loop: explained() asks for it
     finally:
         core.loops = outer
+
+
+def is_traced_once(kind: LoopKind, core: Core) -> bool:
+    """Whether the compiler reads a loop's body once for all turns, and does not unroll it.
+
+    Sources: the stub ``nl.static_range`` at tag v2.26.0, nki-dynamic-loops.rst at v2.32.0.
+    """
+    if core.trace.dialect == "classic":
+        return kind is not LoopKind.STATIC
+    return kind is LoopKind.DYNAMIC
+
+
+def of_first_turn(make: Callable[[], T]) -> T:
+    """What a line makes: in a loop that is traced once, what it made there in the first turn."""
+    core = current()
+    line = core.stack()
+    at = line, core.made_by_lines[line]
+    core.made_by_lines[line] += 1
+    again = any(one.number for one in core.loops if is_traced_once(one.loop.kind, core))
+    if not again or at not in core.made_first:
+        core.made_first[at] = make()
+    return core.made_first[at]  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Name in an error of memories or shapes the name that the turn before has bound, if any.
+
+    Where a body is traced once that name is what it was before the loop. Which of both a kernel
+    means cannot be told, so it runs as Python has it.
+    """
+    try:
+        yield
+    except (BufferError, ShapeError) as error:
+        words = re.findall(r"\w+", error.location.text if error.location else "")
+        for name in [word for word in words if word in current().carried][:1]:
+            bound = f"{name}, which the loop's body binds anew, is what the iteration before made"
+            error.happened = f"{bound}, and {error.happened}"
+            tile = f"a tile that was made before the loop: {name}[...] = ..."
+            error.remedy = f"give the new value another name than {name}, or write it into {tile}"
+        raise
 
 
 def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
@@ -121,11 +179,8 @@ def check_axis(axis: object, grid: Shape, where: str) -> None:
     """Raise :class:`KernelError` unless a grid has the axis."""
     ndim = len(grid)
     if not 0 <= as_integer(axis, f"{where} of") < ndim:
-        raise KernelError(
-            f"{where} names an axis of the launch grid",
-            happened=f"{where} was asked of axis {axis!r} of a grid of {ndim} dimensions",
-            received=f"axis {axis!r} of a grid of {ndim} dimensions",
-            remedy="launch with kernel[n, m](...) for two dimensions, and so on"
-            if current().trace.dialect == "classic"
-            else "kernel[n] has one axis, 0",
-        )
+        classic = current().trace.dialect == "classic"
+        many = "launch with kernel[n, m](...) for two dimensions, and so on"
+        remedy = many if classic else "kernel[n] has one axis, 0"
+        got = f"axis {axis!r} of a grid of {ndim} dimensions"
+        raise not_taken(where, "an axis of the launch grid", got, got, remedy=remedy)

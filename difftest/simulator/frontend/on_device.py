@@ -18,15 +18,13 @@ from difftest.simulator.frontend.arguments import as_argument, undocumented_argu
 from difftest.simulator.frontend.artifacts import FILE_OPTIONS, artifacts_of
 from difftest.simulator.frontend.kernel import Kernel, as_kernel
 from difftest.simulator.index import as_choice
-from difftest.simulator.launch import launch
+from difftest.simulator.launch import called
 from difftest.simulator.machine import Machine
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Trace
 
 RUN_HINTS = ("device_count", "num_execs")
 """Arguments of all of them that AWS does not document, and that change no value."""
-
-
 COMPILER, NO_DGE = "additional_compile_opt", "--disable-dge"
 """The option for the compiler's own, of which one lets the device generate no DMA descriptors."""
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
@@ -147,7 +145,7 @@ class OnDevice(RunAs):
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         predicts = self.predictor is not None
         artifacts = artifacts_of(self.where, self.options, predicts=predicts)
-        result = launch(self, args, kwargs, record=bool(artifacts))
+        result = called(self, args, kwargs, record=bool(artifacts))
 
         def profile() -> Any:
             return self.predicted(result.trace).profile()
@@ -156,7 +154,7 @@ class OnDevice(RunAs):
             artifacts.write(result.trace, profile if predicts else None)
         except NotModelledError as error:
             note(error)  # the values are there; what they would cost is not known
-        return outputs_of(result)
+        return outputs_of(result, [args, kwargs])
 
 
 class Profiled(OnDevice):
@@ -177,13 +175,10 @@ class Benchmark(RunAs):
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.predictor is None:
-            raise not_modelled(
-                "nki.benchmark without a timing model",
-                "a latency",
-                "use difftest run, or embedded(predictor=...); a Trainium instance measures",
-            )
+            remedy = "use difftest run, or embedded(predictor=...); a Trainium instance measures"
+            raise not_modelled("nki.benchmark without a timing model", "a latency", remedy)
         artifacts = artifacts_of(self.where, self.options, predicts=True)
-        result = launch(self, args, kwargs)
+        result = called(self, args, kwargs, record=True)
         predicted = self.predicted(result.trace)
         latency = NcLatency(predicted)
         artifacts.write(result.trace, predicted.profile)
@@ -196,7 +191,7 @@ class Benchmark(RunAs):
             f"p99 {p99:,.1f} us; on a device between {low:,.1f} and {high:,.1f} us "
             f"(by a timing model; nothing was measured){warning}"
         )
-        return outputs_of(result)
+        return outputs_of(result, [args, kwargs])
 
 
 baremetal_with, benchmark_with, profile_with = (

@@ -168,7 +168,7 @@ def tensor_scalar_cumulative(call: Call, src: Array, imm0: Any, imm1: Any) -> Ar
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes, reg of the engine."""
     lines = rows(as_float(apply_scalar(call["op0"], as_float(src), imm0, reverse=False)))
     op = call["op1"]
-    held = held_before("vector", lines.shape[0], op.name, call["reduce_cmd"], imm1)
+    held = held_before("vector", lines, op.name, call["reduce_cmd"], imm1)
     state = held[:, 0]
     result = np.empty(lines.shape, dtype=np.float32)
     for i in range(lines.shape[1]):

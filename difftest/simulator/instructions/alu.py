@@ -37,8 +37,9 @@ class AluOp:
     """The first NeuronCore that has it."""
 
 
-def _float_logic(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+def _float_logic(name: str) -> Callable[[Array, Array], Array]:
     """A logical operator on numbers, where anything but 0 is true."""
+    function = getattr(np, name)
     return lambda x, y: function(np.asarray(x) != 0, np.asarray(y) != 0)
 
 
@@ -70,6 +71,8 @@ def _relu(x: Array, _: Any = None) -> Array:
 
 
 _EVERYWHERE = (Engine.VECTOR, Engine.GPSIMD, Engine.SCALAR)
+_WITHOUT_GPSIMD = (Engine.VECTOR, Engine.SCALAR)
+_COMPARISONS = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
 
 _OPS = (
     AluOp(name="invert", compute=np.invert, bitvec=True, unary=True),
@@ -84,34 +87,15 @@ _OPS = (
     AluOp(name="divide", compute=np.divide),
     AluOp(name="maximum", compute=np.maximum, reduction=True),
     AluOp(name="minimum", compute=np.minimum, reduction=True),
-    AluOp(name="equal", compute=np.equal, comparison=True),
-    AluOp(name="not_equal", compute=np.not_equal, comparison=True),
-    AluOp(name="greater_equal", compute=np.greater_equal, comparison=True),
-    AluOp(name="greater", compute=np.greater, comparison=True),
-    AluOp(name="less_equal", compute=np.less_equal, comparison=True),
-    AluOp(name="less", compute=np.less, comparison=True),
+    *(AluOp(name=name, compute=getattr(np, name), comparison=True) for name in _COMPARISONS),
     AluOp(name="logical_not", compute=np.logical_not, unary=True, comparison=True),
-    AluOp(
-        name="logical_and",
-        compute=_float_logic(np.logical_and),
-        reduction=True,
-        comparison=True,
-    ),
-    AluOp(name="logical_or", compute=_float_logic(np.logical_or), reduction=True, comparison=True),
-    AluOp(
-        name="logical_xor",
-        compute=_float_logic(np.logical_xor),
-        reduction=True,
-        comparison=True,
+    *(
+        AluOp(name=name, compute=_float_logic(name), reduction=True, comparison=True)
+        for name in ("logical_and", "logical_or", "logical_xor")
     ),
     AluOp(name="rsqrt", compute=_rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)),
-    AluOp(
-        name="reciprocal",
-        compute=np.reciprocal,
-        unary=True,
-        engines=(Engine.VECTOR, Engine.SCALAR),
-    ),
-    AluOp(name="abs", compute=np.abs, unary=True, engines=(Engine.VECTOR, Engine.SCALAR)),
+    AluOp(name="reciprocal", compute=np.reciprocal, unary=True, engines=_WITHOUT_GPSIMD),
+    AluOp(name="abs", compute=np.abs, unary=True, engines=_WITHOUT_GPSIMD),
     AluOp(name="power", compute=np.power, engines=(Engine.GPSIMD,)),
     AluOp(name="mod", compute=np.mod),
     AluOp(name="fmod", compute=np.fmod),

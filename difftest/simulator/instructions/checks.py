@@ -85,7 +85,8 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
     call.numbers = _chooser(places, operands)
     numbers = tuple(roles[place] for place in places)
-    attributes, opcode = Attributes(**call.instruction.facts(call)), call.instruction.opcode(call)
+    facts = {**call.instruction.facts(call), **dict(issued.said)}
+    attributes, opcode = Attributes(**facts), call.instruction.opcode(call)
     call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers)
 
 

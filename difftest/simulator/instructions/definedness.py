@@ -24,6 +24,7 @@ import numpy as np
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.elements import unwritten_error
+from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.carrying import (
@@ -34,8 +35,7 @@ from difftest.simulator.instructions.carrying import (
     partitions_of,
     spread,
 )
-from difftest.simulator.instructions.indices import origin_of, resolve, undefined_places
-from difftest.simulator.instructions.observing import changed, first_of, see
+from difftest.simulator.instructions.observing import changed, first_of, origin_of, see
 from difftest.simulator.instructions.record import DST, Call, Issue
 from difftest.simulator.instructions.unboxed import kept_of
 from difftest.simulator.memory import LEFT, LOST, NEVER, UNSURE, poison
@@ -313,19 +313,6 @@ class Gapped:
             dst._doubt(unsure, origin)
 
 
-def reads_gaps(call: Call, dst: Any, operands: tuple[Any, ...]) -> bool:
-    """Whether something that a call reads may not be defined."""
-    for operand in operands:
-        if isinstance(operand, Tile):
-            if operand._storage.gaps is not None:
-                return True
-        elif isinstance(operand, IndirectTile):
-            return True
-    if isinstance(dst, IndirectTile):
-        return True
-    return call.reads_dst and dst._storage.gaps is not None
-
-
 def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> None:
     """Note what of a destination is not defined.
 
@@ -369,6 +356,53 @@ def _of_cores(call: Call, index: Array) -> Array:
     """The partitions of the cores of which something is: each 16 share their indices."""
     lanes = call.machine.gpsimd_core_partitions
     return np.repeat(index.reshape(len(index) // lanes, -1).any(axis=1), lanes)
+
+
+# -- indices that nothing wrote --------------------------------------------------------------------
+
+
+def undefined_places(access: IndirectTile) -> Array | None:
+    """Which elements of an access have an index that depends on what a mask left out."""
+    places: Array | None = None
+    for tile in access._index_tiles:
+        missing = tile._unwritten(UNSURE, LEFT)
+        if missing is not None:
+            try:
+                spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
+            except ValueError:  # an offset that is added to an index expression of another rank
+                spread = np.full(access.shape, True)
+            places = spread if places is None else places | spread
+    return places
+
+
+def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
+    """As :meth:`IndirectTile._resolve`, whose error says so where nothing wrote the index.
+
+    Raises
+    ------
+    OutOfBoundsError : an index is out of bounds, and those are not skipped.
+    """
+    where = where if call.instruction.walk is None else None
+    try:
+        access._resolve(skip=call.options.get("oob_mode") == "skip", where=where)
+    except OutOfBoundsError as error:
+        unwritten = undefined_places(access)
+        if unwritten is None:
+            raise
+        kept = None if where is None else where.reshape(access.shape)
+        outside = ~access._locate(kept)[1] & unwritten
+        if not (outside if kept is None else outside & kept).any():
+            raise
+        gaps = (tile._storage.gaps for tile in access._index_tiles)
+        origin = next((one.origin for one in gaps if one is not None and one.origin), None)
+        raise OutOfBoundsError(
+            "an index that nothing wrote is whatever lay in the memory",
+            happened="an index that nothing wrote left its tensor",
+            received=error.received + (f"; it comes from {origin}" if origin else ""),
+            limit=error.limit,
+            remedy="mask the access as the load of the indices was masked, or fill them first",
+            location=error.location,
+        ) from None
 
 
 # -- the engines' registers, and further destinations ----------------------------------------------

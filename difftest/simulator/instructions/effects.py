@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from difftest.simulator.baton import Baton
-from difftest.simulator.core import current
-from difftest.simulator.descriptor import taped
+from difftest.simulator.core import Core, current, entry
 from difftest.simulator.dtypes import INT32, INTEGERS, Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions import gate
@@ -109,7 +108,7 @@ class Act:
         missing = tile._unwritten(NEVER)
         some = missing is not None and not missing.all()
         values = tile._values(unwritten=some).copy()
-        shadow = current().shadow
+        shadow = current().followers.shadow
         event = f"sent by {self.meeting.member} {self.meeting.me}"
         origin = None if missing is None else tile._origin(event)
         return Sent(values, missing, origin, None if shadow is None else shadow.sent(tile), tile)
@@ -121,7 +120,7 @@ class Act:
     def take(self, result: Sent, dst: Any = None) -> None:
         """Write what came, or was made, to a tile: ``dst`` if no other one is named."""
         dst = self.writes["dst"] if dst is None else dst
-        shadow = current().shadow
+        shadow = current().followers.shadow
         if shadow is not None:
             shadow.foresee_effect(self.call.name, dst, result.exact)
         write(dst, result.values)
@@ -170,8 +169,9 @@ def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], In
 # -- the one way to do one -------------------------------------------------------------------------
 
 
-@taped("effect")
+@entry("effect")
 def issue(
+    core: Core,
     record: Instruction,
     acts: Sequence[tuple[Sequence[Any], Sequence[Any]]],
     options: tuple[Any, ...] = (),
@@ -190,7 +190,7 @@ def issue(
     NkiError : a rule of the record is broken; nothing is written then. DeadlockError : another
         member of its exchange never comes.
     """
-    checked = [_act(record, *one, options, engine) for one in acts]
+    checked = [_act(core, record, *act, (options, engine)) for act in acts]
     if record.exchange is not None and not _meet(record.exchange, checked):
         return None
     results = [record.meaning(act) for act in checked]
@@ -201,24 +201,27 @@ def issue(
         tiles, sources = [tile for _, tile in writes], [tile for _, tile in reads]
         parts = [part for act in checked for part in act.parts]
         first = checked[0]
-        current().emit(first.call.kind, tiles, sources, roles, first.numbers, parts)
+        for tell in core.followers.happened:
+            tell(first.call.kind.opcode, tiles, sources)
+        core.emit(first.call.kind, tiles, sources, roles, first.numbers, parts)
     return results[-1]
 
 
 def _act(
+    core: Core,
     record: Instruction,
     operands: Sequence[Any],
     dsts: Sequence[Any],
-    options: tuple[Any, ...],
-    engine: Engine,
+    chosen: tuple[tuple[Any, ...], Engine],
 ) -> Act:
     """An act that keeps the rules, into destinations that can be written."""
     for role, dst in zip(record.destinations, dsts, strict=True):
         if dst is None:
             raise wrong_kind(dst, "a tile", record.name, role.name)
     dst, *others = dsts or (None,)
+    options, engine = chosen
     issued = Issue(record, tuple(operands), options, dst, tuple(others), engine=engine)
-    call = gate.prepare(current(), issued)
+    call = gate.prepare(core, issued)
     for tile in dsts:
         check_destination(tile)
     return Act(call, operands, dsts)

@@ -152,12 +152,13 @@ def _op(call: Call) -> dict[str, Any]:
 )
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
+    op: AluOp = call.options["op"]
     if data1.shape != data2.shape and _same_count(call, "data1", "data2"):
         data2 = data2.reshape(data1.shape)
     if call.engine is Engine.GPSIMD and _is_exact(call):
-        exact: Array = call["op"].compute(data1.astype(np.int64), data2.astype(np.int64))
+        exact: Array = op.compute(data1.astype(np.int64), data2.astype(np.int64))
         return exact.astype(call.result.dtype)  # the low 32 bits
-    return kept_bits(call["op"], apply(call["op"], data1, data2), call.result.dtype)
+    return kept_bits(op, apply(op, data1, data2), call.result.dtype)
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
@@ -261,7 +262,7 @@ def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Ar
         other = _bit_pattern(op, operand, values.dtype)
     else:
         other = np.asarray(operand, FLOAT32)
-    return apply(op, other, values) if reverse else apply(op, values, other)
+    return apply(op, other, values) if reverse and not op.unary else apply(op, values, other)
 
 
 def _bit_pattern(op: AluOp, number: Any, dtype: np.dtype[Any]) -> Array:
@@ -320,8 +321,8 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     operand1 = operand1.reshape(partial.shape)
-    left, right = (operand1, partial) if call["reverse1"] else (partial, operand1)
-    return kept_bits(call["op1"], apply(call["op1"], left, right), call.result.dtype)
+    result = apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
+    return kept_bits(call["op1"], result, call.result.dtype)
 
 
 @instruction(

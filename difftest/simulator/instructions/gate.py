@@ -15,30 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import Core, current
+from difftest.simulator.core import Core, entry
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import unboxed
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.definedness import Gapped, reads_gaps, settle_further
-from difftest.simulator.instructions.indices import see_indices
-from difftest.simulator.instructions.observing import (
-    counts,
-    is_rounded,
-    look,
-    look_at_product,
-    look_for_rounding,
-    stored,
-    watches_of,
-)
+from difftest.simulator.instructions.definedness import Gapped, settle_further
+from difftest.simulator.instructions.observing import counts, watches_of
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach
 from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.machine import Machine
 from difftest.simulator.recording import Part
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space
 
 _KEPT = 4096
 """Calls kept for each machine and dialect; beyond that they are forgotten, and checked anew."""
@@ -50,7 +40,9 @@ _DISTINCT = (str, AluOp, type(None))
 """Options that are equal to nothing else."""
 
 
+@entry("issue")
 def issue(
+    core: Core,
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
@@ -62,68 +54,43 @@ def issue(
     ------
     NkiError : a rule of the record is broken; nothing is written then.
     """
-    core = current()
-    if core.tape is not None and not core.tape.busy:
-        return core.tape.noted("issue", issue, instruction, operands, options, **how)
-    if core.oracle is not None and not core.oracle.busy:
-        return core.oracle.issued(issue, instruction, operands, options, **how)
-    issued = Issue(instruction, operands, options, **how)
-    if core.baton is not None or core.ended:
-        _check_turn(core, issued)
+    return run(core, Issue(instruction, operands, options, **how))
+
+
+def run(core: Core, issued: Issue) -> Any:
+    """:func:`issue`, of what was asked for: its ``dst`` is there afterwards."""
+    followers = core.followers
+    for ask in followers.asked:
+        ask(issued)
     call = prepare(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
-    dst, where, inner = issued.dst, issued.where, issued.inner
-    if core.shadow is not None:
-        core.shadow.foresee(call, dst, operands, issued.others, where, inner)
-    in_part: list[Part] = [] if where is None else _read_in_part(call, issued)
-    if call.watches or not call.is_simple:
-        _look_at_operands(core, call, issued)
-    gapped = Gapped(core, call, issued) if reads_gaps(call, dst, operands) else None
-    core.alarm = False
-    if instruction.in_place:
-        _let_move(core, call, issued, gapped)
-    else:
-        results = _results(call, issued, gapped)
-        if core.alarm and inner is None:
-            look(core, call, operands, results)
-        if gapped is not None:
-            gapped.look(results)
-        elif call.counts and is_rounded(results):
-            look_for_rounding(core, call, dst, operands, results)
+    for tell in followers.before:
+        tell(call, issued)
+    in_part: list[Part] = [] if issued.where is None else _read_in_part(call, issued)
+    observer = followers.observer
+    if observer is not None:
+        observer.alarm = False
+        for watch in call.watches:
+            watch(core, call, issued)
+    gaps = Gapped(core, call, issued) if _reads_gaps(call, issued) else None
+    issued.gaps = gaps
+    in_place = call.instruction.in_place
+    results = (_let_move if in_place else _results)(call, issued)
+    if observer is not None and (observer.alarm or call.counts):
+        observer.look(call, issued, results)
+    if gaps is not None:
+        gaps.look(results)
+    if not in_place:
         _put(issued, results, in_part)
-        if gapped is not None or core.register_origins:
-            settle_further(core, call, issued, gapped)
-    if gapped is not None:
-        gapped.settle(issued.where)
-    if core.made and dst._in_hbm:
-        stored(core, dst._base if isinstance(dst, IndirectTile) else dst)
+        if gaps is not None or core.register_origins:
+            settle_further(core, call, issued, gaps)
+    if gaps is not None:
+        gaps.settle(issued.where)
+    for tell in core.followers.after:
+        tell(call, issued)
     _record(core, call, issued, in_part)
-    return dst
-
-
-def _check_turn(core: Core, issued: Issue) -> None:
-    """Before an access to what programs share, let those go first that are behind.
-
-    What none of them has written yet, and none has to, is an argument: it is the same to all.
-
-    Raises
-    ------
-    KernelError : a tensor is of the body of a loop that has ended.
-    """
-    accessed = (issued.dst, *issued.operands)
-    if core.baton is not None:
-        core.baton.check()
-        for operand in accessed:
-            tile = operand._base if isinstance(operand, IndirectTile) else operand
-            if isinstance(tile, Tile) and tile._space is Space.SHARED_HBM:
-                storage = tile._storage
-                is_dst = tile is issued.dst
-                if storage.gaps is not None or storage.allocation.writes or is_dst:
-                    core.baton.give_way(core.seat, core.steps)
-                    break
-    if core.ended:
-        core.check_bodies((*accessed, *issued.others, *issued.indices))
+    return issued.dst
 
 
 def _read_in_part(call: Call, issued: Issue) -> list[Part]:
@@ -137,32 +104,31 @@ def _read_in_part(call: Call, issued: Issue) -> list[Part]:
     return [(one, chosen) for one in tiles if one.size == chosen.size]
 
 
-def _look_at_operands(core: Core, call: Call, issued: Issue) -> None:
-    """Note what stands out in them, of the few calls where something can."""
-    for watch in call.watches:
-        watch(core, call, issued.operands)
-    if not call.is_simple:
-        for access in (issued.dst, *issued.operands):
-            if isinstance(access, IndirectTile):
-                see_indices(core, call, access, issued.where)
+def _reads_gaps(call: Call, issued: Issue) -> bool:
+    """Whether something that a call reads may not be defined."""
+    for operand in issued.operands:
+        if isinstance(operand, Tile):
+            if operand._storage.gaps is not None:
+                return True
+        elif isinstance(operand, IndirectTile):
+            return True
+    dst = issued.dst
+    return isinstance(dst, IndirectTile) or (call.reads_dst and dst._storage.gaps is not None)
 
 
-def _let_move(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> None:
+def _let_move(call: Call, issued: Issue) -> None:
     """Run an instruction that reads its operands, and writes ``dst``, by itself."""
-    if gapped is not None:
-        gapped.foresee()
-    dst, operands = issued.dst, issued.operands
-    written = call.instruction.meaning(call, dst, *operands, where=issued.where)
+    if issued.gaps is not None:
+        issued.gaps.foresee()
+    written = call.instruction.meaning(call, issued.dst, *issued.operands, where=issued.where)
     if written is not None:
         issued.where = written
-    if core.alarm:
-        look_at_product(core, dst, operands)
 
 
-def _results(call: Call, issued: Issue, gapped: Gapped | None) -> Any:
+def _results(call: Call, issued: Issue) -> Any:
     """Compute the instruction's meaning from its operands' values."""
-    if gapped is not None:
-        values = gapped.values()
+    if issued.gaps is not None:
+        values = issued.gaps.values()
     else:
         values = [op._engine_values() if isinstance(op, Tile) else op for op in issued.operands]
     if call.reads_dst:
@@ -273,6 +239,8 @@ def prepare(core: Core, issued: Issue) -> Call:
     )
     if issued.others:
         key += tuple(map(_signature, issued.others))
+    if issued.said:
+        key += (issued.said,)
     if not issued.named:
         key = (False, *key)
     calls = core.calls
@@ -309,5 +277,5 @@ def _signature(operand: Any) -> Any:
 def new_tile(core: Core, call: Call) -> Any:
     """A tile for the result of a call."""
     result = call.result
-    storage = core.allocate(result.shape, result.dtype, result.space)
+    storage = core.hold(result.shape, result.dtype, result.space)
     return core.tile._whole(storage)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from difftest.simulator.core import current
-from difftest.simulator.descriptor import taped
+from difftest.simulator.core import Core, entry
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
-from difftest.simulator.indexing import named
+from difftest.simulator.indexing import adjacent, named
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
@@ -29,7 +29,6 @@ from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
-from difftest.simulator.views import adjacent
 
 T = TypeVar("T", bound=Tile)
 Axes = tuple[int | None, ...]
@@ -47,8 +46,9 @@ class Part(NamedTuple):
     result: Shape
 
 
-@taped("masked")
+@entry("masked")
 def issue_masked(
+    core: Core,
     instruction: Instruction,
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
@@ -65,36 +65,42 @@ def issue_masked(
     ------
     NkiError : a rule of the record is broken, or the mask does not fit; nothing is written then.
     """
-    core = current()
-    if core.oracle is not None and not core.oracle.busy:
-        return core.oracle.issued(issue_masked, instruction, operands, options, mask=mask, **how)
     issued = Issue(instruction, operands, options, **how)
     dst, others = issued.dst, issued.others
     call = gate.prepare(core, issued)
     walk = _walk(call, dst, operands)
     chosen = mask(walk.shape)
     if chosen is True:
-        return gate.issue(instruction, operands, options, **how)
+        return gate.run(core, issued)
     whole = gate.new_tile(core, call) if dst is None else dst
     for target in (whole, *others):
         _leave_out(target)
     if isinstance(chosen, bool) or not chosen.any():
         return whole
-    chosen = chosen.reshape(walk.walked)
-    how.update(dst=whole, dtype=None, named=dst is not None)
-    if issued.engine is not Engine.UNKNOWN:
-        how["engine"] = call.engine
+    engine = issued.engine if issued.engine is Engine.UNKNOWN else call.engine
+    inside = replace(issued, dst=whole, dtype=None, named=dst is not None, engine=engine, part=True)
+    _issue_inside(core, call, inside, (walk, chosen.reshape(walk.walked)))
+    for tell in core.followers.whole:
+        tell(call, replace(issued, dst=whole), chosen)
+    return whole
+
+
+def _issue_inside(core: Core, call: Call, issued: Issue, left: tuple[Walk, Array]) -> None:
+    """Issue what a mask leaves: its bools over the axes that the instruction walks."""
+    (walk, chosen), instruction = left, call.instruction
+    dst, operands, others = issued.dst, issued.operands, issued.others
     anywhere = instruction.reach(call) is Reach.TILE
-    if anywhere or any(isinstance(one, IndirectTile) for one in (whole, *operands)):
-        gate.issue(instruction, operands, options, **{**how, "where": chosen})
-        return whole
+    if anywhere or any(isinstance(access, IndirectTile) for access in (dst, *operands)):
+        issued.where = chosen
+        gate.run(core, issued)
+        return
     part = _part(call, operands, walk, chosen)
-    how["dst"] = _cut(whole, "dst", part)
-    operands = tuple(
+    issued.dst = _cut(dst, "dst", part)
+    issued.operands = tuple(
         _cut(operand, role.name, part, whole_rows=role.whole_rows)
         for role, operand in zip(instruction.operands, operands, strict=True)
     )
-    how["others"] = tuple(
+    issued.others = tuple(
         _cut(other, role.name, part, whole_rows=True)
         for role, other in zip(instruction.destinations[1:], others, strict=False)
     )
@@ -102,10 +108,9 @@ def issue_masked(
     with registers_of(core, rows if others else None):
         if not part.inner.all():
             _need_box(call, part)
-            how["where"] = _over(part.inner, part.walk.axes.get("dst"))
-            how["inner"] = None if instruction.in_place else part.inner
-        gate.issue(instruction, operands, options, **how)
-    return whole
+            issued.where = _over(part.inner, part.walk.axes.get("dst"))
+            issued.inner = None if instruction.in_place else part.inner
+        gate.run(core, issued)
 
 
 def _need_box(call: Call, part: Part) -> None:

@@ -263,18 +263,18 @@ def nc_matmul(
     With ``accumulate`` None it adds where a matmul was the last to write, and overwrites elsewhere.
     In the mode double_row each partition has two rows of the contraction.
     """
-    left = rows(stationary._engine_values(unwritten=True))
-    right = rows(moving._engine_values(unwritten=True))
-    if call["perf_mode"] == "double_row":
-        left, right = (np.reshape(one, (2 * len(one), -1)) for one in (left, right))
+    left = stationary._engine_values(unwritten=True)
+    right = moving._engine_values(unwritten=True)
+    depth = len(left) * (2 if call.options["perf_mode"] == "double_row" else 1)
     product = np.empty(call.result.shape, dtype=np.float32)
-    np.matmul(left.T, right, out=rows(product))
+    columns = product.reshape(len(product), -1)
+    np.matmul(left.reshape(depth, -1).T, right.reshape(depth, -1), out=columns)
     put_product(call, dst, product, where)
 
 
 def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> None:
     """Add a product to its destination, or write it, as ``accumulate`` says."""
-    adds = call["accumulate"]
+    adds = call.options["accumulate"]
     put = accumulate_partly if adds is None else accumulate if adds else write
     put(dst, product, where)
 
@@ -296,7 +296,8 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     held = dst._values(unwritten=True)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
-    if where is None and dst.dtype == FLOAT32 and dst._strided and not dst._pattern.repeats():
+    in_place = where is None and dst.dtype == FLOAT32 and dst._strided
+    if in_place and (dst._pattern is dst._storage.whole or not dst._pattern.repeats()):
         np.add(held, product, out=held)
     else:
         write(dst, held + product, where)

@@ -2,7 +2,7 @@
 
 NaN and infinities are found at no cost: the processor raises a flag where an operation makes one,
 NumPy looks at the flags anyway, and only then are the values looked at
-(:meth:`difftest.simulator.core.Core.running`). Matrix products, whose flags may be raised in other
+(:meth:`Observer.ring`). Matrix products, whose flags may be raised in other
 threads, and casts to narrow floats, which raise none, are asked for their largest value. What else
 is looked at costs nothing where the dtypes say that there is nothing to see.
 """
@@ -10,6 +10,7 @@ is looked at costs nothing where the dtypes say that there is nothing to see.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,9 +18,11 @@ import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
 from difftest.simulator.dtypes import BOOL, FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
+from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.record import Call, Masked
-from difftest.simulator.memory import POISON_INTEGER
+from difftest.simulator.instructions.carrying import partitions_of
+from difftest.simulator.instructions.record import Call, Issue, Masked
+from difftest.simulator.memory import LEFT, POISON_INTEGER, UNSURE
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen, Sight
@@ -32,8 +35,61 @@ _ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
 """Comparisons that no NaN keeps; that of a number with itself asks for one."""
 _SEARCHES = ("max8", "nc_find_index8", "nc_match_replace8")
 
-Watch = Callable[[Core, Call, tuple[Any, ...]], None]
+Watch = Callable[[Core, Call, Issue], None]
 """Looks at the operands of an instruction before it runs."""
+
+
+class Observer(Follower):
+    """What looks for such values in a launch that is recorded.
+
+    Attributes
+    ----------
+    sights : what stands out in the instruction that is being issued.
+    made : what instructions made so far of NaN and infinities.
+    alarm : whether arithmetic made one of those since the instruction began.
+    """
+
+    name = "observer"
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.sights: list[Sight] = []
+        self.made: set[Seen] = set()
+        self.alarm = False
+
+    def ring(self, kind: str, flag: int) -> None:
+        """NumPy tells of a NaN or an infinity."""
+        self.alarm = True
+
+    def beside(self, core: Core) -> Observer:
+        return Observer(core)
+
+    def look(self, call: Call, issued: Issue, results: Any) -> None:
+        """Look at results that have what operands have not, and at integers that were rounded."""
+        if self.alarm and issued.inner is None:
+            self.alarm = False
+            (_look_in_place if call.instruction.in_place else _look)(self._core, issued, results)
+        if call.counts and issued.gaps is None and (self.sights or is_rounded(results)):
+            look_for_rounding(self._core, call, issued, results)
+
+    def note(self, what: Seen) -> None:
+        """An instruction made such values: from now on what is stored is looked at."""
+        if not self.made:
+            self.after = self._stored
+            self._core.followers = Followers(*self._core.followers.all)
+        self.made.add(what)
+
+    def _stored(self, call: Call, issued: Issue) -> None:
+        """Whether something that instructions made goes to HBM."""
+        dst = issued.dst
+        if not (dst._in_hbm and is_float(dst.dtype)):
+            return
+        tile = dst._base if isinstance(dst, IndirectTile) else dst
+        values = tile._values(unwritten=True)
+        if Seen.NAN_MADE in self.made:
+            see(self._core, Seen.NAN_STORED, "dst", np.isnan(values))
+        if Seen.INFINITY_MADE in self.made:
+            see(self._core, Seen.INFINITY_STORED, "dst", np.isinf(values))
 
 
 def watches_of(call: Call) -> tuple[Watch, ...]:
@@ -47,6 +103,11 @@ def watches_of(call: Call) -> tuple[Watch, ...]:
         tile.dtype == FLOAT8_E4M3FN for tile in call.tiles.values()
     ):
         watches.append(_float8)
+    if any(
+        getattr(tile, "indirect", "")
+        for tile in (*call.tiles.values(), *call.destinations.values())
+    ):
+        watches.append(_indices)
     return tuple(watches)
 
 
@@ -59,33 +120,34 @@ def see(
     origin: Origin | None = None,
 ) -> None:
     """Note the elements of an operand that ``chosen`` has, if it has any."""
-    count = int(np.count_nonzero(chosen))
+    observer = core.followers.observer
+    count = 0 if observer is None else int(np.count_nonzero(chosen))
     if not count:
         return
     first = tuple(int(place) for place in np.unravel_index(int(chosen.argmax()), chosen.shape))
     value = None if values is None else float(values[first])
-    core.sights.append(Sight(what, role, count, chosen.size, first, value, origin))
+    observer.sights.append(Sight(what, role, count, chosen.size, first, value, origin))
 
 
 # -- NaN and infinities ----------------------------------------------------------------------------
 
 
-def look(core: Core, call: Call, operands: tuple[Any, ...], results: Any) -> None:
+def _look(core: Core, issued: Issue, results: Any) -> None:
     """After an alarm: whether an instruction's results have what its operands have not."""
-    core.alarm = False
     first = results[0] if type(results) is tuple else results
     values = first.values if type(first) is Masked else first
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return
-    read = [tile._engine_values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
-    _judge(core, values, [one for one in read if one.dtype.kind == "f"])
+    tiles = [tile for tile in issued.operands if isinstance(tile, Tile)]
+    read = [tile._engine_values(unwritten=True) for tile in tiles]
+    _judge(core, values, [held for held in read if held.dtype.kind == "f"])
 
 
-def look_at_product(core: Core, dst: Tile, operands: tuple[Any, ...]) -> None:
-    """:func:`look` of an instruction that has written its result already."""
-    core.alarm = False
-    read = [tile._values(unwritten=True) for tile in operands if isinstance(tile, Tile)]
-    if is_float(dst.dtype) and all(np.isfinite(one).all() for one in read):
+def _look_in_place(core: Core, issued: Issue, results: None) -> None:
+    """:func:`_look` of an instruction that has written its result already."""
+    dst, tiles = issued.dst, [tile for tile in issued.operands if isinstance(tile, Tile)]
+    finite = all(np.isfinite(tile._values(unwritten=True)).all() for tile in tiles)
+    if is_float(dst.dtype) and finite:
         _judge(core, dst._values(unwritten=True), [])
 
 
@@ -93,9 +155,9 @@ def overflowed(values: Array, rounded: Array) -> None:
     """Note the infinities of a narrow float that were none before they were rounded to it."""
     core = current()
     made = np.isinf(rounded) & np.isfinite(values)
-    if made.any():
+    if core.followers.observer is not None and made.any():
         see(core, Seen.INFINITY_MADE, "dst", made, np.broadcast_to(values, made.shape))
-        core.made.add(Seen.INFINITY_MADE)
+        core.followers.observer.note(Seen.INFINITY_MADE)
 
 
 def _judge(core: Core, values: Array, read: list[Array]) -> None:
@@ -114,30 +176,20 @@ def _judge(core: Core, values: Array, read: list[Array]) -> None:
         else:
             if found.any():
                 see(core, what, "dst", found)
-                core.made.add(what)
+                core.followers.observer.note(what)
 
 
-def stored(core: Core, dst: Tile) -> None:
-    """Whether something that instructions made goes to HBM."""
-    if not is_float(dst.dtype):
-        return
-    values = dst._values(unwritten=True)
-    if Seen.NAN_MADE in core.made:
-        see(core, Seen.NAN_STORED, "dst", np.isnan(values))
-    if Seen.INFINITY_MADE in core.made:
-        see(core, Seen.INFINITY_STORED, "dst", np.isinf(values))
-
-
-def _search(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
+def _search(core: Core, call: Call, issued: Issue) -> None:
     """Note NaN among what a search orders: it is no number."""
-    for name, tile in _tiles(call, operands):
+    for name, tile in _tiles(call, issued.operands):
         if is_float(tile.dtype):
             see(core, Seen.NAN_SEARCHED, name, np.isnan(tile._engine_values(unwritten=True)))
 
 
-def _compare(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
+def _compare(core: Core, call: Call, issued: Issue) -> None:
     """Note NaN that is compared: the result is a number, in which nobody sees it."""
-    for name, tile in _tiles(call, operands) if Seen.NAN_MADE in core.made else ():
+    made = core.followers.observer.made
+    for name, tile in _tiles(call, issued.operands) if Seen.NAN_MADE in made else ():
         if is_float(tile.dtype):
             see(core, Seen.NAN_COMPARED, name, np.isnan(tile._engine_values(unwritten=True)))
 
@@ -153,8 +205,8 @@ def _tiles(call: Call, operands: tuple[Any, ...]) -> Iterator[tuple[str, Tile]]:
 # -- dtypes ----------------------------------------------------------------------------------------
 
 
-def _float8(core: Core, call: Call, operands: tuple[Any, ...]) -> None:
-    for name, tile in _tiles(call, operands):
+def _float8(core: Core, call: Call, issued: Issue) -> None:
+    for name, tile in _tiles(call, issued.operands):
         if tile.dtype == FLOAT8_E4M3FN:
             values = tile._values(unwritten=True)
             see(core, Seen.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values)
@@ -165,7 +217,11 @@ def rounded_integers(values: Array) -> None:
     if not is_running():
         return
     core, wide = current(), values.astype(np.int64)
-    if wide.size and max(-int(wide.min()), int(wide.max())) > EXACT_INTEGER:
+    if (
+        core.followers.observer is not None
+        and wide.size
+        and max(-int(wide.min()), int(wide.max())) > EXACT_INTEGER
+    ):
         lost = values.astype(np.float32).astype(np.int64) != wide
         lost &= values.view(np.int32) != POISON_INTEGER
         see(core, Seen.INTEGER_ROUNDED, "", lost, wide)
@@ -201,6 +257,33 @@ def is_rounded(results: Any) -> bool:
 # -- indices ---------------------------------------------------------------------------------------
 
 
+def origin_of(call: Call, *tiles: Tile | IndirectTile) -> Origin | None:
+    """The origin of undefined elements in one of them; of those left out, who reads it first."""
+    for tile in tiles:
+        gaps = tile._storage.gaps
+        if gaps is not None and gaps.origin is None and gaps.masked:
+            gaps.origin = tile._origin(f"read by {call.name}")
+        if gaps is not None and gaps.origin is not None:
+            return gaps.origin
+    return None
+
+
+def _indices(core: Core, call: Call, issued: Issue) -> None:
+    """Note indices that depend on what a mask left out, of the rows that a mask leaves."""
+    where, accesses = issued.where, (issued.dst, *issued.operands)
+    indirect = [access for access in accesses if isinstance(access, IndirectTile)]
+    for tile in itertools.chain.from_iterable(access._index_tiles for access in indirect):
+        missing = tile._unwritten(UNSURE, LEFT)
+        if missing is None:
+            continue
+        if where is not None:
+            if where.shape[:1] != missing.shape[:1]:
+                continue
+            rows = partitions_of(where)
+            missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
+        see(core, Seen.UNDEFINED_INDEX, "index", missing, None, origin_of(call, tile))
+
+
 def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
     """Note values that others took the place of, where a scatter's indices name one place twice.
 
@@ -208,6 +291,8 @@ def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
     ----------
     held, moved : what is there, and what was written there, of the elements that it moved.
     """
+    if core.followers.observer is None:
+        return
     bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
     given = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
     lost = np.ascontiguousarray(held).view(bits) != given.view(bits)
@@ -216,7 +301,9 @@ def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
         first = np.unravel_index(numbers[lost.argmax()], dst._base._storage.allocation.shape)
         place = tuple(int(index) for index in first)
         count = int(np.count_nonzero(lost))
-        core.sights.append(Sight(Seen.PLACE_TWICE, "dst", count, lost.size, place))
+        core.followers.observer.sights.append(
+            Sight(Seen.PLACE_TWICE, "dst", count, lost.size, place)
+        )
 
 
 # -- computed again for other numbers, which leaves no trace ---------------------------------------
@@ -258,29 +345,33 @@ def changed(
     return differs
 
 
-def look_for_rounding(
-    core: Core, call: Call, dst: Any, operands: tuple[Any, ...], results: Any
-) -> None:
+def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> None:
     """Note the integers that an instruction computed in float32, which does not have them.
 
-    Its meaning for the same numbers in float64 says what they are.
+    Its meaning for the same numbers in float64 says what they are. An operand that was rounded on
+    its way, without a trace in a result, does no harm: so it is where large integers are clipped.
     """
     if call.kind.options.get("reduce_cmd") == "reduce":
         return  # the registers have gone on
     values = [
         one._engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
-        for one in (*operands, *([dst] if call.reads_dst else []))
+        for one in (*issued.operands, *([issued.dst] if call.reads_dst else []))
     ]
     with _as_before(core):
         core.accumulators = {name: held.copy() for name, held in core.accumulators.items()}
         exactly = call.instruction.meaning(call, *values)
-    several = type(results) is tuple
-    pairs = zip(results, exactly, strict=True) if several else [(results, exactly)]
-    for role, pair in zip(call.instruction.destinations, pairs, strict=False):
-        made, exact = (one.values if type(one) is Masked else one for one in pair)
+    sights = core.followers.observer.sights
+    harmless = [sight for sight in sights if sight.what is Seen.INTEGER_ROUNDED]
+    both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))
+    for role, *pair in zip(call.instruction.destinations, *both, strict=False):
+        made, exact = (side.values if type(side) is Masked else side for side in pair)
         if isinstance(made, np.ndarray) and made.dtype == np.float32:
+            if (np.rint(made) != np.rint(exact)).any():
+                harmless = []
             whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
             see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)
+    for sight in harmless:
+        sights.remove(sight)
 
 
 def first_of(made: Any) -> Array | None:
@@ -308,11 +399,10 @@ def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
 @contextlib.contextmanager
 def _as_before(core: Core) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
-    registers = core.accumulators
-    sights, alarm, made = list(core.sights), core.alarm, set(core.made)
+    registers, followers = core.accumulators, core.followers
+    core.followers = NOBODY
     try:
         with unheard():  # a stand-in may break a rule of values
             yield
     finally:
-        core.accumulators = registers
-        core.sights[:], core.alarm, core.made = sights, alarm, made
+        core.accumulators, core.followers = registers, followers

@@ -331,6 +331,12 @@ class Issue:
     named: bool = True
     """Whether the kernel named ``dst``, if there is one; a mask makes one for a call that did not,
     and AWS documents a few instructions otherwise where ``dst`` is named."""
+    part: bool = False
+    """Whether it is what a mask leaves of another one, which is judged as a whole."""
+    gaps: Any = None
+    """What of its operands is not defined, if anything (``instructions/definedness.py``)."""
+    said: tuple[tuple[str, Any], ...] = ()
+    """Attributes of its event that the record does not know, such as what a frontend inferred."""
 
     def roles(self) -> Iterator[tuple[str, Any]]:
         """Each role's name, and the operand or destination at it."""

@@ -146,24 +146,25 @@ def accumulated(
 ) -> Array:
     """:func:`registers` with a command that reduces or resets."""
     name = "add" if op is None else op.name
-    held = held_before(engine, values.shape[0], name, command, start)
+    lines = rows(as_float(values))
+    held = held_before(engine, lines, name, command, start)
     if command is not Accumulate.RESET:
-        held[:, 0] = _reduce_into(held[:, 0], rows(as_float(values)), name)
+        held[:, 0] = _reduce_into(held[:, 0], lines, name)
     return held.copy()
 
 
 def held_before(
-    engine: str, partitions: int, name: str, command: Accumulate, start: Any = None
+    engine: str, lines: Array, name: str, command: Accumulate, start: Any = None
 ) -> Array:
-    """The registers of the first partitions [P, 1], reset or loaded if the command says so.
+    """The registers beside ``lines`` [P, N]: [P, 1], reset or loaded if the command says so.
 
     What is written to the array is written to the registers.
     """
     core = current()
     if command is not Accumulate.REDUCE or engine not in core.accumulators:
-        first = np.float32(IDENTITIES[name])
-        core.accumulators[engine] = np.full((core.machine.partitions, 1), first)
-    held: Array = core.accumulators[engine][:partitions]
+        shape = (core.machine.partitions, 1)
+        core.accumulators[engine] = np.full(shape, IDENTITIES[name], lines.dtype)
+    held: Array = core.accumulators[engine][: len(lines)]
     if command is Accumulate.LOAD_REDUCE:
         held[...] = as_float(np.asarray(start)).reshape(-1, 1)
     return held

@@ -64,7 +64,7 @@ def _alike(
     of: Callable[[Descriptor], object],
     noun: str = "{}",
     error: type[NkiError] = ShapeError,
-    remedy: str | None = None,
+    remedy: str | Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Rule:
     """The operands have one and the same ``of``; ``noun`` says of what the values are."""
 
@@ -80,10 +80,19 @@ def _alike(
                     f"{role} {list(tile.shape)} {name_of(tile.dtype)}"
                     for role, tile in tiles.items()
                 ),
-                remedy=remedy,
+                remedy=remedy(tiles) if callable(remedy) else remedy,
             )
 
     return named(rule, name, roles)
+
+
+def _partitions_alike(tiles: Mapping[str, Any]) -> str:
+    """What to do about tiles of different partitions."""
+    rows = {name: tile.shape[0] for name, tile in tiles.items()}
+    larger, fewest = max(rows, key=lambda name: rows[name]), min(rows.values())
+    if fewest == 1:
+        return "repeat the tile of one partition first: nl.broadcast_to(tile, shape=...)"
+    return f"take as many partitions of {larger}: {larger}[0:{fewest}]"
 
 
 def same_partitions(*roles: str) -> Rule:
@@ -94,7 +103,7 @@ def same_partitions(*roles: str) -> Rule:
         "operands with the same number of partitions",
         lambda tile: tile.partitions,
         "{} partitions",
-        remedy="broadcast along partitions first: tile.broadcast_to(shape)",
+        remedy=_partitions_alike,
     )
 
 
@@ -123,7 +132,9 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
         happened=f"{where} got tiles of different sizes",
         received=", ".join(f"{name} {list(tile.shape)}" for name, tile in tiles.items()),
         remedy="repeat a dimension of size 1 with tensor.broadcast(dim, size), or use "
-        "nisa.tensor_scalar for one value in each partition",
+        "nisa.tensor_scalar for one value in each partition"
+        if len({tile.shape[0] for tile in tiles.values()}) == 1
+        else _partitions_alike(tiles),
     )
 
 

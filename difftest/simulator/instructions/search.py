@@ -8,12 +8,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import (
-    KernelError,
-    LimitError,
-    OutOfBoundsError,
-    ShapeError,
-)
+from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (

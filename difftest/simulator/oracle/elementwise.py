@@ -1,21 +1,26 @@
-"""Instructions that compute element by element."""
+"""Element by element; reductions, scans and statistics, one element after the other in float32."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.dtypes import WIDE_INTEGERS
-from difftest.simulator.oracle.numbers import Array, to_float32, wrapped
 from difftest.simulator.oracle.operators import (
     BITVEC,
     CURVES,
+    LOGICAL,
+    START,
     UNARY,
+    Array,
     activate,
     apply,
     bit_pattern,
     curve,
+    to_float32,
+    wrapped,
 )
 from difftest.simulator.oracle.use import Made, Use, accumulated, means
 from difftest.simulator.trace import Engine
@@ -81,7 +86,9 @@ def scalar_tensor_tensor(use: Use) -> Made:
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's size."""
     x = stepped(use, 0, use["data"], "operand0", reverse=use["reverse0"])
     y, op = use["operand1"].reshape(x.shape), str(use.op("op1"))
-    return Made(_kept_bits(op, apply(op, y, x) if use["reverse1"] else apply(op, x, y), use))
+    return Made(
+        _kept_bits(op, apply(op, *((y, x) if use["reverse1"] and op not in UNARY else (x, y))), use)
+    )
 
 
 @means("reciprocal")
@@ -134,3 +141,152 @@ def exponential(use: Use) -> tuple[Any, Any]:
     x = to_float32(use["src"])
     made = activate("exp", to_float32(x - use.vector("max_value", x.ndim)))
     return _with_registers(use, "exp", made, "vector", "add", use["reduce_init"])
+
+
+# -- reductions and scans --------------------------------------------------------------------------
+
+
+def fold(op: str, lanes: Array, kept: Array) -> Array:
+    """Each row's elements combined from the first to the last that ``kept`` keeps.
+
+    ``lanes`` [rows, n] are bit patterns for bitvec operators, else float32.
+    """
+    lanes = lanes != 0 if op in LOGICAL else lanes
+    total, started = lanes[:, 0].copy(), kept[:, 0].copy()
+    for column, counts in zip(lanes.T[1:], kept.T[1:], strict=True):
+        combined = apply(op, total, column).astype(lanes.dtype)
+        total = np.where(counts & started, combined, np.where(counts, column, total))
+        started |= counts
+    return total
+
+
+def _rows_of(array: Array, axes: tuple[int, ...]) -> Array:
+    """The array as [everything else, what is reduced], in order."""
+    lead = [axis for axis in range(array.ndim) if axis not in axes]
+    count = int(np.prod([array.shape[axis] for axis in axes]))
+    return array.transpose(*lead, *axes).reshape(-1, count)
+
+
+def _reduced(use: Use, op: str, axes: tuple[int, ...]) -> Made:
+    data = use["data"]
+    kept = _rows_of(use.over(data.shape), axes)
+    average, op = op == "average", "add" if op == "average" else op
+    lanes = data if op in BITVEC else to_float32(data)
+    total = fold(op, _rows_of(lanes, axes), kept)
+    if average:
+        total = total / np.float32(kept.shape[1])
+    shape = use.shape
+    values = wrapped(total, use.dtype) if op in BITVEC else total
+    slack = np.abs(total) * 2.0**-20 if op == "multiply" else None
+    made = Made(values.reshape(shape), np.any(kept, axis=1).reshape(shape))
+    return made if slack is None else made._replace(slack=slack.reshape(shape))
+
+
+@means("tensor_reduce")
+def tensor_reduce(use: Use) -> Made:
+    """A reduction of free axes, times -1 if ``negate``."""
+    made = _reduced(use, str(use.op("op")), tuple(use["axis"]))
+    return made._replace(values=-to_float32(made.values)) if use["negate"] else made
+
+
+@means("tensor_partition_reduce")
+def tensor_partition_reduce(use: Use) -> Made:
+    """A reduction across partitions."""
+    return _reduced(use, str(use.op("op")), (0,))
+
+
+@means("tensor_scalar_reduce")
+def tensor_scalar_reduce(use: Use) -> tuple[Any, Any]:
+    """``data <op0> operand0``, and its reduction along the free axes."""
+    made = to_float32(stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False))
+    op = str(use.op("reduce_op"))
+    if op == "subtract":
+        kept = use.over((len(made), made[0].size))
+        total = fold(op, made.reshape(kept.shape), kept)[:, None]
+        result = Made(total, kept.any(axis=1)[:, None])
+    else:
+        result = accumulated(use, "vector", made, op, use["reduce_init"])
+    if use["reduce_res_negate"]:
+        result = result._replace(values=-result.values)
+    return Made(made), result
+
+
+@means("tensor_tensor_scan")
+def tensor_tensor_scan(use: Use) -> Made:
+    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` over the free elements in order."""
+    first, second = (to_float32(use.rows(name)) for name in ("data0", "data1"))
+    state = np.broadcast_to(to_float32(use.vector("initial", 2)), (len(first), 1))[:, 0]
+    kept, result = use.over(first.shape), np.zeros(first.shape, np.float32)
+    op0, op1 = str(use.op("op0")), str(use.op("op1"))
+    for i, counts in enumerate(kept.T):
+        x, y = first[:, i], second[:, i]
+        partial = apply(op0, state, x) if use["reverse0"] else apply(op0, x, state)
+        new = to_float32(apply(op1, y, partial) if use["reverse1"] else apply(op1, partial, y))
+        state = np.where(counts, new, state)
+        result[:, i] = state
+    return Made(result)
+
+
+@means("tensor_scalar_cumulative")
+def tensor_scalar_cumulative(use: Use) -> Made:
+    """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg`` along the free axes."""
+    src = to_float32(use["src"])
+    lines = to_float32(stepped(use, 0, src, "imm0", reverse=False)).reshape(len(src), -1)
+    op, command = str(use.op("op1")), use["reduce_cmd"].name
+    start = np.full(use.machine.partitions, np.float32(START[op]))
+    registers = use.registers.setdefault("vector", start.copy())
+    if command != "REDUCE":
+        registers[...] = start
+    state = registers[: len(lines)]
+    if command == "LOAD_REDUCE":
+        state[...] = np.broadcast_to(to_float32(use["imm1"]).reshape(-1), state.shape)
+    result = np.zeros(lines.shape, np.float32)
+    for i, column in enumerate(lines.T):
+        state[...] = apply(op, column, state)
+        result[:, i] = state
+    return Made(result)
+
+
+def each_partition(use: Use, name: str, count: int, compute: Callable[[Array], Any]) -> Made:
+    """``compute`` of each partition's unmasked elements of an operand: [P, count]."""
+    rows = to_float32(use.rows(name))
+    kept = use.over(rows.shape)
+    values = np.zeros((len(rows), count), np.float32)
+    for p, (row, counts) in enumerate(zip(rows, kept, strict=True)):
+        if counts.any():
+            values[p] = compute(row[counts])
+    slack = (np.abs(values) + np.abs(rows).max() ** 2) * 2.0**-17
+    return Made(values, np.broadcast_to(kept.any(axis=1, keepdims=True), values.shape), slack)
+
+
+def _total(values: Array) -> Any:
+    """A sum from left to right in float32."""
+    total = np.float32(0)
+    for value in values:
+        total = total + value
+    return total
+
+
+def _moments(values: Array) -> list[Any]:
+    count = np.float32(len(values))
+    average = _total(values) / count if len(values) else np.float32(0)
+    return [count, average, _total((values - average) ** 2)]
+
+
+@means("bn_stats")
+def bn_stats(use: Use) -> Made:
+    """Count, mean and variance * count of the even elements, then of the odd ones."""
+    return each_partition(use, "data", 6, lambda row: _moments(row[0::2]) + _moments(row[1::2]))
+
+
+def _aggregate(row: Array) -> list[Any]:
+    count, average, spread = row[0::3], row[1::3], row[2::3]
+    total = _total(count)
+    centre = _total(count * average) / total
+    return [centre, _total(spread + count * (average - centre) ** 2) / total]
+
+
+@means("bn_aggr")
+def bn_aggr(use: Use) -> Made:
+    """Mean and variance from tuples of bn_stats."""
+    return each_partition(use, "data", 2, _aggregate)

@@ -8,7 +8,7 @@ simulator's values. What nothing wrote is not compared.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -17,20 +17,18 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL
 from difftest.simulator.errors import OracleError
+from difftest.simulator.follower import Follower
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import gate, require_rules
+from difftest.simulator.instructions import require_rules
 from difftest.simulator.instructions.record import Issue
 from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
     elementwise,
     moves,
-    products,
-    reductions,
     searches,
 )
-from difftest.simulator.oracle.numbers import Array, epsilon, host_dtype, poison, rounded
-from difftest.simulator.oracle.places import Literal, LiteralMemory, LiteralTensor
-from difftest.simulator.oracle.use import MEANINGS, Made, Use
+from difftest.simulator.oracle.operators import Array, epsilon, host_dtype, poison, rounded
+from difftest.simulator.oracle.use import MEANINGS, Literal, LiteralMemory, LiteralTensor, Made, Use
 from difftest.simulator.oracle.views import followed, indices, literal_of
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -40,9 +38,10 @@ TAKEN = dict.fromkeys(("rand", "rand2", "rng"), "the numbers are the launch's ow
 require_rules({**MEANINGS, **TAKEN}, "the oracle has neither a meaning nor a reason to have none")
 
 
-class Oracle:
+class Oracle(Follower):
     """What follows one launch."""
 
+    name = "oracle"
     followed = staticmethod(followed)
 
     def __init__(self) -> None:
@@ -51,10 +50,7 @@ class Oracle:
         """Tensors in HBM, to which a kernel may come back when it has no name for them."""
         self._placed: dict[Any, LiteralMemory] = {}
         self._registers: dict[Any, dict[str, Array]] = {}
-        self.busy = False
-        """Whether an instruction runs that will be judged when it has."""
-        self.asked: Any = False
-        """Of a matrix product whether it accumulates, as the kernel says it."""
+        self._where: Array | None = None
 
     # -- tensors -----------------------------------------------------------------------------
 
@@ -86,22 +82,21 @@ class Oracle:
                 row, base = row // allocation.shape[0], first * pitch + base
         return LiteralTensor(memory, base, row, pitch, allocation, on_chip=on_chip)
 
-    def take(self, tile: Any) -> None:
+    def wrote(self, tile: Any) -> None:
         """Go on with what something else than an instruction with a meaning wrote."""
         literal = literal_of(tile)
         literal.store(_elements(tile, literal), _written(tile))
 
-    def beside(self) -> Oracle:
+    def beside(self, core: Any) -> Oracle:
         """What follows another core of the launch: the same memory, registers of its own."""
         other = copy.copy(self)
-        other._registers, other.busy = {}, False
+        other._registers = {}
         return other
 
-    def told(self, writes: Any) -> None:
-        """What was emitted without an instruction of the gate: the simulator's values hold."""
-        if not self.busy:
-            for tile in writes:
-                self.take(tile)
+    def happened(self, opcode: str, writes: Sequence[Any], reads: Sequence[Any]) -> None:
+        """Of an effect the simulator's values hold."""
+        for tile in writes:
+            self.wrote(tile)
 
     def array(self, tensor: Any) -> Array:
         """What a tensor holds, as an array of its dtype."""
@@ -119,73 +114,44 @@ class Oracle:
 
     # -- instructions ------------------------------------------------------------------------
 
-    def issued(
-        self,
-        issue: Callable[..., Any],
-        instruction: Any,
-        operands: tuple[Any, ...],
-        options: tuple[Any, ...] = (),
-        **how: Any,
-    ) -> Any:
-        """Issue an instruction, and judge what it wrote.
+    def before(self, call: Any, issued: Issue) -> None:
+        self._where = issued.where  # of which a meaning may choose
 
-        One under a mask, which the simulator cuts to a box, is judged as a whole: the mask is the
-        condition's bools over what the instruction walks.
-        """
-        core, mask, kept = current(), how.get("mask"), how.get("where")
-        chosen: list[Any] = []
-        if mask is not None:
+    def after(self, call: Any, issued: Issue) -> None:
+        """Judge what it wrote, unless it is a part of what is judged as a whole."""
+        if not issued.part:
+            self.whole(call, issued, self._where)
 
-            def over(shape: Any) -> Any:
-                chosen.append(mask(shape))
-                return chosen[-1]
-
-            how["mask"] = over
-        self.busy = True
-        try:
-            made = issue(instruction, operands, options, **how)
-        finally:
-            self.busy = False
-        if chosen and chosen[-1] is not True:
-            kept = chosen[-1]
-            if kept is False or not kept.any():
-                return made
-        how.pop("mask", None)
-        issued = Issue(instruction, operands, options, **how)
-        call = gate.prepare(core, issued)
+    def whole(self, call: Any, issued: Issue, kept: Array | None) -> None:
+        """Judge what an instruction wrote: ``kept`` are a mask's bools over what it walks."""
         with np.errstate(all="ignore"):
-            self._judge(call, operands, (made, *issued.others), kept)
-        return made
-
-    def _judge(
-        self, call: Any, operands: tuple[Any, ...], targets: tuple[Any, ...], kept: Array | None
-    ) -> None:
-        record = call.instruction
-        if record.name in TAKEN:
-            for tile in targets:
-                self.take(tile)
-            return
-        given = {
-            role.name: _operand(one) for role, one in zip(record.operands, operands, strict=False)
-        }
-        registers = self._registers.setdefault(current().program, {})
-        literals = [None if one is None else literal_of(one).settled() for one in targets]
-        assert literals[0] is not None
-        use = Use(call, given, literals[0], kept, registers)
-        if record.name == "dropout":
-            use.taken = _elements(targets[0], literals[0]).reshape(use.shape)
-        use.asked, self.asked = self.asked, False
-        results = MEANINGS[record.name](use)
-        results = results if type(results) is tuple else (results,)
-        roles = [role.name for role in record.destinations]
-        read = (*operands, targets[0] if call.reads_dst else None)
-        complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
-        for role, tile, literal, made in zip(roles, targets, literals, results, strict=False):
-            if literal is None or made is None:
-                continue
-            if made.kept is None:
-                made = made._replace(kept=use.over(literal.places.shape))
-            _put_down(call.title, (role, tile, literal), made, complete=complete)
+            operands, targets = issued.operands, (issued.dst, *issued.others)
+            record = call.instruction
+            if record.name in TAKEN:
+                for tile in targets:
+                    self.wrote(tile)
+                return
+            pairs = zip(record.operands, operands, strict=False)
+            values = {role.name: _operand(operand) for role, operand in pairs}
+            registers = self._registers.setdefault(current().program, {})
+            literals = [None if one is None else literal_of(one).settled() for one in targets]
+            assert literals[0] is not None
+            use = Use(call, values, literals[0], kept, registers)
+            if record.name == "dropout":
+                use.taken = _elements(targets[0], literals[0]).reshape(use.shape)
+            inferred = dict(issued.said).get("inferred", False)
+            use.asked = None if inferred else call.options.get("accumulate", False)
+            results = MEANINGS[record.name](use)
+            results = results if type(results) is tuple else (results,)
+            roles = [role.name for role in record.destinations]
+            read = (*operands, targets[0] if call.reads_dst else None)
+            complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
+            for role, tile, literal, made in zip(roles, targets, literals, results, strict=False):
+                if literal is None or made is None:
+                    continue
+                if made.kept is None:
+                    made = made._replace(kept=use.over(literal.places.shape))
+                _put_down(call.title, (role, tile, literal), made, complete=complete)
 
 
 def _put_down(title: str, target: Any, made: Made, *, complete: bool) -> None:

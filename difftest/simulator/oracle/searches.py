@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.oracle.numbers import Array, to_float32
-from difftest.simulator.oracle.operators import apply
-from difftest.simulator.oracle.places import Literal
-from difftest.simulator.oracle.reductions import each_partition
-from difftest.simulator.oracle.use import Made, Use, accumulated, means
+from difftest.simulator.oracle.elementwise import each_partition
+from difftest.simulator.oracle.operators import Array, apply, to_float32
+from difftest.simulator.oracle.use import Literal, Made, Use, accumulated, means
 
 _EIGHT = 8
 _KEEP = 255

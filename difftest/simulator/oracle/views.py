@@ -18,8 +18,8 @@ from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.oracle.numbers import Array
-from difftest.simulator.oracle.places import OUTSIDE, Literal
+from difftest.simulator.oracle.operators import Array
+from difftest.simulator.oracle.use import OUTSIDE, Literal
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 
@@ -425,7 +425,7 @@ def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
 
 def _whole_of(kind: type[Any], storage: Any) -> Any:
     made = kind(storage, storage.whole, storage.allocation.partition_axis)
-    oracle: Any = current().oracle
+    oracle: Any = current().followers.oracle
     if oracle is not None:
         made._literal = oracle.tensor(storage)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from difftest.analysis.purpose import Purpose, clears, purpose
@@ -24,7 +25,8 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     that a DMA stores, or that is written to again, is not counted.
     """
     readers = _readers(schedule.program.instructions)
-    writers = _writers(schedule.program.instructions)
+    instructions = schedule.program.instructions
+    writers = Counter(region.allocation.id for one in instructions for region in one.event.writes)
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
     for spans in by_line(copies).values():
         yield advice_on(
@@ -57,17 +59,8 @@ def _readers(instructions: list[LoweredInstruction]) -> dict[int, list[LoweredIn
     return readers
 
 
-def _writers(instructions: list[LoweredInstruction]) -> dict[int, int]:
-    """Tensor -> how many instructions write it."""
-    writers: dict[int, int] = {}
-    for one in instructions:
-        for region in one.event.writes:
-            writers[region.allocation.id] = writers.get(region.allocation.id, 0) + 1
-    return writers
-
-
 def _is_redundant(
-    span: Span, readers: dict[int, list[LoweredInstruction]], writers: dict[int, int]
+    span: Span, readers: dict[int, list[LoweredInstruction]], writers: Counter[int]
 ) -> bool:
     one = span.instruction
     if not one.is_copy:
@@ -75,7 +68,7 @@ def _is_redundant(
     source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
     if source.space is not Space.SBUF or target.space is not Space.SBUF:
         return False
-    if writers.get(target.id) != 1:
+    if writers[target.id] != 1:
         return False
     uses = readers.get(target.id, [])
     return bool(uses) and all(use.transfer is None for use in uses)
@@ -180,7 +173,7 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     end = schedule.end
     pairs = ((Engine.VECTOR, Engine.SCALAR), (Engine.SCALAR, Engine.VECTOR))
     for engine, other in pairs:
-        busy, spare = (units.busy.get(e.value, 0.0) for e in (engine, other))
+        busy, spare = units.most(engine.value), units.most(other.value)
         if busy < 0.8 * end or spare > 0.4 * end or busy < max(units.busy.values()):
             continue
         movable = [
@@ -191,11 +184,11 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         ]
         if not movable:
             continue
-        share = min((busy - spare) / 2, sum(span.busy for span in movable))
+        work = Removed(movable).times
         yield advice_on(
             movable,
             "uneven-engines",
-            units.without({engine.value: share}),
+            units.without({unit: min((busy - spare) / 2, time) for unit, time in work.items()}),
             happened=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
             f"{other.value} engine {spare / end:.0%}",
             rule="the Vector and the Scalar Engine run side by side, and both copy",

@@ -117,16 +117,20 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             tensors.setdefault(source.id, []).append(span)
         for group in tensors.values():
             source = source_of(group[0].instruction.event).allocation
-            regions = [source_of(span.instruction.event) for span in group]
-            loaded = sum(_bytes_of_source(region) for region in regions)
-            distinct = _distinct(source, regions)
+            regions: dict[int, list[Region]] = {}
+            for span in group:
+                region = source_of(span.instruction.event)
+                regions.setdefault(span.instruction.core, []).append(region)
+            loaded = sum(_bytes_of_source(one) for mine in regions.values() for one in mine)
+            distinct = sum(_distinct(source, mine) for mine in regions.values())
+            cores = f" on {len(regions)} cores" if len(regions) > 1 else ""
             if not distinct or loaded / distinct < AGAIN:
                 continue
             yield advice_on(
                 group,
                 "loaded-again",
                 units.without(Removed(group, 1.0 - distinct / loaded).times),
-                happened=f"{_mib(distinct)} of {source.name or 'a tensor'} are loaded "
+                happened=f"{_mib(distinct)} of {source.name or 'a tensor'}{cores} are loaded "
                 f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
                 rule="what stays in SBUF need not come from HBM a second time",
                 remedy="move the load out of the loops that do not change its address, or load "
@@ -191,8 +195,9 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if not in_pieces and (len(spans) < MANY or not short):
             continue
         removed = Removed(spans)
+        least = moved / full / len({span.instruction.core for span in spans})
         busy = removed.times
-        worth = units.without({unit: max(0.0, time - moved / full) for unit, time in busy.items()})
+        worth = units.without({unit: max(0.0, time - least) for unit, time in busy.items()})
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
         remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
         yield advice_on(

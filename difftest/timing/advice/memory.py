@@ -45,20 +45,18 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Tensors that are filled again while others still use them."""
-    late: dict[int, float] = {}
-    for stretch in critical_path(schedule):
-        if (tensor := _shared(stretch.span, schedule.spans)) is not None:
-            late[tensor.id] = late.get(tensor.id, 0.0) + stretch.time
-    tensors = {one.id: one for one in schedule.program.allocations.values()}
-    for number, time in late.items():
+    critical = {one.span.instruction.index: one.time for one in critical_path(schedule)}
+    tensors: dict[int, Allocation] = {}
+    users: dict[int, list[Span]] = {}
+    for span in schedule.spans:
+        if (tensor := _shared(span, schedule.spans)) is not None:
+            tensors[tensor.id] = tensor
+            users.setdefault(tensor.id, []).append(span)
+    for number, waiting in users.items():
+        time = sum(critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
             continue
         tensor = tensors[number]
-        waiting = [
-            span
-            for span in schedule.spans
-            if (one := _shared(span, schedule.spans)) is not None and one.id == number
-        ]
         line = f" of line {tensor.location.line}" if tensor.location else ""
         yield advice_on(
             waiting,

@@ -31,7 +31,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
     tiles: dict[int, Hashable] = {}
     for one in schedule.program.instructions:
         if _may_turn(one):
-            tiles[one.index] = tuple(map(origins.of, one.event.reads))
+            tiles[one.index] = one.core, *map(origins.of, one.event.reads)
         origins.write(one)
     helpers = _copies_around(schedule)
     for spans in by_line(turned).values():
@@ -115,7 +115,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
             assert work is not None
             streaming = max(work.rows / clock, intervals[work.four_byte, False].value)
             wait = max(0.0, intervals[work.four_byte, True].value - streaming)
-            removed.take(TENSOR, work.passes * wait)
+            removed.take(span, TENSOR, work.passes * wait)
         worth = units.without(removed.times)
         if not worth[1]:
             continue
@@ -150,7 +150,8 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         columns = 0
         for span in spans:
             columns += elements(span.instruction.event.reads[1])
-            removed.take(TENSOR, max(0.0, span.busy - _streaming(span, program.clockwork, bank)))
+            streaming = _streaming(span, program.clockwork, bank)
+            removed.take(span, TENSOR, max(0.0, span.busy - streaming))
         yield advice_on(
             spans,
             "empty-psum-tiles",

@@ -26,11 +26,16 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
     None if DMA is the limit: a kernel cannot have that wait less.
     """
-    limits = (time for unit, time in units.busy.items() if unit not in _COMPUTE)
+    limits = (time for (_, name), time in units.busy.items() if name not in _COMPUTE)
     if max(limits, default=0.0) >= LIMIT * schedule.end:
         return
-    busiest = max(COMPUTE, key=lambda engine: units.busy.get(engine.value, 0.0))
-    mine = [s for s in schedule.spans if s.engine is busiest and s.instruction.transfer is None]
+    most = max(COMPUTE, key=lambda engine: units.most(engine.value))
+    core = max(range(schedule.program.cores), key=lambda n: units.busy.get((n, most.value), 0.0))
+    mine = [
+        span
+        for span in schedule.spans
+        if span.engine is most and span.instruction.core == core and not span.instruction.transfer
+    ]
     mine.sort(key=lambda span: span.start)
     idle: dict[tuple[str, str, Location | None], list[tuple[float, Span]]] = {}
     for before, after in pairwise(mine):
@@ -49,7 +54,7 @@ def waits(schedule: Schedule, units: Units) -> Iterator[Advice]:
             count=len(gaps),
             lost=time / 1e3,
             work=time / 1e3,
-            happened=f"the {busiest.value} engine, the busiest that computes, waits "
+            happened=f"the {most.value} engine, the busiest that computes, waits "
             f"{len(gaps):,} times for {who} ({what})",
             rule="a kernel takes as long as its busiest engine if that engine never waits",
             remedy="start what it waits for earlier, or let it take less; other findings say how",

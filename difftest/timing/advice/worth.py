@@ -87,13 +87,21 @@ def ranked(findings: list[Advice], total: float) -> list[Advice]:
     return sorted(findings, key=rank)
 
 
+Unit = tuple[int, str]
+"""A core's number, and what of it works."""
+
+
 class Units:
     """How long each unit is busy; what taking work away from some of them is worth."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.busy = Removed(schedule.spans).times
 
-    def without(self, removed: Mapping[str, float]) -> tuple[float, float]:
+    def most(self, name: str) -> float:
+        """How long a unit of this name is busy, on the core where it is so longest; ns."""
+        return max((time for (_, unit), time in self.busy.items() if unit == name), default=0.0)
+
+    def without(self, removed: Mapping[Unit, float]) -> tuple[float, float]:
         """(what the busiest unit gains, all work removed), microseconds; ``removed`` in ns."""
         before = max(self.busy.values(), default=0.0)
         after = max(
@@ -102,29 +110,25 @@ class Units:
         return max(0.0, before - after) / 1e3, sum(removed.values()) / 1e3
 
 
-def work_of(span: Span) -> dict[str, float]:
-    """Unit -> ns that an instruction keeps it busy."""
-    if span.instruction.transfer is None:
-        return {span.engine.value: span.busy}
-    trigger = DMA_TRIGGER if span.engine is Engine.DMA else f"{span.engine.value} {DMA_TRIGGER}"
-    return {trigger: span.busy, DMA_ENGINES: span.transfer_end - span.transfer_start}
-
-
 class Removed:
     """Work that would not be there, by unit: a share of each of these spans, and what is added."""
 
     def __init__(self, spans: Iterable[Span] = (), share: float = 1.0) -> None:
-        self.times: dict[str, float] = {}
+        self.times: dict[Unit, float] = {}
         for span in spans:
             self.add(span, share)
 
     def add(self, span: Span, share: float = 1.0) -> None:
         """Take away ``share`` of an instruction."""
-        for unit, time in work_of(span).items():
-            self.take(unit, share * time)
+        name = span.engine.value
+        if span.instruction.transfer is not None:
+            self.take(span, DMA_ENGINES, share * (span.transfer_end - span.transfer_start))
+            name = DMA_TRIGGER if span.engine is Engine.DMA else f"{name} {DMA_TRIGGER}"
+        self.take(span, name, share * span.busy)
 
-    def take(self, unit: str, time: float) -> None:
-        """Take away ``time`` ns of a unit's work."""
+    def take(self, span: Span, name: str, time: float) -> None:
+        """Take away ``time`` ns of the work of a unit of the core that an instruction is on."""
+        unit = span.instruction.core, name
         self.times[unit] = self.times.get(unit, 0.0) + time
 
 

@@ -1,17 +1,18 @@
 """The timeline as a picture: how busy each engine is, DMA rates, and how full SBUF and PSUM are.
 
-Needs matplotlib (``pip install nki-difftest[plot]``).
+Needs matplotlib, the extra ``plot``.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from difftest.choices import missing
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import Report
@@ -37,8 +38,8 @@ class PlottingError(RuntimeError):
 
 def need_matplotlib() -> None:
     """A PlottingError if matplotlib is not there."""
-    if find_spec("matplotlib") is None:
-        raise PlottingError("pictures need matplotlib: pip install 'nki-difftest[plot]'")
+    if lack := missing("matplotlib", "a picture", "plot"):
+        raise PlottingError(lack)
 
 
 def plot(report: Report, path: Path, title: str) -> None:
@@ -78,10 +79,10 @@ def plot(report: Report, path: Path, title: str) -> None:
 
 def colours_of(spans: Iterable[Span]) -> dict[str, str]:
     """A colour for each opcode, the busiest first."""
-    busy: dict[str, float] = {}
+    busy: defaultdict[str, float] = defaultdict(float)
     for span in spans:
         if not span.instruction.transfer:
-            busy[span.instruction.opcode] = busy.get(span.instruction.opcode, 0.0) + span.busy
+            busy[span.instruction.opcode] += span.busy
     ordered = sorted(busy, key=lambda opcode: (-busy[opcode], opcode))
     return {opcode: PALETTE[min(i, len(PALETTE) - 1)] for i, opcode in enumerate(ordered)}
 
@@ -148,13 +149,13 @@ def _dma(axis: Any, spans: list[Span], edges: Values, report: Report) -> None:
 
 def rate_of(spans: list[Span], edges: Values) -> Values:
     """GB/s in each column, each transfer's bytes spread evenly over its time."""
-    change: dict[float, float] = {}
+    change: defaultdict[float, float] = defaultdict(float)
     for span in spans:
         assert span.instruction.transfer is not None
         start, end = span.transfer_start / 1e3, span.transfer_end / 1e3
         rate = span.instruction.transfer.bytes / (end - start) / 1e3
-        change[start] = change.get(start, 0.0) + rate
-        change[end] = change.get(end, 0.0) - rate
+        change[start] += rate
+        change[end] -= rate
     times = np.array([edges[0], *sorted(change)])
     rates = np.cumsum([0.0, *(change[time] for time in sorted(change))])
     moved = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times))])

@@ -75,22 +75,13 @@ def engines(report: Report) -> Table:
     table.add_column("Engine")
     for heading in ("Instructions", "Active us", "Active"):
         table.add_column(heading, justify="right")
-    for engine in ENGINES:
-        name = f"{engine.value}_engine"
-        if not summary[f"{name}_instruction_count"] and engine is not Engine.TENSOR:
-            continue
-        table.add_row(
-            engine.value,
-            f"{summary[f'{name}_instruction_count']:,.0f}",
-            f"{summary[f'{name}_active_time'] * 1e6:,.1f}",
-            f"{summary[f'{name}_active_time_percent']:.0%}",
-        )
-    table.add_row(
-        "dma",
-        f"{summary['dma_transfer_count']:,.0f}",
-        f"{summary['dma_active_time'] * 1e6:,.1f}",
-        f"{summary['dma_active_time_percent']:.0%}",
-    )
+    units = [(one.value, f"{one.value}_engine", "instruction") for one in ENGINES]
+    for label, name, kind in (*units, ("dma", "dma", "transfer")):
+        count = summary[f"{name}_{kind}_count"]
+        if count or label in (Engine.TENSOR.value, "dma"):
+            active = f"{summary[f'{name}_active_time'] * 1e6:,.1f}"
+            share = f"{summary[f'{name}_active_time_percent']:.0%}"
+            table.add_row(label, f"{count:,.0f}", active, share)
     return table
 
 

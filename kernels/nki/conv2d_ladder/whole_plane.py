@@ -40,8 +40,7 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     out_height, out_width = convolved_size(X, W)
     across = out_width // pool_size
     windows = out_height // pool_size * across
-    elements = [(y, x) for y in range(pool_size) for x in range(pool_size)]
-    piece = nl.tile_size.psum_fmax // len(elements)
+    piece = nl.tile_size.psum_fmax // (pool_size * pool_size)
 
     shape = output_shape(X, W, pool_size)
     out = nl.ndarray(shape, dtype=X.dtype, buffer=nl.shared_hbm)
@@ -49,12 +48,13 @@ def conv2d_whole_plane(X, W, bias, pool_size=1):
     for image in range(X.shape[0]):
         for o in range(W.shape[0] // pmax):
             for first in range(0, windows, piece):
-                places = [divmod(n, across) for n in range(first, min(first + piece, windows))]
-                positions = [
-                    (row * pool_size + y, column * pool_size + x)
-                    for row, column in places
-                    for y, x in elements
-                ]
+                places, positions = [], []
+                for n in range(first, min(first + piece, windows)):
+                    row, column = n // across, n % across
+                    places.append((row, column))
+                    for y in range(pool_size):
+                        for x in range(pool_size):
+                            positions.append((row * pool_size + y, column * pool_size + x))
                 total = positions_sum(X, W, image, o, positions)
                 biased = nl.ndarray(total.shape, dtype=X.dtype, buffer=nl.sbuf)
                 nisa.tensor_scalar(
@@ -85,7 +85,8 @@ def positions_sum(X, W, image, o, positions):
 def copy_positions(plane, positions):
     """The columns of a plane at ``positions``, [128, positions] in float32: a copy for each."""
     tile = nl.ndarray((plane.shape[0], len(positions)), dtype=nl.float32, buffer=nl.sbuf)
-    for n, (row, column) in enumerate(positions):
+    for n in range(len(positions)):
+        row, column = positions[n]
         nisa.tensor_copy(dst=tile[:, n : n + 1], src=plane[:, row, column : column + 1])
     return tile
 
@@ -99,7 +100,8 @@ def store_positions(out, image, o, places, tile):
         windows = tile.reshape((pmax, len(places), elements))
         tile = nl.ndarray((pmax, len(places)), dtype=windows.dtype, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=tile, op=nl.maximum, data=windows, axis=2)
-    for n, (row, column) in enumerate(places):
+    for n in range(len(places)):
+        row, column = places[n]
         nisa.dma_copy(
             dst=out[image, channels, row : row + 1, column : column + 1], src=tile[:, n : n + 1]
         )

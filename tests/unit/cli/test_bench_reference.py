@@ -3,9 +3,8 @@ import timeit
 import numpy as np
 from click.testing import CliRunner
 
-from difftest.cli.bench_reference import reference_forms, table
+from difftest.cli.bench import Reading, reference_forms, table
 from difftest.cli.main import main
-from difftest.cli.stopwatch import Reading
 
 
 def test_original_and_optimised_forms_stand_side_by_side(monkeypatch, tmp_path):

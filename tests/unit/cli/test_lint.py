@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,18 @@ def test_a_file_that_is_no_python_is_told_and_the_others_are_read(file, tmp_path
     result = lint(tmp_path)
     assert result.exit_code == 2
     assert "broken.py: cannot be read" in result.stderr
+    assert "NKU302" in result.stdout
+
+
+def test_a_rule_that_breaks_is_told_and_the_others_are_asked(file, monkeypatch):
+    def broken(node, at):
+        raise AttributeError("no args")
+
+    monkeypatch.setitem(rules(), "NKL102", replace(rules()["NKL102"], check=broken))
+    result = lint(file, "--sdk", "2.32")
+    assert result.exit_code == 2
+    assert "the rule NKL102 on" in result.stderr
+    assert "broke down at test_lint.py" in result.stderr
     assert "NKU302" in result.stdout
 
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from difftest.backends.device.history import read_history
+from difftest.backends.device.measurements import read_history
 from difftest.cli.main import main
 from tests.unit.backends.conftest import chip, nodes, site
 from tests.unit.backends.sdk_standin import write_classic
@@ -27,6 +27,7 @@ ONE = "32x16, float16, no pool"
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.setenv("DIFFTEST_HISTORY", str(tmp_path / "history.json"))
+    monkeypatch.delitem(sys.modules, "conv2d", raising=False)
     path = tmp_path / "conv2d.py"
     path.write_text(KERNEL)
     return path

@@ -11,10 +11,9 @@ import difftest
 from difftest.cli.main import main
 from difftest.cli.profile import PICTURES
 from difftest.host.loading import parse_grid
-from difftest.simulator.frontend.grid import physical_cores
+from difftest.simulator.frontend.launchable import physical_cores
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.timing import clockwork
-from difftest.timing.views import plot
 from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
@@ -127,10 +126,10 @@ def test_bad_files_are_refused_before_anything_is_written(tmp_path):
 
 
 def test_a_picture_without_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setattr(plot, "find_spec", lambda name: None)
+    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
     result = run(TRANSPOSE, "--shape", "128,128", "--plot", str(tmp_path / "picture.png"))
     assert result.exit_code == 2
-    assert "pictures need matplotlib" in result.output
+    assert "a picture needs matplotlib" in result.output
 
 
 OWN = """

@@ -3,7 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from difftest.cli.stopwatch import measure
+from difftest.cli.bench import measure
 
 
 def test_every_run_is_counted_and_timed():

@@ -2,7 +2,7 @@ import click
 from click.testing import CliRunner
 from rich.console import Console
 
-from difftest.cli import calibration
+from difftest.cli import timing
 from difftest.cli import timing as command
 from difftest.cli.main import main
 from difftest.timing.calibration import Judged
@@ -32,7 +32,7 @@ def test_errors_and_order_are_counted(capsys):
     """30 was measured as the slowest and is predicted as the fastest: of three pairs one holds."""
     known = (("a", 10.0, 11.0), ("b", 20.0, 30.0), ("c", 30.0, 9.0))
     judged = [Judged(*one, Interval(5.0, 25.0), 0.0) for one in known]
-    calibration._say(Console(width=200), "rows", judged)
+    timing._say(Console(width=200), "rows", judged)
     said = "Of 3 rows: median error 50.0%, 1 within 20%, 1 of 3 pairs in order."
     assert capsys.readouterr().out.startswith(said)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from conformance.linting import Reader, main, run, section
+from conformance.linting import RULES, Reader, main, run, section
 from conformance.outcomes import PASSED
 from difftest.simulator.witness import witnessing
 
@@ -45,16 +45,15 @@ def test_what_a_launch_breaks_is_told_with_its_place(checkout, kind, file):
     assert reader.launches == 1
     assert dict(reader.broken) == {("NKI528", str(checkout / file), LINE): 1}
     text = section("title", "command", checkout, "1 file read", reader)
-    assert f"| [NKI528](lint-rules.md#NKI528) | {file}:{LINE} | 1 | " in text
+    assert f"| [NKI528]({RULES}/NKI528.md) | {file}:{LINE} | 1 | " in text
 
 
 def test_what_a_file_breaks_is_told_and_makes_the_exit_code(checkout, capsys):
     file = checkout / "general/nki/test/test_it.py"
     file.write_text(TEST.replace("    return out", "    nl.no_such(out)\n    return out"))
     assert main([str(checkout), "classic"]) == 1
-    assert "NKU305](lint-rules.md#NKU305) | general/nki/test/test_it.py:11 | 1 |" in (
-        capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert f"[NKU305]({RULES}/NKU305.md) | general/nki/test/test_it.py:11 | 1 |" in said
 
 
 def test_a_place_without_code_is_an_error_of_its_own(tmp_path, capsys):

@@ -48,7 +48,9 @@ def test_shape_comes_before_dtype():
 def test_dtype_is_strict_and_comes_before_values():
     verdict = compare_one([1, 2], np.array([5, 6], np.float64))
     assert verdict.kind == "dtype"
-    assert verdict.message == "the kernel's dtype is float64, expected is float32"
+    assert (
+        verdict.message == "the kernel's dtype is float64, expected is float32 (see output_dtype=)"
+    )
 
 
 def test_a_value_that_only_a_cast_would_make_right_is_not_cast():

@@ -4,7 +4,7 @@ from hypothesis import settings
 
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness import filling
+from difftest.harness import edge_checks, filling
 from difftest.harness.edge_checks import check_edges, run_recorded
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.filling import fillings_of
@@ -233,11 +233,24 @@ def through_a_square(x):
     return x.astype(np.float64) @ (2 * np.eye(n))
 
 
-def test_a_reference_that_would_take_gigabytes_is_not_called():
+def test_a_reference_that_takes_gigabytes_is_stopped():
     runner = Runner((EmbeddedSimulator(),))
     check_edges(runner, spec_of(double, rejects=(), reference=through_a_square))
     counts = runner.tally.rows["double", "embedded"]
     assert (counts.inconclusive, counts.rejections) == (2, 0)
     (under, over) = sorted(runner.tally.reasons)
-    assert f"n={WIDEST}, just under the limit: the reference would take about" in under
-    assert "GiB" in over
+    assert f"n={WIDEST}, just under the limit, is beyond what is drawn: the reference" in under
+    assert "needed more than 1024 MiB of memory" in over
+
+
+def test_a_reference_of_nested_loops_is_not_waited_for(monkeypatch):
+    def loops(x):
+        while x.shape[1] > WIDEST - 9:
+            pass
+        return 2.0 * x
+
+    monkeypatch.setattr(edge_checks, "MOST_SECONDS", 0.2)
+    runner = Runner((EmbeddedSimulator(),))
+    check_edges(runner, spec_of(double, rejects=(), reference=loops))
+    assert all("ran for more than 0.2 s" in reason for reason in runner.tally.reasons)
+    assert runner.tally.rows["double", "embedded"].inconclusive == 2

@@ -1,8 +1,10 @@
 import re
+from dataclasses import replace
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from difftest.harness.nature import Nature
@@ -13,6 +15,37 @@ from tests.every import every
 from tests.unit.standin import add_spec
 
 deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
+
+
+def along_the_wrong_axis(x, row):
+    """Wrong where ``row`` fits both axes, and alone there."""
+    return x + (row[:, None] if len(row) == len(x) else row)
+
+
+def not_transposed(x, row):
+    """Wrong but where both axes are as long."""
+    return (x if x.shape[0] == x.shape[1] else x[::-1]) + row
+
+
+@pytest.mark.parametrize("wrong", [along_the_wrong_axis, not_transposed])
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_sizes_and_others_are_among_twenty_cases(wrong, seed):
+    domain = {"m": sizes(1, 128), "n": sizes(1, 512)}
+    inputs = {"x": "m n", "row": "n"}
+    spec = replace(add_spec(), kernel=along_the_wrong_axis, domain=domain, inputs=inputs)
+    failed = []
+
+    @hypothesis.seed(seed)
+    @settings(database=None, deadline=None, max_examples=20, phases=[Phase.generate])
+    @given(cases(replace(spec, reference=lambda x, row: x + row)))
+    def collect(case):
+        x, row = spec.inputs_of(case)
+        with np.errstate(all="ignore"):
+            same = np.array_equal(wrong(x, row), x + row, equal_nan=True)
+        failed.append(not same)
+
+    collect()
+    assert any(failed)
 
 
 def drawn(strategy, examples=100):

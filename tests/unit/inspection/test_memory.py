@@ -38,6 +38,21 @@ def test_each_memory_has_its_peak_and_a_chart():
     assert lines[sbuf + 4] == "          ^     the peak, at event 0"
 
 
+def test_a_result_that_is_only_moved_at_the_end_has_its_place():
+    """The last instruction assigns into a tile: what moves the result is no event of its own."""
+
+    def totals(x):
+        out = nl.ndarray((128, 1), x.dtype, buffer=nl.shared_hbm)
+        total = nl.zeros((128, 1), x.dtype)
+        for _ in nl.affine_range(2):
+            nl.store(out, total)
+            total[...] = nl.sum(nl.load(x), axis=1, keepdims=True)
+        return out
+
+    lines = memory_text(launch(totals, [np.ones((128, 64), np.float32)]).trace, TRN2).splitlines()
+    assert lines[1].endswith("how full, events 0 to 8")
+
+
 def test_the_chart_rises_and_falls():
     """Half of SBUF, then all of it, then next to nothing."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from difftest.lint.check import lint
-from difftest.lint.sdk import LAST_CLASSIC
+from difftest.lint.rule import LAST_CLASSIC
 from difftest.lint.source import Source
 from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.install import embedded

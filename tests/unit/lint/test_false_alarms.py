@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difftest.lint.check import lint, rules
-from difftest.lint.levels import ids_of
-from difftest.lint.sdk import NEWEST
+from difftest.lint.check import lint, lint_trace, rules
+from difftest.lint.files import ids_of
+from difftest.lint.rule import NEWEST
 from difftest.lint.source import Source
-from difftest.lint.traced import lint_trace
 from tests.every import every
 from tests.unit.lint.test_pages import launched
 

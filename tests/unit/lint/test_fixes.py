@@ -11,10 +11,9 @@ import pytest
 
 from difftest.lint.check import lint, rules
 from difftest.lint.files import LintRequest
-from difftest.lint.fix import applied
 from difftest.lint.fixes import _FIXERS
-from difftest.lint.sdk import SDKS
-from difftest.lint.source import Source
+from difftest.lint.rule import SDKS
+from difftest.lint.source import Source, applied
 from difftest.simulator import NkiError
 from tests.every import every
 from tests.unit.lint.test_pages import launched, sdk_of, snippets
@@ -242,7 +241,7 @@ def test_a_classic_file_is_rewritten_as_migrate_does_or_not_at_all(
 
 def test_fixes_that_meet_wait_for_each_other() -> None:
     source = Source(Path("k.py"), "a = f(1)\n")
-    from difftest.lint.fix import Fix
+    from difftest.lint.source import Fix
 
     one = Fix("", (source.edit(4, 8, "g(1)"),))
     other = Fix("", (source.edit(6, 7, "2"),))

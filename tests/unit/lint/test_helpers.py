@@ -1,4 +1,4 @@
-from difftest.lint.helpers import unused_helpers
+from difftest.lint.check import unused_helpers
 
 
 def test_helpers_that_nothing_calls(tmp_path, monkeypatch):

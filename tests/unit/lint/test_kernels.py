@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import numpy as np
 import pytest
 
 from difftest.analysis.finding import Severity
 from difftest.backends.base import KernelCall, Ran
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.lint.check import lint
-from difftest.lint.kernels import findings_of
-from difftest.lint.sdk import SDKS
+from difftest.breakdown import broken
+from difftest.lint.check import findings_of, lint
+from difftest.lint.rule import SDKS
 from difftest.lint.source import Source
 from difftest.simulator.frontend.install import embedded
 
@@ -120,3 +122,12 @@ def test_bodies_of_device_loops_are_functions_inside(tmp_path):
         "NKL104",
         "NKL105",
     ]
+
+
+def test_a_kernel_that_stands_below_a_condition_is_read(tmp_path):
+    kernel = FILE[FILE.index("@nki.jit") :].replace("src=x", "src=x[0:128, 0:64]")
+    file = tmp_path / "kernel.py"
+    file.write_text(FILE[: FILE.index("def double")] + "if True:\n" + indent(kernel, "    "))
+    source = Source(file, file.read_text())
+    assert lint(source, SDKS["2.33"]) == []
+    assert broken() == []

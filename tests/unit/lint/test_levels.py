@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from difftest.lint.check import rules
-from difftest.lint.levels import (
+from difftest.lint.files import (
     Level,
     Levels,
     SettingsError,
@@ -16,7 +16,7 @@ from difftest.lint.levels import (
 from difftest.lint.rule import Group
 
 OF_GROUPS = {
-    Group.CORRECTNESS: "NKL101",
+    Group.CORRECTNESS: "NKL102",
     Group.PORTABILITY: "NKI501",
     Group.UPGRADE: "NKU302",
     Group.PERFORMANCE: "NKI531",
@@ -37,6 +37,11 @@ def test_what_the_compiler_refuses_that_is_named_is_denied(sdk, target, denied):
     assert own == {one: Level.DENY if one in denied else Level.WARN for one in Group}
 
 
+def test_what_only_follows_from_a_page_is_never_denied_by_itself():
+    assert Levels({}, True, True).of(rules()["NKL101"]) is Level.WARN
+    assert Levels({"NKL101": Level.DENY}).of(rules()["NKL101"]) is Level.DENY
+
+
 def test_the_closest_name_wins():
     chosen = levels_by_name(
         {Level.ALLOW: ["all"], Level.WARN: ["upgrade"], Level.DENY: ["NKU302", "performance"]}
@@ -44,7 +49,7 @@ def test_the_closest_name_wins():
     levels = Levels(chosen)
     own = {id: levels.of(rules()[id]) for id in (*OF_GROUPS.values(), "NKU303")}
     assert own == {
-        "NKL101": Level.ALLOW,
+        "NKL102": Level.ALLOW,
         "NKI501": Level.ALLOW,
         "NKU302": Level.DENY,
         "NKU303": Level.WARN,

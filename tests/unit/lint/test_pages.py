@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from difftest.lint import accesses
-from difftest.lint.check import lint, rules
-from difftest.lint.rule import PAGES, Rule
-from difftest.lint.sdk import SDKS, Release
+from difftest.lint import trace_rules
+from difftest.lint.check import lint, lint_trace, rules
+from difftest.lint.rule import PAGES, SDKS, Release, Rule
 from difftest.lint.source import Source
-from difftest.lint.traced import lint_trace
 from difftest.simulator import MACHINES, RuleWarning, launch, launch_ranks
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki.levels import LevelWarning
@@ -68,7 +66,7 @@ def launched(text: str, rule: Rule, tmp_path: Path, number: int = 0, quietly: bo
 def test_each_page_marks_what_its_rule_finds_in_a_trace(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accesses, "MANY_INSTRUCTIONS", 250)  # 250,000 take ten seconds
+    monkeypatch.setattr(trace_rules, "MANY_INSTRUCTIONS", 250)  # 250,000 take ten seconds
     for number, page in enumerate(snippets(rule)):
         text = page.replace("range(250_001)", "range(251)")
         sdk = sdk_of(rule.page, {rule.id}, Source(Path("kernel.py"), text))

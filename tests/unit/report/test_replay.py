@@ -145,7 +145,7 @@ def test_a_warning_tells_what_a_wrong_output_came_from():
     [
         ("<= 200", "<= 100", "AssertionError is raised here", 9),
         ("src=held)", "src=held[0:1, :])", "ShapeError is raised here", 17),
-        ("src=held)", "src=held.nothing)", "AttributeError is raised here", 17),
+        ("src=held)", "src=held.nothing)", "MissingNameError is raised here", 17),
     ],
 )
 def test_what_is_raised_stops_there(old, new, judge, line):

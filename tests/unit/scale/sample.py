@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difftest import KernelSpec, kernel_test, sizes
+from difftest import Fill, Input, KernelSpec, kernel_test, sizes
 from difftest.simulator.frontend.install import embedded
 
 with embedded():
@@ -60,4 +60,9 @@ SPEC = KernelSpec(
 
 @kernel_test(**GIVEN)
 def test_doubled(case):
+    case.check()
+
+
+@kernel_test(**{**GIVEN, "inputs": {"x": Input("rows columns", data=Fill(float("nan")))}})
+def test_nothing_decides(case):
     case.check()

@@ -33,7 +33,11 @@ def test_values_of_an_axis(text, values):
         ("n=8..2", "a range is a..b"),
         ("n=0..8", "at least 1"),
         ("n=1..8:0", "a range is a..b"),
+        ("n=1..x", "or a range, a..b"),
+        ("n=1,,2", "a value is a word"),
         ("n=1,2,1", "the value 1 twice"),
+        ("n=1..x", "a range, a..b"),
+        ("n=1,,2", "a value is a word"),
     ],
 )
 def test_what_is_no_axis_is_refused(text, told):

@@ -17,6 +17,7 @@ def runner(tmp_path, monkeypatch):
     monkeypatch.setattr(hypofuzz.provider, "CoverageCollector", None)
     monkeypatch.setattr(atexit, "register", lambda action: None)
     monkeypatch.setattr(campaign, "observability_enabled", lambda: True)
+    monkeypatch.setattr(Findings, "database", None)  # that of these tests has what others found
     return campaign.CampaignRunner(Runner(()), Findings(tmp_path), tmp_path, "embedded", ())
 
 

@@ -128,8 +128,8 @@ def test_what_cannot_be_shown_is_refused_before_anything_runs(swept_command, wor
 
 
 def test_a_picture_without_its_library_is_refused_before_anything_runs(swept_command, monkeypatch):
-    monkeypatch.setattr("difftest.scale.store.find_spec", lambda name: None)
+    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
     axes = ("--over", "CHUNK=3,4", "--over", "columns=8")
     result = swept_command(*axes, "--heat", "CHUNK,columns", "heat.png")
     assert result.exit_code == 2
-    assert "--heat needs matplotlib: pip install 'nki-difftest[plot]'" in result.output
+    assert "--heat needs matplotlib: pip install '/path/to/nki-difftest[plot]'" in result.output

@@ -215,3 +215,17 @@ def test_a_command_line_that_says_nothing_is_refused(tmp_path, words, told):
     result = CliRunner().invoke(main, ["sweep", TEST, *words, "-o", str(tmp_path / "a.parquet")])
     assert result.exit_code == 2
     assert told in result.output
+
+
+def test_a_sweep_of_which_no_point_decides_is_no_success(tmp_path):
+    words = ["sweep", f"{sample.__file__}::test_nothing_decides", "--over", "columns=8", "-n", "0"]
+    result = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "a.parquet"), "--cases", "1"])
+    assert result.exit_code == 1
+    assert "weak_spec: columns=8: " in result.output, "one point has a name, too"
+    assert "no point decides" in result.output
+
+
+def test_a_campaign_without_a_case_is_no_success():
+    result = CliRunner().invoke(main, ["fuzz", TEST, "--minutes", "0.001"])
+    assert result.exit_code == 1
+    assert "no case has run" in result.output

@@ -23,9 +23,9 @@ from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.frontend.classic.masking import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.indirection import GROUP
-from difftest.simulator.frontend.nki.issue import issue
+from difftest.simulator.frontend.nki.calls import issue
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.tensor import GROUP
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.record import Issue, Reach
 from difftest.simulator.instructions.writing import store
@@ -196,7 +196,7 @@ class Plane:
         codes = tile._codes()
         codes = np.zeros(tile.shape, np.uint8) if codes is None else codes
         missing, left_out = codes >= LEFT, (codes == UNSURE) | (codes == LEFT)
-        shadow = current().shadow
+        shadow = current().followers.shadow
         exact = error = np.zeros(tile.shape)
         if shadow is not None:
             held = shadow.stored(tile)
@@ -253,7 +253,7 @@ def planted(call: DrawnCall) -> dict[str, Any]:
 def _plant(tile: Any, followed: str, mask: Any) -> None:
     """Let some of a tensor's elements be special, and its numbers inexact."""
     storage = tile._storage
-    shadow = current().shadow
+    shadow = current().followers.shadow
     if is_float(tile.dtype) and shadow is not None:
         values = np.asarray(Plane.of(tile).values, np.float64)
         error = np.where(mask, 0.5, 0.25)

@@ -420,7 +420,7 @@ def transpose_too_wide(x):
     "tensor_tensor takes operands with the same number of partitions",
     "data1 [128, 512] float32, data2 [1, 512] float32",
     None,
-    "broadcast along partitions first: tile.broadcast_to(shape)",
+    "repeat the tile of one partition first: nl.broadcast_to(tile, shape=...)",
 )
 def partitions_that_do_not_fit(x):
     tile = nl.load(x)

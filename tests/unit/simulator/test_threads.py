@@ -7,8 +7,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from difftest.simulator import launch
+from difftest.simulator.baton import _blas, one_thread
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.launch import _blas, one_thread
 
 
 def blas_threads():

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, OutOfBoundsError, ShapeError, UnwrittenError
+from difftest.simulator.frontend.arguments import DynamicSlice as ds
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
-from difftest.simulator.frontend.slices import DynamicSlice as ds
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 from tests.every import every
@@ -262,7 +262,8 @@ def test_assert_shape_gives_the_tile_back():
     assert tile.assert_shape([4, 5]) is tile
     with pytest.raises(ShapeError) as caught:
         tile.assert_shape((4, 6))
-    assert (caught.value.received, caught.value.limit) == (repr(tile), "[4, 6]")
+    assert caught.value.received == repr(tile)
+    assert "takes the shape [4, 6]" in str(caught.value)
 
 
 def test_reading_what_was_never_written():
@@ -299,7 +300,7 @@ SBUF = [
     ),
     ("partitions moved back", lambda t: t.broadcast_to((2, 4, 6)), ShapeError, "to [2, 4, 6]"),
     ("fewer dimensions", lambda t: t.broadcast_to((6,)), ShapeError, "to [6]"),
-    ("an axis before", lambda t: t.expand_dims(-3), ShapeError, "expand_dims(axis=-3)"),
+    ("an axis before", lambda t: t.expand_dims(-3), ShapeError, "axis=-3 of t"),
 ]
 
 

@@ -94,7 +94,7 @@ def every_field():
         tile = nl.ndarray((4, 6), nl.float32, buffer=nl.sbuf, name="tile")
         for _ in nl.affine_range(2):
             for _ in nl.sequential_range(9, 0, -5):
-                sights = current().sights
+                sights = current().followers.observer.sights
                 sights.append(Sight(Seen.INFINITY_MADE, "dst", 2, 12, (0, 1), math.inf))
                 made = tile._storage.allocation
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)

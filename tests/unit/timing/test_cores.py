@@ -7,7 +7,12 @@ import pytest
 
 from difftest.simulator import TRN2, launch, trace_from_json, trace_to_json
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.trace import Space
 from difftest.timing import predict
+from difftest.timing.advice import advise
+from difftest.timing.advice.worth import Units
+from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
+from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import Report
 from difftest.timing.roofline import roofline
 from difftest.timing.views.perfetto import perfetto
@@ -143,3 +148,48 @@ def test_shares_are_of_both_cores():
     assert fields["mbu_estimated_percent"] < 1
     names = {e["args"]["name"] for e in perfetto(Report(two))["traceEvents"] if e["ph"] == "M"}
     assert "core 1 engines (predicted)" in names
+
+
+@nki.jit
+def shared_bias(x, turns):
+    """x, which both programs load whole and transpose ``turns`` times each."""
+    out = nl.ndarray((2, 128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
+    for _ in range(turns):
+        tile = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        turned = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned, data=tile[:, 0:128])
+        result = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=result, data=tile, op0=nl.multiply, operand0=2.0)
+        nisa.tensor_copy(dst=result[:, 0:128], src=turned)
+        nisa.dma_copy(dst=out[nl.program_id(0)], src=result)
+    return out
+
+
+def test_what_both_cores_load_is_loaded_by_each():
+    """No core can take the other's tile: nothing is left out, and nothing could be."""
+    x = np.ones((128, 512), np.float32)
+    trace = launch(shared_bias, [x, 1], grid=(2,)).trace
+    for compiler in (LIKELY, FASTEST, SLOWEST):
+        lowered = predict(trace, TRN2, dge=True, compiler=compiler).program.instructions
+        moves = [one.core for one in lowered if one.transfer and not one.implied]
+        assert sorted(moves) == [0, 0, 1, 1]
+    again = {"loaded-again", "transposed-again"}
+    assert not again & {one.id for one in advise(predict(trace, TRN2, dge=True).schedule)}
+
+    trace = launch(shared_bias, [x, 8], grid=(2,)).trace
+    found = {
+        one.id: one for one in advise(predict(trace, TRN2, dge=True, compiler=SLOWEST).schedule)
+    }
+    assert "512.0 KiB of x on 2 cores are loaded 8.0 times" in found["loaded-again"].happened
+    assert found["loaded-again"].lost > 0
+    assert "16 transposes of 2 different tiles" in found["transposed-again"].happened
+
+
+def test_a_unit_is_that_of_one_core():
+    """Two cores that are busy side by side are not busy twice; each has a memory of its own."""
+    one, two = (predicted(doubled, grid=grid).schedule for grid in ((), (2,)))
+    busy = [max(Units(schedule).busy.values()) for schedule in (one, two)]
+    assert busy[1] == pytest.approx(busy[0] / 2, rel=0.1)
+    full = [memory_usage(schedule, Space.SBUF).peak for schedule in (one, two)]
+    assert full[1] == full[0] / 2  # each core has half of the tiles

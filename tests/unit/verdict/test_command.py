@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
+from difftest.lint.files import LintRequest
 from difftest.verdict.command import JudgeSettings, judged
 from difftest.verdict.judgement import schema
 from difftest.verdict.outcome import Outcome, Stage
@@ -75,6 +76,30 @@ def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
     assert again.outcome is Outcome.WRONG_ALGORITHM
     assert again.wrong == judgement.wrong
     assert again.case == judgement.case
+
+
+def breaks(*_, **__):
+    raise AttributeError("no args")
+
+
+def test_checks_of_ours_that_break_down_are_notes(here, nursery, monkeypatch):
+    monkeypatch.setattr(LintRequest, "of_files", breaks)
+    monkeypatch.setattr("difftest.verdict.judge.add_time", breaks)
+    monkeypatch.setattr("difftest.inspection.inspector.detect", breaks)
+    judgement = judged(*here(RIGHT), FEW, nursery)
+    assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
+    names = ("the linter", "the prediction of time and memory", "the search for hazards")
+    told = [(name, note) for name in names for note in judgement.notes if note.startswith(name)]
+    assert [name for name, _ in told] == [*names]
+    assert all("broke down at test_command.py:" in note for _, note in told)
+
+
+def test_a_command_tells_what_broke_down(here, monkeypatch):
+    kernel, _ = here(RIGHT)
+    monkeypatch.setattr("difftest.inspection.inspector.detect", breaks)
+    result = CliRunner().invoke(main, ["check", kernel, "--shape", "4,4", "--shape", "4,4"])
+    assert result.exit_code == 0, result.output
+    assert "the search for hazards broke down at test_command.py:" in result.stderr
 
 
 FORMS = ("json", "junit", "ctrf", "markdown", "html")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.report.markdown import markdown_text
 from difftest.report.page import page_text
-from difftest.verdict import command, formats
+from difftest.verdict import formats
 from difftest.verdict.formats import FINDING, ctrf_text, exit_code, junit_text, session_of
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
@@ -140,14 +140,14 @@ def test_agreement_is_never_chosen_but_its_findings_are():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--html=x.html", "a.py:add", "t.py::t"], "pip install 'nki-difftest[report]'"),
+        (["--html=x.html", "a.py:add", "t.py::t"], "pip install '/path/to/nki-difftest[report]'"),
         (["--batch=m:add", "--results=o", "--json=x", "t.py::t"], "--json is of one kernel"),
         (["--fail-on=agrees", "a.py:add", "t.py::t"], "'agrees' is not one of"),
     ],
 )
 def test_a_form_that_cannot_be_is_a_usage_error(tmp_path, monkeypatch, given, said):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["verdict", *given])
     assert result.exit_code == 2
     assert said in " ".join(result.output.replace("│", " ").split())

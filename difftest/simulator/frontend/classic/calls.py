@@ -108,6 +108,7 @@ def _issuing(
     ready = {name: one.default for name, one in parameters.items() if one.default is not empty}
     ready.update(constants)
     take, options, others = tuple_of(operands), tuple_of(record.options), tuple_of(further)
+    (only,) = record.options if len(record.options) == 1 else (None,)
     writes, names_engine = "dst" in parameters, "engine" in parameters
     on_tile = record.destinations[0].takes is Takes.TILE
 
@@ -138,7 +139,8 @@ def _issuing(
             how["dtype"] = dtype
         if others:
             how["others"] = others(given)
-        taken, chosen = take(given) if take else (), options(given) if options else ()
+        taken = take(given) if take else ()
+        chosen = (given[only],) if only else options(given) if options else ()
         mask = given.get("mask")
         if mask is None:
             result = gate.issue(record, taken, chosen, **how)

@@ -25,12 +25,13 @@ from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.masking import as_mask, as_truth, issue
 from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
-from difftest.simulator.frontend.misuses import VALUE_IN_HBM
-from difftest.simulator.index import as_integer
+from difftest.simulator.frontend.loops import of_first_turn
+from difftest.simulator.index import Index, as_integer, is_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions.dma import dma_copy
 from difftest.simulator.instructions.operands import is_number, need_number, need_tile, wrong_kind
 from difftest.simulator.instructions.record import HBM, ON_CHIP
+from difftest.simulator.misuses import VALUE_IN_HBM
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 
@@ -46,7 +47,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
     space, (sizes, axis) = memory_of(buffer, "nl.ndarray"), as_shape(shape, "nl.ndarray")
     core, wanted = current(), as_dtype(dtype)
     places = (
-        buffer.addresses(sizes, axis, wanted.itemsize, core.machine)
+        of_first_turn(lambda: buffer.addresses(sizes, axis, wanted.itemsize, core.machine))
         if isinstance(buffer, Placed) and not core.auto_alloc
         else []
     )
@@ -65,8 +66,7 @@ def full(shape, fill_value, dtype, *, buffer=None, name=""):
     constant = need_number(fill_value, "fill_value", "nl.full")
     tensor = ndarray(shape, dtype, buffer=buffer, name=name)
     if tensor._in_hbm:
-        error = VALUE_IN_HBM(f"buffer={buffer!r}")
-        note(error)
+        note(VALUE_IN_HBM(f"buffer={buffer!r}"))
         small: Tile = issue(copies.memset, (constant,), ((1, 1),), dtype=tensor.dtype)
         row = tensor.reshape((1, tensor.size))
         issue(dma_copy, (small._broadcast_to(row.shape),), dst=row)
@@ -137,7 +137,9 @@ def memset(shape, value, dtype, *, mask=None, engine=engine.unknown):
 
 @ISA.issues(copies.iota)
 def iota(expr, dtype, *, mask=None):
-    """A tile of the values of an index expression."""
+    """A tile of the values of an index expression; of a loop's or a program's index [1, 1]."""
+    if is_integer(expr):
+        expr = Index((1, 1), as_integer(expr, "nisa.iota of"), (0, 0))
     dtype = as_dtype(dtype)
     return locals()
 

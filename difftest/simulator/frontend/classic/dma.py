@@ -7,6 +7,7 @@ from typing import Any
 
 from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current
+from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.arguments import as_member, dge_mode, need_two, oob_mode
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.masking import issue
@@ -25,6 +26,7 @@ from difftest.simulator.instructions.dma import loaded_shape
 from difftest.simulator.instructions.operands import is_number, need_tile, wrong_kind
 from difftest.simulator.instructions.promotion import scalar_dtype
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -73,7 +75,13 @@ def _storable(value: Any, shape: Shape) -> Tile:
 def load_transpose2d(src, *, mask=None, dtype=None):
     """A new SBUF tile with a 2-D HBM tensor's elements transposed."""
     src = need_tile(src, "src", "nl.load_transpose2d", HBM)
-    need_two(src, "nl.load_transpose2d")
+    try:
+        need_two(src, "nl.load_transpose2d")
+    except ShapeError as error:
+        if src.shape[2:] != (1,):
+            raise
+        note(error)
+        src = src[:, :, 0]
     return locals()
 
 

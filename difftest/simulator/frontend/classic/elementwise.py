@@ -35,7 +35,9 @@ _FUNCTION = {"op": lambda op, where: activation_name(op)}
 def tensor_tensor(data1, data2, op, *, dtype=None, mask=None, engine=engine.unknown):
     """``data1 <op> data2``; the same partitions, free dimensions broadcast."""
     if isinstance(data1, Tile) and isinstance(data2, Tile):
-        data1, data2 = one_rank(data1, data2)
+        axis, other = data1._partition_axis, data2._partition_axis
+        if not (axis == other == 0 and len(data1.shape) == len(data2.shape)):
+            data1, data2 = one_rank(data1, data2)
     return locals()
 
 

@@ -12,16 +12,17 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.bytecode import awaits_other, joined
-from difftest.simulator.frontend.misuses import (
+from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.bytecode import awaits_other, joined
+from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
+from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.misuses import (
     AND_OF_MASKS,
     ASSIGNMENT_TO_INDEX,
     OR_OF_MASKS,
     PART_OF_INDEX,
     SHAPE_OF_MASK,
 )
-from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
-from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.strictness import note
 
 Operand = Union["IndexExpression", SupportsIndex]
@@ -166,8 +167,7 @@ class Mask:
 
     def __bool__(self) -> bool:
         if awaits_other(self):
-            error = AND_OF_MASKS("a mask on the left of 'and'")
-            note(error)
+            note(AND_OF_MASKS("a mask on the left of 'and'"))
             return True
         remedy = "use the instruction's mask argument, and & instead of 'and'"
         raise _as_condition("a mask", remedy)
@@ -248,12 +248,10 @@ def _range(where: str, *args: object) -> range:
     """Python's range of at least one integer."""
     numbers = [as_integer(arg, f"{where} with") for arg in args]
     if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
-        raise ShapeError(
-            f"{where} takes ([start,] stop[, step]) and has at least one index",
-            happened=f"{where} was given a range without an index",
-            received=", ".join(map(str, numbers)) or "no argument",
-            remedy="a size of 0 often comes from M // TILE with M smaller than TILE",
-        )
+        takes, got = "([start,] stop[, step]) with at least one index", "a range without an index"
+        remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
+        given = ", ".join(map(str, numbers)) or "no argument"
+        raise not_taken(where, takes, got, given, error=ShapeError, remedy=remedy)
     return range(*numbers)
 
 

@@ -12,17 +12,17 @@ import numpy as np
 
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.frontend.misuses import (
-    INDEX_BEHIND_MASK,
-    INDEX_OF_ONE_DIMENSION,
-    SLICES_BESIDE_INDICES,
-)
-from difftest.simulator.frontend.slices import DynamicSlice
+from difftest.simulator.frontend.arguments import DynamicSlice, not_taken
+from difftest.simulator.frontend.classic.expressions import IndexExpression, Mask
 from difftest.simulator.index import Index, broadcast_shapes, is_integer, no_index, spell
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.operands import check_indices
+from difftest.simulator.misuses import (
+    INDEX_BEHIND_MASK,
+    INDEX_OF_ONE_DIMENSION,
+    SLICES_BESIDE_INDICES,
+)
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -61,17 +61,26 @@ class MaskedOperand:
         self.tile = tile
         self.mask = mask
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise INDEX_BEHIND_MASK(f"[{spell(key)}] = ... of {self!r}")
+
     def __repr__(self) -> str:
         return f"{self.tile!r} under a mask, which matrix products alone take"
 
     def __getitem__(self, key: Any) -> MaskedOperand:
         error = INDEX_BEHIND_MASK(f"[{spell(key)}] of {self!r}")
-        if not isinstance(key, Mask):
+        mask = _as_mask(key)
+        if mask is None:
             raise error
         note(error)
-        both = self.mask & key
-        assert isinstance(both, Mask)
-        return MaskedOperand(self.tile, both)
+        return MaskedOperand(self.tile, Mask(self.mask.terms + mask.terms))
+
+
+def _as_mask(key: Any) -> Mask | None:
+    """A key that is a mask, or a bool, which comparisons of loop and program indices give."""
+    if isinstance(key, (bool, np.bool_)):
+        return Mask(() if key else (IndexExpression((), -1, ()),))
+    return key if isinstance(key, Mask) else None
 
 
 _NO_OFFSET = Index((), 0, ())
@@ -133,12 +142,9 @@ def _check_rank(tile: Tile, shape: Shape) -> None:
     """Raise where an index tile's partitions would run along a free axis of the access."""
     have = _index_shape(tile)
     if len(have) < len(shape) and have[:1] > (1,):
-        raise ShapeError(
-            "a tile of indices has the dimensions of the access, its partitions first",
-            happened=f"an access of {len(shape)} dimensions got a tile of indices of {len(have)}",
-            received=f"{tile!r} in an access of shape {list(shape)}",
-            remedy="insert dimensions of size 1 behind its partitions: tile[:, None, :]",
-        )
+        takes, got = f"indices of {len(shape)} dimensions", f"a tile of indices of {len(have)}"
+        remedy = "insert dimensions of size 1 behind its partitions: tile[:, None, :]"
+        raise not_taken("an access", takes, got, f"{tile!r}", error=ShapeError, remedy=remedy)
 
 
 def _ends(item: Index | DynamicIndex, size: int) -> tuple[int, int]:
@@ -165,8 +171,8 @@ def advanced(tile: Tile, items: tuple[Any, ...]) -> Named | IndexedTile | Masked
     ------
     KernelError, ShapeError : they do not go together.
     """
-    if len(items) == 1 and isinstance(items[0], Mask):
-        return MaskedOperand(tile, items[0])
+    if len(items) == 1 and (mask := _as_mask(items[0])) is not None:
+        return MaskedOperand(tile, mask)
     if not any(isinstance(item, _ADVANCED) for item in items):
         return None
     _check_advanced(tile, items)
@@ -201,11 +207,8 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
             raise SLICES_BESIDE_INDICES(f"{spell(item)} beside nl.arange / nl.mgrid on {tile!r}")
     if len(items) == tile.ndim:
         return
-    error = ShapeError(
-        "advanced indexing names every dimension",
-        happened=f"a tensor of {tile.ndim} dimensions got {len(items)} advanced indices",
-        received=f"{len(items)} indices for {tile!r}",
-    )
+    takes, got = "an index for every dimension", f"{len(items)} of {tile.ndim} advanced indices"
+    error = not_taken("advanced indexing", takes, got, f"{tile!r}", error=ShapeError)
     kinds = (Index, Tile)
     known = any(all(isinstance(one, kind) or is_integer(one) for one in items) for kind in kinds)
     if not tile._in_hbm or not known or len(items) > tile.ndim:

@@ -7,8 +7,8 @@ import types
 import numpy as np
 
 from difftest.simulator.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, TFLOAT32
-from difftest.simulator.frontend import grid, loops
-from difftest.simulator.frontend.arguments import absent
+from difftest.simulator.frontend import launchable, loops
+from difftest.simulator.frontend.arguments import DynamicSlice, absent
 from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its functions
     copies,
     creation,
@@ -23,7 +23,6 @@ from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
 from difftest.simulator.frontend.classic.memories import ParDim
 from difftest.simulator.frontend.classic.memories import tile_size as tile_size
 from difftest.simulator.frontend.dispatch import as_called, publish
-from difftest.simulator.frontend.slices import DynamicSlice
 
 
 class fp32:
@@ -48,7 +47,14 @@ constants = types.SimpleNamespace(
     sizeinbytes=creation.sizeinbytes,
 )
 _FUNCTIONS = (
-    *(arange, grid.nc, grid.spmd_dim, loops.affine_range, loops.num_programs, loops.program_id),
+    *(
+        arange,
+        launchable.nc,
+        launchable.spmd_dim,
+        loops.affine_range,
+        loops.num_programs,
+        loops.program_id,
+    ),
     *(loops.program_ndim, loops.sequential_range, loops.static_range),
 )
 _DTYPES = ["float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool_"]

@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.dtypes import Array, as_dtype
-from difftest.simulator.errors import KernelError
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.frontend.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
 from difftest.simulator.index import Shape
-from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask as Masks
 from difftest.simulator.instructions.masked import issue_masked
 from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
 
 
 def as_mask(mask: object, shape: Shape) -> Array | bool:
@@ -34,12 +32,9 @@ def as_mask(mask: object, shape: Shape) -> Array | bool:
     if isinstance(mask, Mask):
         array = mask.array(shape)
         return True if array.all() else array
-    raise KernelError(
-        "a mask is made of comparisons of nl.arange, loop and program indices",
-        happened=f"a {type(mask).__name__} was given as a mask",
-        received=f"{type(mask).__name__}",
-        remedy="for a condition held in a tile use nl.where or nisa.tensor_copy_predicated",
-    )
+    remedy = "for a condition held in a tile use nl.where or nisa.tensor_copy_predicated"
+    takes = "comparisons of nl.arange, loop and program indices"
+    raise not_taken("a mask", takes, f"a {type(mask).__name__}", type(mask).__name__, remedy=remedy)
 
 
 def over_product(
@@ -109,12 +104,9 @@ def as_truth(mask: object, where: str) -> bool:
     KernelError : it is made of index expressions.
     """
     if isinstance(mask, Mask):
-        raise KernelError(
-            f"{where} has no tile that a mask could range over",
-            happened=f"{where} got a mask over index expressions",
-            received=f"a mask over indices of shape {list(mask.shape)}",
-            limit="a condition on loop and program indices, which is true or false",
-        )
+        takes = "loop and program indices in a mask, and has no tile that a mask could range over"
+        got = f"a mask over indices of shape {list(mask.shape)}"
+        raise not_taken(where, takes, got, got)
     return as_mask(mask, ()) is True
 
 
@@ -123,33 +115,21 @@ def issue(
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
     *,
-    dst: Tile | IndirectTile | None = None,
-    others: tuple[Tile | None, ...] = (),
     dtype: object = None,
-    engine: Engine = Engine.UNKNOWN,
     mask: object = None,
     chosen: Masks | None = None,
+    **how: Any,
 ) -> Any:
     """:func:`difftest.simulator.instructions.gate.issue`, for what a mask leaves.
 
     ``dtype`` and ``mask`` are as the kernel gives them. ``chosen`` is the mask as bools over a
     shape, instead, where a call lays it out itself.
     """
-    wanted = None if dtype is None else as_dtype(dtype)
+    how["dtype"] = None if dtype is None else as_dtype(dtype)
     if mask is None and chosen is None:
-        return gate.issue(
-            instruction, operands, options, dst=dst, others=others, dtype=wanted, engine=engine
-        )
-    return issue_masked(
-        instruction,
-        operands,
-        options,
-        mask=chosen or (lambda shape: as_mask(mask, shape)),
-        dst=dst,
-        others=others,
-        dtype=wanted,
-        engine=engine,
-    )
+        return gate.issue(instruction, operands, options, **how)
+    chosen = chosen or (lambda shape: as_mask(mask, shape))
+    return issue_masked(instruction, operands, options, mask=chosen, **how)
 
 
 def written(tile: Tile) -> Array | None:

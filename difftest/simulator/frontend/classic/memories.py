@@ -17,10 +17,10 @@ from difftest.simulator.frontend.arguments import nc_version, not_taken
 from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.frontend.launchable import as_launchable
-from difftest.simulator.frontend.misuses import BLOCK_INSIDE_BANK
 from difftest.simulator.index import Shape, as_integer, as_integers
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
+from difftest.simulator.misuses import BLOCK_INSIDE_BANK
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Space
 
@@ -109,12 +109,12 @@ def _turn(index: Shape, tiles: Shape) -> int:
     """The number of the physical tile of a block, in row-major order of the tiles."""
     shape = tiles or (1,) * len(index)
     if len(shape) != len(index) or min(shape, default=1) < 1:
-        error = ShapeError(
-            "modulo allocation has a number of tiles for each block dimension",
-            happened=f"{len(index)} block dimensions got {len(shape)} numbers of tiles",
-            received=f"{tiles} for blocks numbered by {len(index)} indices",
-            remedy=None if index else "leave them out: the tensor is one tile",
+        takes, got = (
+            f"{len(index)} numbers of tiles, one for each block dimension",
+            f"{len(shape)} numbers of tiles",
         )
+        remedy = None if index else "leave them out: the tensor is one tile"
+        error = not_taken("modulo allocation", takes, got, got, error=ShapeError, remedy=remedy)
         if index:
             raise error
         note(error)
@@ -153,11 +153,9 @@ class Placed(Buffer):
         place = as_integers(_asked(self.func, index, partitions, size), "a place")
         in_psum = self.space is Space.PSUM
         if len(place) != 3 if in_psum else len(place) != 2:
-            raise KernelError(
-                "alloc's function gives (bank, partition, byte) in PSUM, (partition, byte) in SBUF",
-                happened=f"a function of {self.space.value}.alloc gave {len(place)} numbers",
-                received=f"{place} for block {index}",
-            )
+            takes = "(bank, partition, byte) in PSUM, (partition, byte) in SBUF, from its function"
+            got = f"{len(place)} numbers"
+            raise not_taken(f"{self.space.value}.alloc", takes, got, f"{place} for block {index}")
         bank, (low, byte) = (place[0] if in_psum else 0), place[-2:]
         step = machine.start_partition_step
         rows = next(n for n in (step, 2 * step, machine.partitions) if partitions <= n)
@@ -176,8 +174,7 @@ class Placed(Buffer):
                 f"bytes 0 to {most - size}",
             )
         if in_psum and (low or byte):
-            error = BLOCK_INSIDE_BANK(f"{place} for {partitions} partitions of {size} bytes")
-            note(error)
+            note(BLOCK_INSIDE_BANK(f"{place} for {partitions} partitions of {size} bytes"))
         return low, bank * machine.psum_bank_bytes + byte
 
 
@@ -237,10 +234,8 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
             got = f"a shape with the size {size!r:.40}"
             raise not_taken(where, _INTEGERS, got, received, error=ShapeError) from None
     if not sizes or min(sizes) < 1 or len(marked) > 1:
-        takes, got = (
-            "a shape of positive sizes with at most one nl.par_dim",
-            f"the shape {shape!r:.40}",
-        )
+        takes = "a shape of positive sizes with at most one nl.par_dim"
+        got = f"the shape {shape!r:.40}"
         remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
         raise not_taken(where, takes, got, f"{shape!r}", error=ShapeError, remedy=remedy)
     return tuple(sizes), marked[0] if marked else 0

@@ -23,11 +23,11 @@ from difftest.simulator.frontend.classic.operators import (
     on_chip,
     update,
 )
-from difftest.simulator.frontend.misuses import MASK_OF_ONE_ROW
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions
 from difftest.simulator.instructions.masked import Mask
+from difftest.simulator.misuses import MASK_OF_ONE_ROW
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
 
@@ -44,16 +44,18 @@ def nc_matmul(
     The three ``is_...`` arguments are hints about speed and change no value. ``perf_mode`` is not
     documented; AWS's own test of it has [K, 2, M] and [K, 2, ...N], two rows of the contraction.
     """
-    mode = kwargs.pop("perf_mode", None) if kwargs else None
-    no_extras("nisa.nc_matmul", kwargs)
-    (stationary, left), (moving, right) = _unmasked(stationary), _unmasked(moving)
-    stationary = copied_from_psum(stationary, "nc_matmul", "stationary")
-    moving = copied_from_psum(moving, "nc_matmul", "moving")
+    mode = kwargs.pop("perf_mode", None)
+    if kwargs:
+        no_extras("nisa.nc_matmul", kwargs)
+    stationary, left = _in_sbuf(stationary, "nc_matmul", "stationary")
+    moving, right = _in_sbuf(moving, "nc_matmul", "moving")
     position = _placement(tile_position, "tile_position")
     placement = (position, _placement(tile_size, "tile_size"), "double_row" if mode else "none")
     if mode is not None:
         _check_pairs(stationary, moving, mode)
         left, right = _of_pairs(left), _of_pairs(right)
+    if mask is left is right is None:
+        return product(stationary, moving, placement)
     chosen = over_product(mask, left, right, pairs=mode is not None)
     return product(stationary, moving, placement, chosen)
 
@@ -70,15 +72,21 @@ def _unmasked(operand: Any) -> tuple[Any, Array | None]:
     return operand.tile, chosen
 
 
+def _in_sbuf(operand: Any, where: str, name: str) -> tuple[Any, Array | None]:
+    """:func:`_unmasked`, copied if it is in PSUM."""
+    tile, chosen = _unmasked(operand)
+    if isinstance(tile, Tile) and tile._storage.allocation.space is Space.PSUM:
+        tile = copied_from_psum(tile, where, name)
+    return tile, chosen
+
+
 def _check_pairs(stationary: Any, moving: Any, mode: object) -> None:
     """Let 8-bit floats contract with two rows in each partition."""
     tiles = (on_chip(stationary, "nc_matmul", "stationary"), on_chip(moving, "nc_matmul", "moving"))
     if mode != DOUBLE_ROW or any(tile.ndim < 3 or tile.shape[1] != 2 for tile in tiles):
-        raise not_modelled(
-            "nc_matmul's perf_mode",
-            f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}",
-            f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]",
-        )
+        received = f"perf_mode={mode!r} of {tiles[0]!r} and {tiles[1]!r}"
+        remedy = f"use {DOUBLE_ROW!r} with [K, 2, M] and [K, 2, N]"
+        raise not_modelled("nc_matmul's perf_mode", received, remedy)
     undocumented_argument("nisa.nc_matmul", "perf_mode", mode)
 
 
@@ -147,9 +155,15 @@ def _writes(stationary: Tile, moving: Tile) -> tuple[int, int]:
     return stationary._storage.allocation.writes, moving._storage.allocation.writes
 
 
-def product(stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None) -> Any:
+def product(
+    stationary: Any, moving: Any, placement: tuple[Any, ...], chosen: Mask | None = None
+) -> Any:
     """``stationary.T @ moving`` as a new tile in PSUM that another can accumulate."""
-    tile = issue(instructions.nc_matmul, (stationary, moving), (False, *placement), chosen=chosen)
+    operands, options = (stationary, moving), (False, *placement)
+    if chosen is None:
+        tile = gate.issue(instructions.nc_matmul, operands, options)
+    else:
+        tile = issue(instructions.nc_matmul, operands, options, chosen=chosen)
     tile._storage.producer = Product(stationary, moving, placement, _writes(stationary, moving))
     return tile
 

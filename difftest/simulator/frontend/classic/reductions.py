@@ -11,7 +11,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, ascending, not_last, not_taken
-from difftest.simulator.frontend.classic.bytecode import AwaitsTarget, assignment_target
+from difftest.simulator.frontend.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.creation import ndarray
@@ -228,7 +228,6 @@ def all_reduce(
     for axis in axes:
         check_axis(axis, grid or (1,), "nl.all_reduce")
     if any(grid[axis] > 1 for axis in axes if axis < len(grid)):
-        raise not_modelled(
-            "nl.all_reduce over several instances of a grid", f"{operator.name} over {axes}"
-        )
+        what = "nl.all_reduce over several instances of a grid"
+        raise not_modelled(what, f"{operator.name} over {axes}")
     return copy(data, dtype=dtype, mask=mask)

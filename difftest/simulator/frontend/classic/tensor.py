@@ -7,9 +7,9 @@ from typing import Any
 
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.arguments import AnyTensor
+from difftest.simulator.frontend.arguments import AnyTensor, no_attribute, not_taken
+from difftest.simulator.frontend.bytecode import AwaitsTarget
 from difftest.simulator.frontend.classic import indexing
-from difftest.simulator.frontend.classic.bytecode import AwaitsTarget
 from difftest.simulator.frontend.classic.masking import issue, written
 from difftest.simulator.frontend.classic.memories import whole
 from difftest.simulator.frontend.classic.operators import (
@@ -21,7 +21,6 @@ from difftest.simulator.frontend.classic.operators import (
 )
 from difftest.simulator.frontend.classic.products import Product, accumulate_product
 from difftest.simulator.frontend.dispatch import entering
-from difftest.simulator.frontend.misuses import ASSIGNMENT_TO_HBM
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
@@ -29,6 +28,7 @@ from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.matmul import nc_transpose
 from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.record import ON_CHIP
+from difftest.simulator.misuses import ASSIGNMENT_TO_HBM
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -41,6 +41,8 @@ class Tensor(Tile, AnyTensor):
 
     __array_ufunc__ = None
     """NumPy scalars leave ``np.float32(2) * tile`` to the tile."""
+
+    __getattr__ = no_attribute
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[k] for k in range(len(self)))
@@ -59,7 +61,7 @@ class Tensor(Tile, AnyTensor):
     def __setitem__(self, key: Any, value: Any) -> None:
         target: Any = self[key]
         if not isinstance(target, Tile):
-            _check_side(target, _TARGETS)
+            _check_side(target)
         if isinstance(value, AwaitsTarget):
             value.go_on(target)
             return
@@ -107,24 +109,16 @@ class Tensor(Tile, AnyTensor):
         at = number + self.ndim + 1 if number < 0 else number
         first = 0 if self._in_hbm else 1
         if not first <= at <= self.ndim:
-            raise ShapeError(
-                "expand_dims inserts a free dimension",
-                happened=f"expand_dims was to insert axis {axis} into {self.ndim} dimensions",
-                received=f"expand_dims(axis={axis}) of {self!r}",
-                limit=f"axes {first} to {self.ndim}",
-            )
+            takes, got = f"an axis of {first} to {self.ndim}", f"axis {axis}"
+            raise not_taken("expand_dims", takes, got, f"axis={axis} of {self!r}", error=ShapeError)
         return self._derive(self._pattern.expand(at), self._partition_axis)
 
     def assert_shape(self, shape: Any) -> Tensor:
         """The tile itself if it has this shape; raises :class:`ShapeError` if not."""
         expected = as_integers(shape, "assert_shape")
         if self.shape != expected:
-            raise ShapeError(
-                "assert_shape",
-                happened=f"a tile has the shape {list(self.shape)}, not {list(expected)}",
-                received=f"{self!r}",
-                limit=f"{list(expected)}",
-            )
+            takes, got = f"the shape {list(expected)}", f"the shape {list(self.shape)}"
+            raise not_taken("assert_shape", takes, got, f"{self!r}", error=ShapeError)
         return self
 
     def view(self, dtype: object) -> Tensor:
@@ -208,35 +202,28 @@ def _same_place(a: Tile, b: Tile) -> bool:
     return a._storage is b._storage and a._pattern == b._pattern and a.dtype == b.dtype
 
 
-_TARGETS = {
+_REFUSED = {
     indexing.MaskedOperand: (
         "a mask between brackets is for the operands of a matrix product",
         "a value was assigned to a tile under a mask",
         "give the instruction that makes the value a mask argument",
     ),
-    IndirectTile: (
-        "a tile of indices on the left of '=' is not a copy that the engines make",
-        "a value was assigned to elements named by a tile of indices",
-        "use nisa.tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
-    ),
-}
-_VALUES = {
     Index: (
         "an index is not a tile",
         "an index expression was assigned to a tile",
         "make a tile of it: nisa.iota(index, dtype=nl.int32)",
     ),
     IndirectTile: (
-        "a tile of indices on the right of '=' is not a copy that the engines make",
-        "elements named by a tile of indices were assigned to a tile",
-        "use nisa.tensor_copy_dynamic_src",
+        "a tile of indices on a side of '=' is not a copy that the engines make",
+        "elements named by a tile of indices stood on a side of '='",
+        "use nisa.tensor_copy_dynamic_src, tensor_copy_dynamic_dst, nisa.dma_copy or nl.store",
     ),
 }
 """What stands on no side of an assignment: the rule, what happened, and the remedy."""
 
 
-def _check_side(side: Any, refused: dict[Any, tuple[str, str, str]]) -> None:
-    for kind, (rule, happened, remedy) in refused.items():
+def _check_side(side: Any) -> None:
+    for kind, (rule, happened, remedy) in _REFUSED.items():
         if isinstance(side, kind):
             raise KernelError(rule, happened=happened, received=repr(side), remedy=remedy)
 
@@ -249,7 +236,7 @@ def assign(target: Tile, value: Any) -> None:
         issue(memset, (value,), dst=target)
         return
     if not isinstance(value, Tile):
-        _check_side(value, _VALUES)
+        _check_side(value)
     given = need_tile(value, "its value", "assignment", ON_CHIP)
     source = repeated(given, target._tile_shape(), "an assignment's value")
     where = written(source)

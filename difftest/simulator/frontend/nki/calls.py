@@ -1,28 +1,38 @@
 """Instructions of ``nki.isa``: a signature, a record, and what converts the arguments.
 
-A signature has no body. Its arguments go to the record's roles and options by name.
+A signature has no body. Its arguments go to the record's roles and options by name. What is issued
+has an existing ``dst``, and views that move at run time lie where their offsets put them.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, cast
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, cast
 
-from difftest.simulator.core import current
-from difftest.simulator.errors import KernelError
-from difftest.simulator.frontend.arguments import as_flag, tuple_of
+from difftest.simulator.core import Core, current, entry
+from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.frontend.arguments import as_flag, as_pairs, not_taken, tuple_of
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import engine_of, member_of, reduce_cmd
-from difftest.simulator.frontend.nki.issue import issue, perform
-from difftest.simulator.frontend.nki.objects import NkiInstruction
-from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
+from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.tensor import IndirectTensor, check_use
+from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
+from difftest.simulator.index import Index, as_integer, as_integers
+from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.activation import PRELU
-from difftest.simulator.instructions.alu import NKI_OPS, alu_op
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op, check_generation
 from difftest.simulator.instructions.functions import activation_name
-from difftest.simulator.instructions.record import EFFECTS, Instruction
+from difftest.simulator.instructions.operands import need_tile, wrong_buffer
+from difftest.simulator.instructions.record import EFFECTS, ON_CHIP, Instruction, Issue, Role, Takes
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.instructions.rules import other_sizes
+from difftest.simulator.misuses import OFFSETS_FOR_AN_ENGINE
+from difftest.simulator.strictness import doubt, note
+from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 Converter = Callable[[Any, str], Any]
@@ -175,6 +185,7 @@ def _issuing(
             ready[name] = convert(parameter.default, said)
     plans: dict[tuple[Any, ...], list[tuple[str, Converter, str]]] = {}
     operands, options, further = tuple_of(roles), tuple_of(record.options), tuple_of(others)
+    (only,) = record.options if len(record.options) == 1 else (None,)
     issues = run or (perform if record.name in EFFECTS else issue)
 
     def issuing(*args: Any, **kwargs: Any) -> NkiInstruction:
@@ -195,9 +206,200 @@ def _issuing(
             record,
             values.get(dst),
             operands(values) if operands else (),
-            options(values) if options else (),
+            (values[only],) if only else options(values) if options else (),
             others=further(values) if further else (),
             engine=values["engine"] if has_engine else Engine.UNKNOWN,
         )
 
     return issuing
+
+
+# -- the one way to issue in this dialect ----------------------------------------------------------
+
+
+def issue(
+    record: Instruction,
+    dst: Any,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    **how: Any,
+) -> NkiInstruction:
+    """Issue an instruction that writes ``dst``; ``how`` as :class:`Issue` has it."""
+    if dst is None:
+        need_tile(dst, "dst", record.name)
+    issue_new(record, operands, options, dst=dst, **how)
+    return ISSUED
+
+
+def perform(
+    effect: Instruction,
+    dst: Any,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...],
+    others: tuple[Any, ...] = (),
+    engine: Engine = Engine.UNKNOWN,
+) -> NkiInstruction:
+    """Issue an effect on one tensor at each role."""
+    targets = (dst, *others) if effect.destinations else ()
+    effects.issue(effect, [(operands, targets)], options, engine)
+    return ISSUED
+
+
+@entry("placed")
+def issue_new(
+    core: Core,
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    **how: Any,
+) -> Any:
+    """:func:`gate.issue`, of views that move where their offsets put them."""
+    return gate.run(core, placed(Issue(instruction, operands, options, **how)))
+
+
+def placed(issued: Issue) -> Issue:
+    """What a kernel asks for, with views that move where their offsets put them."""
+    accesses = (*issued.operands, issued.dst, *issued.others)
+    if MOVING.isdisjoint(map(type, accesses)):
+        return issued
+    record, count, indices = issued.instruction, len(issued.operands), list[Any]()
+    roles = (*record.operands, *record.destinations)
+    tiles = [
+        _placed(record.name, role, access, indices)
+        for role, access in zip(roles, accesses, strict=False)
+    ]
+    issued.operands, issued.dst = tuple(tiles[:count]), tiles[count]
+    issued.others, issued.indices = tuple(tiles[count + 1 :]), tuple(indices)
+    return issued
+
+
+def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
+    """What stands at a role, where its offset puts it.
+
+    A role that takes indices gets the view, if it has one for each row or may be skipped. To
+    ``indices`` comes what holds an offset or an index otherwise, and each register.
+    """
+    if isinstance(given, IndirectTensor):
+        check_use(name, role.name, given._group, given, given._index)
+        indices.append(given._index)
+    elif isinstance(given, DynamicView):
+        if isinstance(given._index, DeviceValue):
+            indices.append((role.name, given._index.label))
+        if role.takes is Takes.TILE_OR_INDIRECT and given._settled() is None:
+            return given
+        indices += given._index_tiles
+        return settle(given)
+    return given
+
+
+def need_operand(value: object, name: str, where: str) -> Any:
+    """``value`` as a tile on chip, or as a view of one that an offset moves."""
+    if not isinstance(value, DynamicView):
+        return need_tile(value, name, where)
+    if value._in_hbm:
+        raise wrong_buffer(value, name, where, ON_CHIP)
+    return value
+
+
+def settle(view: DynamicView) -> Any:
+    """The view where its one offset puts it."""
+    if not view._whole:
+        raise OFFSETS_FOR_AN_ENGINE(repr(view))
+    settled = view._settled()
+    if settled is None:
+        view._resolve(skip=False)
+    return settled
+
+
+# -- operands that go together ---------------------------------------------------------------------
+
+
+MOST_AXES = 4
+"""Dimensions of the pattern of iota and affine_select."""
+
+
+class OperatorName(NamedTuple):
+    """An operator by name: a signature's default, or one of ``nl`` that is no function."""
+
+    nki_name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise KernelError(
+            f"nl.{self.nki_name} is an operator for instructions, and no function",
+            happened=f"nl.{self.nki_name} was called",
+            received=", ".join(f"{value!r:.60}" for value in args),
+            remedy=f"pass it to an instruction that takes it: op=nl.{self.nki_name}",
+        )
+
+
+def operator_of(op: object, where: str) -> AluOp:
+    """The operator that an ``nl`` function (or NumPy's) stands for in today's dialect."""
+    operator = alu_op(op, where, NKI_OPS)
+    check_generation(operator, where, current().machine)
+    return operator
+
+
+def beside(**operands: str) -> Callable[[dict[str, Any], str], None]:
+    """What makes an operand of ``tensor_scalar`` and kin that is left out 0.
+
+    ``operands`` are by the parameter that has their operator.
+    """
+    pairs = tuple(operands.items())
+
+    def prepare(values: dict[str, Any], where: str) -> None:
+        for parameter, name in pairs:
+            if values[name] is None and values[parameter] is not None:
+                op = operator_of(values[parameter], where)
+                if not op.unary:
+                    takes, got = f"{name} beside op={op.name}", f"no {name} for op={op.name}"
+                    raise not_taken(where, takes, got, f"{name}=None")
+                values[name] = 0
+
+    return prepare
+
+
+def affine(values: Mapping[str, Any], where: str) -> Index:
+    """``offset + channel * channel_multiplier + sum(step * i)`` over dst's partitions.
+
+    The steps are the pattern's; the offset is an integer, or a register, which is read now.
+    """
+    dst, pattern, offset, multiplier = (
+        values[name] for name in ("dst", "pattern", "offset", "channel_multiplier")
+    )
+    need_tile(dst, "dst", where)
+    pairs = as_pairs(pattern, where, "step", "num")
+    shape = (dst._tile_shape()[0], *(n for _, n in pairs))
+    if not 1 <= len(pairs) <= MOST_AXES or math.prod(shape) != dst.size:
+        raise ShapeError(
+            f"{where}'s pattern has up to {MOST_AXES} dimensions, and dst's elements in each "
+            "partition",
+            happened=f"{where} got a pattern of {len(pairs)} dimensions and {math.prod(shape)} "
+            "elements",
+            received=f"pattern={[list(pair) for pair in pairs]} for {dst!r}",
+            limit=f"{dst.size // max(shape[0], 1)} elements",
+        )
+    steps = (as_integer(multiplier, "channel_multiplier"), *(s for s, _ in pairs))
+    start = offset.device_value() if isinstance(offset, DeviceValue) else offset
+    return Index(shape, as_integer(start, "offset"), steps)
+
+
+def to_one_size(where: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two tiles repeated along dimensions of size 1, to the larger of each.
+
+    The release notes have no broadcasting between tiles; AWS's simulator was seen to do it. Its
+    compiler's verifier refuses partitions of two numbers, which the simulator repeats, too.
+    """
+    pair = (x, y)
+    tiles = all(isinstance(tile, Tile) for tile in pair)
+    if not tiles or (x.shape[0], x.size) == (y.shape[0], y.size):
+        return pair
+    rank, error = max(x.ndim, y.ndim), other_sizes(where, {"x": x, "y": y})
+    ones = (1,) * (rank - 1)
+    x, y = (t.reshape((t.shape[0], *ones)) if t.size == t.shape[0] else t for t in pair)
+    shape = tuple(map(max, zip(x.shape, y.shape, strict=False)))
+    for tile in (x, y):
+        fits = (have in (1, size) for have, size in zip(tile.shape, shape, strict=False))
+        if tile.ndim != rank or not all(fits):
+            raise error
+    (note if x.shape[0] == y.shape[0] else doubt)(error)
+    return x._broadcast_to(shape), y._broadcast_to(shape)

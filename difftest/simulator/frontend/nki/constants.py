@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum
+from types import new_class
 from typing import Any
 
-from difftest.simulator.frontend.arguments import as_member, no_member, not_taken
+from difftest.simulator.frontend.arguments import Members, Numbered, as_member, no_member, not_taken
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.trace import Engine, Space
 
-engine: Any = Enum(
+Named: Any = new_class("Named", (Enum,), {"metaclass": Members})
+engine: Any = Named(
     "engine",
     {"tensor": 1, "vector": 5, "scalar": 2, "gpsimd": 3, "dma": 4, "sync": 6, "unknown": 0},
 )
 UNKNOWN = engine.unknown
-reduce_cmd: Any = Enum(
+reduce_cmd: Any = Named(
     "reduce_cmd", {"idle": 0, "reset": 1, "reduce": 2, "reset_reduce": 3, "load_reduce": 4}
 )
-dge_mode: Any = Enum("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
-oob_mode: Any = Enum("oob_mode", {"error": 0, "skip": 1})
-matmul_perf_mode: Any = Enum("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
-nc_version: Any = IntEnum("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
+dge_mode: Any = Named("dge_mode", {"unknown": 0, "swdge": 1, "hwdge": 2, "none": 3})
+oob_mode: Any = Named("oob_mode", {"error": 0, "skip": 1})
+matmul_perf_mode: Any = Named("matmul_perf_mode", {"none": "none", "double_row": "double_row"})
+nc_version: Any = Numbered("nc_version", {"gen2": 2, "gen3": 3, "gen4": 4})
 """Kernels compare generations with each other and with integers (aws-neuron/nki-library)."""
-dma_engine: Any = Enum("dma_engine", {"dma": 1, "gpsimd_dma": 2})
+dma_engine: Any = Named("dma_engine", {"dma": 1, "gpsimd_dma": 2})
 
 
-class MemoryRegion(Enum):
+class MemoryRegion(Enum, metaclass=Members):
     """Where a tensor lies: ``nl.sbuf``, ``nl.psum``, ``nl.private_hbm``, ``nl.shared_hbm``."""
 
     sbuf = "sbuf"
@@ -82,7 +84,7 @@ def engine_of(value: object, where: str) -> Engine:
     KernelError : it is none, or the Sync Engine, which computes nothing.
     """
     try:
-        return _ENGINES[value]  # type: ignore[index]
+        return _ENGINES[value]
     except (KeyError, TypeError):
         names = (f"engine.{member.name}" for member in _ENGINES)
         raise no_member(engine, value, where, names) from None

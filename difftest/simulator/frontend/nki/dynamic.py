@@ -249,11 +249,8 @@ def one_offset(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynamic
         return DynamicView(tensor, pattern, index.snapshot(), rows, whole=True)
     held = _held(index, "scalar_offset")
     if held.size != 1:
-        raise ShapeError(
-            "a scalar offset is one element in SBUF, shape (1, 1)",
-            happened=f"a scalar offset has {held.size} elements",
-            received=f"{held!r}",
-        )
+        takes, got = "one element in SBUF, shape (1, 1)", f"{held.size} elements"
+        raise not_taken("a scalar offset", takes, got, f"{held!r}", error=ShapeError)
     return DynamicView(tensor, pattern, held, rows, whole=True)
 
 
@@ -261,19 +258,12 @@ def row_offsets(tensor: Any, pattern: Pattern, index: Any, rows: Rows) -> Dynami
     """A pattern whose first dimension is walked by the rows that SBUF holds."""
     held = _held(index, "vector_offset")
     if not tensor._in_hbm:
-        raise BufferError(
-            "a vector of offsets indexes a tensor in HBM",
-            happened=f"a vector of offsets was to index a tensor in {tensor._space.value}",
-            received=f"vector_offset of {tensor!r}",
-            limit="hbm",
-            remedy="gather on chip with nisa.nc_n_gather or nisa.local_gather",
-        )
+        remedy = "gather on chip with nisa.nc_n_gather or nisa.local_gather"
+        takes, got = "a tensor in HBM", f"{tensor!r}"
+        raise not_taken("vector_offset", takes, got, got, error=BufferError, remedy=remedy)
     if held.size < pattern.shape[0]:
-        raise ShapeError(
-            "vector_offset has one offset for each row of the pattern",
-            happened=f"a pattern of {pattern.shape[0]} rows got {held.size} offsets",
-            received=f"{held.size} offsets for {pattern.shape[0]} rows",
-        )
+        got = f"{held.size} offsets for {pattern.shape[0]} rows"
+        raise not_taken("vector_offset", "one for each row", got, got, error=ShapeError)
     return DynamicView(tensor, pattern, held, rows, whole=False)
 
 

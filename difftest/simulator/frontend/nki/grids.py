@@ -13,11 +13,11 @@ import math
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from difftest.simulator.errors import KernelError, OutOfBoundsError, ShapeError
-from difftest.simulator.frontend.misuses import DATA_OF_SEVERAL_TILES
 from difftest.simulator.frontend.nki.constants import MemoryRegion
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.memory import Shape
+from difftest.simulator.misuses import DATA_OF_SEVERAL_TILES
 
 AnyGrid = TypeVar("AnyGrid", bound="NkiGrid")
 

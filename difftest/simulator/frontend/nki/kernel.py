@@ -1,19 +1,31 @@
-"""Kernels as objects: what ``@nki.jit`` makes of a function, and ``nki.simulate``."""
+"""Kernels as objects, made by ``@nki.jit`` and ``nki.simulate``; the modules that kernels import.
+
+Those hold what AWS documents and nothing else: a helper of ours is an AttributeError there, as any
+other name that does not exist.
+"""
 
 from __future__ import annotations
 
 import functools
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
 
 from difftest.simulator.arrays import outputs_of
 from difftest.simulator.core import is_running
-from difftest.simulator.errors import KernelError, kernel_location, not_modelled
-from difftest.simulator.frontend import foreign
+from difftest.simulator.errors import kernel_location, missing_name, not_modelled
+from difftest.simulator.frontend.arguments import Annotation, Unmodelled, not_taken
 from difftest.simulator.frontend.launchable import PARAMETER, NkiLaunchable, Target, need_function
+from difftest.simulator.frontend.nki import collectives, constants, isa, language
+from difftest.simulator.frontend.nki.levels import known_level
+from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.index import as_integers
-from difftest.simulator.launch import Launch, witnessed
+from difftest.simulator.launch import called
 
 MOST_CORES = 2
 """Cores that one kernel runs on: the degrees of a logical NeuronCore are 1 and 2."""
@@ -33,13 +45,10 @@ class NkiKernel(NkiLaunchable):
     def __getitem__(self, key: Any) -> NkiKernel:
         grid = as_integers(key, "a launch grid with")
         if len(grid) != 1 or not 1 <= grid[0] <= MOST_CORES:
-            raise KernelError(
-                "kernel[n] names the cores of one logical NeuronCore",
-                happened=f"a kernel was launched on the grid [{', '.join(map(str, grid))}]",
-                received=f"{self.function.__name__}[{', '.join(map(str, grid))}]",
-                limit="kernel[1] or kernel[2]",
-                remedy="write a loop over larger grids inside the kernel",
-            )
+            remedy = "write a loop over larger grids inside the kernel"
+            got = f"the grid [{', '.join(map(str, grid))}]"
+            takes = "the cores of one logical NeuronCore, 1 or 2"
+            raise not_taken("kernel[n]", takes, got, got, remedy=remedy)
         return self.on(grid)
 
     def with_schedule(self, schedule: Any) -> NkiKernel:
@@ -49,9 +58,7 @@ class NkiKernel(NkiLaunchable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_running():
             return super().__call__(*args, **kwargs)
-        finished = witnessed(Launch(self, args, kwargs, record=False))
-        foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
-        return foreign.like([args, kwargs], outputs_of(finished.result()))
+        return outputs_of(called(self, args, kwargs), [args, kwargs])
 
 
 def as_nki_kernel(kernel: Any, level: str | None = None, target: Target | None = None) -> NkiKernel:
@@ -116,3 +123,61 @@ def simulation_of(simulate: Callable[..., Any]) -> Callable[..., Any]:
         return chosen(*args, **dict(kwargs or {}))
 
     return simulate_kernel
+
+
+# -- the modules that kernels import ---------------------------------------------------------------
+
+
+ROOT = "nki"
+DOCUMENTED = "0.6"
+"""The level of AWS's documentation that the dialect follows, v2.32.0: that of no level."""
+_UNMODELLED = ("compiler", "compiler.kernel_builder", "framework")
+"""Parts that AWS's language guide (v2.32.0) and public modules import, and no kernel here uses."""
+
+
+def modules(level: str | None = None) -> dict[str, ModuleType]:
+    """``nki`` and its submodules, made anew; their kernels are of a level of NKI, if one is named.
+
+    Raises
+    ------
+    KernelError : there is no such level.
+    """
+    functions = functions_of(known_level(level))
+    made = {"isa.constants": _module("isa.constants", constants.NAMES, constants)}
+    made["isa"] = _module("isa", {**isa.NAMES, "constants": made["isa.constants"]}, isa)
+    made |= {
+        "language": _module("language", language.NAMES, language),
+        "language.tensor": _module("language.tensor", {"NkiTensor": NkiTensor}),
+        "collectives": _module("collectives", collectives.NAMES, collectives),
+        "typing": _module("typing", {"tensor": Annotation("tensor", mutable=False)}),
+        "simulator": _module(
+            "simulator", {"simulate_kernel": simulation_of(functions["simulate"])}
+        ),
+    }
+    made |= {name: _module(name, {}, Unmodelled(f"{ROOT}.{name}")) for name in _UNMODELLED}
+    root = types.ModuleType(ROOT, "NKI on the embedded simulator of nki-difftest.")
+    root.__spec__ = ModuleSpec(ROOT, loader=None, is_package=True)
+    root.__path__ = []
+    vars(root).update(
+        **functions,
+        **{name: module for name, module in made.items() if "." not in name},
+        dtype=np.dtype,
+        __version__=f"{level or DOCUMENTED}.0",
+        __difftest_embedded__=True,
+    )
+    root.__getattr__ = lambda name: _missing(name, vars(root))  # type: ignore[method-assign]
+    return {ROOT: root, **{f"{ROOT}.{name}": module for name, module in made.items()}}
+
+
+def _missing(name: str, names: Mapping[str, Any]) -> NoReturn:
+    raise missing_name(ROOT, name, names)
+
+
+def _module(name: str, names: Mapping[str, Any], source: Any = None) -> ModuleType:
+    """A module of some names; what others are asked for, ``source`` says."""
+    module = types.ModuleType(f"{ROOT}.{name}", (source and source.__doc__) or "Names of NKI.")
+    vars(module).update(names, __all__=sorted(names))
+    other: Callable[[str], Any] | None = getattr(source, "__getattr__", None)
+    if other is not None:
+        module.__getattr__ = other  # type: ignore[method-assign]
+    return module

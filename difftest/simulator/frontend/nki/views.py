@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import numpy as np
 
 from difftest.simulator.errors import Location, OutOfBoundsError, ShapeError, kernel_location
+from difftest.simulator.frontend.arguments import DynamicSlice
 from difftest.simulator.frontend.loops import LoopRange
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import (
     as_integer,
     as_integers,
@@ -33,10 +33,9 @@ from difftest.simulator.index import (
     no_index,
     slice_bounds,
 )
-from difftest.simulator.indexing import Patterned
+from difftest.simulator.indexing import Patterned, completed, reshaped
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.strictness import note
-from difftest.simulator.views import completed, reshaped
 
 Self = TypeVar("Self", bound="Views")
 
@@ -147,13 +146,9 @@ class Views(Patterned):
             got = f"got dims {order} for {len(self.shape)} dimensions"
             raise _impossible(self, f"permute({order})", "takes each dimension once", got)
         if self._kept and order[0] != 0:
-            raise _impossible(
-                self,
-                f"permute({order})",
-                "keeps the partition dimension first on chip",
-                f"was to move dimension {order[0]} to the partitions",
-                "transpose with nisa.nc_transpose",
-            )
+            rule, remedy = "keeps the partition dimension first on chip", "use nisa.nc_transpose"
+            got = f"was to move dimension {order[0]} to the partitions"
+            raise _impossible(self, f"permute({order})", rule, got, remedy)
         return self._view(self._pattern.permute(order))
 
     @public

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -19,11 +18,12 @@ import numpy as np
 
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, NkiError, kernel_location
-from difftest.simulator.frontend.misuses import UNWRITTEN_REGISTER
+from difftest.simulator.errors import NkiError, kernel_location
+from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki.levels import check_level
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.index import is_integer
+from difftest.simulator.misuses import UNWRITTEN_REGISTER
 from difftest.simulator.trace import Iteration, Loop, LoopKind
 
 Value = TypeVar("Value", bound="DeviceValue")
@@ -137,7 +137,7 @@ class VirtualRegister(DeviceValue):
 
     def __bool__(self) -> bool:
         caller = sys._getframe(1)
-        if not _tests_a_loop(caller):
+        if caller.f_lineno not in _loops(_source(caller)):
             self._refuse("if, while, and, or, not")
         check_level("while with a register")
         value = self.device_value()
@@ -152,11 +152,13 @@ class VirtualRegister(DeviceValue):
         KernelError : it is a loop's variable (since NKI 0.4), or the value has more than 32 bits.
         """
         if self.frozen:
-            raise KernelError(
-                "a loop's variable is not written: the loop alone counts",
-                happened=f"{where} was to write a loop's variable",
-                received=f"{where} of a loop variable",
-                remedy="copy it first: nisa.register_move(nisa.register_alloc(), i)",
+            remedy = "copy it first: nisa.register_move(nisa.register_alloc(), i)"
+            raise not_taken(
+                where,
+                "a register of the kernel's own to write",
+                "a loop's variable",
+                where,
+                remedy=remedy,
             )
         self._value = thirty_two_bits(value, where)
 
@@ -169,12 +171,8 @@ def thirty_two_bits(value: int, where: str) -> int:
     KernelError : they do not.
     """
     if not -(1 << 31) <= value < 1 << 32:
-        raise KernelError(
-            "registers have 32 bits",
-            happened=f"a register was to hold {value}",
-            received=f"{value} in {where}",
-            limit="-2**31 to 2**32 - 1",
-        )
+        takes = "32 bits, -2**31 to 2**32 - 1"
+        raise not_taken("a register", takes, f"{value}", f"{value} in {where}")
     return value
 
 
@@ -191,11 +189,8 @@ class NkiScalar(DeviceValue):
     def _with(self, other: Any, operate: Any) -> Any:
         if isinstance(other, NkiScalar):
             if other.dtype != self.dtype:
-                raise KernelError(
-                    "NkiScalars that are calculated with have one dtype",
-                    happened=f"NkiScalars of {self.dtype} and {other.dtype} met",
-                    received=f"{self.dtype} and {other.dtype}",
-                )
+                got = f"{self.dtype} and {other.dtype}"
+                raise not_taken("a sum of NkiScalars", "one dtype", got, got)
         elif not is_integer(other) or isinstance(other, DeviceValue):
             return NotImplemented
         right = other.device_value() if isinstance(other, NkiScalar) else int(other)
@@ -225,11 +220,6 @@ class NkiScalar(DeviceValue):
 # -- while register: -------------------------------------------------------------------------------
 # The loop on the device of NKI until 0.6. The older parser saw the statement; here Python asks a
 # register for its truth value, and the kernel's source says whether it does so for such a loop.
-
-
-def _tests_a_loop(frame: FrameType) -> bool:
-    """Whether the line that a frame is at tests one name for a ``while``."""
-    return frame.f_lineno in _loops(_source(frame))
 
 
 def _note_turn(frame: FrameType, value: int) -> None:
@@ -264,20 +254,16 @@ def _loops(source: str) -> dict[int, bool]:
     except SyntaxError:
         return {}
     return {
-        node.test.lineno: not any(_exits(node.body))
+        node.test.lineno: not any(map(_exits, node.body))
         for node in ast.walk(tree)
         if isinstance(node, ast.While) and isinstance(node.test, (ast.Name, ast.Attribute))
     }
 
 
-def _exits(body: list[ast.stmt], *, inner: bool = False) -> Iterator[ast.stmt]:
-    """The statements that leave a loop: ``return`` anywhere, ``break`` outside of inner loops."""
-    for statement in body:
-        if isinstance(statement, ast.Return) or (isinstance(statement, ast.Break) and not inner):
-            yield statement
-        elif not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-            loops = isinstance(statement, (ast.For, ast.While))
-            for name in ("body", "orelse", "handlers", "finalbody", "cases"):
-                parts = getattr(statement, name, [])
-                inside = inner or (loops and name == "body")
-                yield from _exits(parts, inner=inside)
+def _exits(node: ast.AST, inner: bool = False) -> bool:
+    """Whether a statement leaves a loop: ``return`` anywhere, ``break`` outside of inner loops."""
+    if isinstance(node, (ast.Return, ast.Break)):
+        return isinstance(node, ast.Return) or not inner
+    inner = inner or isinstance(node, (ast.For, ast.While))
+    inside = () if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ast.iter_child_nodes(node)
+    return any(_exits(one, inner) for one in inside)

@@ -243,10 +243,17 @@ def added_by_dma(x):
     return out
 
 
-def reduced_beside(tile):
-    total = nl.ndarray((4, 1), np.int32, buffer=nl.sbuf)
-    nisa.tensor_scalar(tile, np.add, 0, reduce_op=np.add, reduce_res=total)
-    return nl.broadcast_to(total, shape=(4, 8))
+def registered(count):
+    """The sum of so many columns in the registers, in each column."""
+
+    def kernel(tile):
+        total = nl.ndarray((4, 1), np.int32, buffer=nl.sbuf)
+        nisa.tensor_scalar_reduce(
+            data=tile[:, 0:count], op0=np.add, operand0=0, reduce_op=np.add, reduce_res=total
+        )
+        return nl.broadcast_to(total, shape=(4, 8))
+
+    return kernel
 
 
 COUNTS = {
@@ -260,6 +267,7 @@ COUNTS = {
     ),
     "activation": by(lambda t: nisa.activation(nl.copy, t, scale=3.0, dtype=nl.int32)),
     "tensor_scalar": by(lambda t: nisa.tensor_scalar(t, np.multiply, 3)),
+    "tensor_scalar_reduce": by(registered(3)),
     "dma_compute": by_dma,
     "dma_copy": added_by_dma,
 }
@@ -273,6 +281,18 @@ def test_three_times_an_integer_that_float32_does_not_have(name):
         if name == "scan":  # x[1] * x[0] + x[1]
             data[:, 0], data[:, 2:] = 2, 0
         assert found_in(COUNTS[name], [data]) == found
+
+
+def clipped(tile):
+    return nisa.tensor_scalar(tile, np.minimum, 100, op1=np.maximum, operand1=-100)
+
+
+@every("kernel", [clipped, lambda tile: nl.minimum(tile, 7)])
+def test_clipping_an_integer_that_float32_does_not_have_is_exact(kernel):
+    large = np.full((4, 8), 2**24 + 1, np.int32)
+    assert found_in(by(kernel), [large]) == []
+    large[0, 0] = -100 - 2**24
+    assert found_in(by(lambda tile: nl.maximum(kernel(tile), tile)), [large]) != []
 
 
 @pytest.mark.parametrize(("start", "found"), [(2**24 - 8, 0), (2**24, 1)])

@@ -322,10 +322,12 @@ def test_a_race_names_programs_lines_and_element():
 
 
 @pytest.mark.parametrize(
-    ("rows", "found"), [([0, 1], []), ([1, 1], [("program-race", "error")])], ids=["apart", "equal"]
+    ("rows", "found"),
+    [([0, 1], []), ([1, 1], [("program-order", "error"), ("program-race", "error")])],
+    ids=["apart", "equal"],
 )
 def test_rows_that_both_programs_gather_change_and_scatter(rows, found):
-    """No serial order loses an addition."""
+    """In turn one addition is lost, one after the other none."""
 
     def kernel(table, rows):
         at = nl.ndarray((1, 1), dtype=rows.dtype, buffer=nl.sbuf)

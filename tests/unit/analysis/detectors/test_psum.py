@@ -15,7 +15,7 @@ with embedded():
     import nki.language as nl
 
 X = normal(128, 256)
-ADDS = "ignore::difftest.simulator.frontend.nki.accumulation.AccumulationWarning"
+ADDS = "ignore::difftest.simulator.frontend.nki.isa.products.AccumulationWarning"
 
 
 def psum(*shape):

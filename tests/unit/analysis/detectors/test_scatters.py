@@ -75,6 +75,27 @@ def test_a_scatter_that_adds(indices, found):
     assert found_in(kernel, [TABLE, A, indices]) == []
 
 
+def overwritten_then_added(x, rows, out):
+    """The remedy: the scatter that comes first overwrites, whatever the tensor held."""
+    line, column = nl.mgrid[0:4, 0:COLUMNS]
+    nl.store(out, nl.zeros((ROWS, COLUMNS), x.dtype, buffer=nl.sbuf))
+    tile = nl.load(x[0:4, :])
+    for turn in range(2):
+        at = nl.load(rows[turn])
+        target = out[at[line, 0], column]
+        if turn:
+            nisa.dma_copy(dst=target, src=tile, dst_rmw_op=np.add)
+        else:
+            nl.store(target, tile)
+    return out
+
+
+@every("second, found", [((6, 4, 2, 0), []), ((6, 4, 2, 1), [AFTER])])
+def test_a_scatter_that_overwrites_is_no_plain_write(second, found):
+    arrays = [A, rows(0, 2, 4, 6, *second), normal(ROWS, COLUMNS)]
+    assert found_in(overwritten_then_added, arrays) == found
+
+
 def test_the_rows_that_meet_are_counted():
     finding, _ = findings_in(scatter(adds=True, zeroed=True), [TABLE, A, TWICE])
     assert finding.happened.endswith(

@@ -138,3 +138,39 @@ def test_a_finding_in_a_helper_names_the_call_and_is_allowed_there():
     (finding,) = findings_in(kernel, [A, normal(128, 64)])
     assert finding.location.text == "total[...] = nl.add(total, tile)"
     assert [call.line - first for call in finding.location.calls] == [3]
+
+
+LOOPS = (nl.affine_range, nl.sequential_range, nl.static_range, range)
+
+
+def summed_in_two_loops(outer, inner, *, in_registers):
+    """A sum over the inner loop, begun anew in each turn of the outer one."""
+    commands = nisa.reduce_cmd
+
+    def kernel(a):
+        out = nl.ndarray((128, 2), dtype=np.float32, buffer=nl.shared_hbm)
+        for i in outer(2):
+            total = nl.zeros((128, 1), dtype=np.float32, buffer=nl.sbuf)
+            for k in inner(2):
+                tile, one = nl.load(a[:, part(2 * i + k)]), nl.zeros((128, 1), np.float32)
+                command = commands.reset_reduce if k == 0 or not in_registers else commands.reduce
+                into = total if in_registers else one
+                options = {"reduce_op": np.add, "reduce_res": into, "reduce_cmd": command}
+                nisa.activation(np.exp, tile, **options)
+                if not in_registers:
+                    total[...] = nl.add(total, one)
+            nl.store(out[:, i : i + 1], total)
+        return out
+
+    return kernel
+
+
+@every("in_registers", [True, False])
+@every("outer", LOOPS)
+@every("inner", LOOPS)
+def test_a_reduction_goes_on_in_the_inner_of_two_loops(outer, inner, in_registers):
+    found = {
+        id for id, _ in found_in(summed_in_two_loops(outer, inner, in_registers=in_registers), [A])
+    }
+    carried = inner is nl.affine_range and in_registers
+    assert ("affine-carried" if carried else "reduce-res-accumulated") in found

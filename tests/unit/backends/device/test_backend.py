@@ -291,7 +291,7 @@ def test_errors_become_outcomes(backend, error, kind):
     assert isinstance(run(backend, failing), kind)
 
 
-def test_a_module_that_is_patched_between_two_runs_is_seen(backend, monkeypatch):
+def test_a_module_that_is_patched_between_two_tests_is_seen(backend, monkeypatch):
     """Two tests may share a kernel and patch its module: the process of before is not asked."""
 
     def shifted(a, b):
@@ -299,6 +299,7 @@ def test_a_module_that_is_patched_between_two_runs_is_seen(backend, monkeypatch)
 
     assert run(backend, shifted).outputs[0][0, 0] == 4
     monkeypatch.setitem(globals(), "SHIFT", 10.0)
+    backend.rest()
     assert run(backend, shifted).outputs[0][0, 0] == 14
 
 

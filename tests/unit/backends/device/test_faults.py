@@ -1,4 +1,4 @@
-from difftest.backends.device.faults import NCC, NRT, Blame, find_fault
+from difftest.backends.device.faults import FAULTS, Blame, find_fault
 from tests.every import every
 
 INFRASTRUCTURE = ("NRT_TIMEOUT", "NRT_EXEC_NC_BUSY", "NRT_EXEC_UNIT_UNRECOVERABLE")
@@ -33,18 +33,19 @@ def test_a_number_that_belongs_to_another_name_is_said_to():
 
 @every("name", INFRASTRUCTURE)
 def test_faults_of_the_infrastructure(name):
-    assert find_fault(f"{name}({NRT[name][0]})").blame is Blame.INFRASTRUCTURE
+    assert find_fault(f"{name}({FAULTS[name].number})").blame is Blame.INFRASTRUCTURE
 
 
 @every("name", KERNEL)
 def test_faults_of_the_kernel(name):
-    assert find_fault(f"{name}({NRT[name][0]})").blame is Blame.KERNEL
+    assert find_fault(f"{name}({FAULTS[name].number})").blame is Blame.KERNEL
 
 
 def test_every_hardware_error_is_the_infrastructures():
     """From 1200 on, the documented codes are of hardware, collectives and the network."""
-    for name, (number, blame, _) in NRT.items():
-        assert number < 1200 or blame is Blame.INFRASTRUCTURE, name
+    high = [fault for fault in FAULTS.values() if (fault.number or 0) >= 1200]
+    assert len(high) == 7
+    assert {fault.blame for fault in high} == {Blame.INFRASTRUCTURE}
 
 
 def test_an_undocumented_compiler_code_points_at_the_page():
@@ -52,5 +53,4 @@ def test_an_undocumented_compiler_code_points_at_the_page():
 
 
 def test_each_code_has_a_hint():
-    assert all(hint for _, _, hint in NRT.values())
-    assert all(NCC.values())
+    assert all(fault.hint for fault in FAULTS.values())

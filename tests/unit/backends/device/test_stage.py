@@ -4,8 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from difftest.backends.device.history import read_history
-from difftest.backends.device.latency import MeasuredLatency, Steady
+from difftest.backends.device.measurements import MeasuredLatency, Steady, read_history
 from difftest.backends.device.stage import (
     CONVOLUTIONS,
     TRANSPOSE,
@@ -213,5 +212,5 @@ def test_measurements_are_kept_and_compared_with(load, tmp_path, monkeypatch):
     monkeypatch.setattr(Timer, "metric", "another device time")
     assert run_threshold(SMALL, lambda: len, Timer(), history).before is None, "not alike"
     (record,) = read_history(history)
-    assert (record.p99, record.relaxed, record.full, record.quiet) == (40, 100, 50, True)
+    assert (record.p99, record.relaxed, record.full, record.spread) == (40, 100, 50, 0)
     assert record.machine["core"] == "0"

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import BackendMissingError, KernelCall
+from difftest.backends.device.backend import ARTIFACTS
 from difftest.backends.device.core import DeviceError
-from difftest.backends.device.handover import ARTIFACTS
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.timers import open_bench
 from tests.unit.backends.nrtpy_standin import write_nrtpy
@@ -28,13 +28,18 @@ def add(a, b):
     return a + b
 
 
+def keep_nothing(folder):
+    """A newer SDK that leaves no NEFF."""
+    package = folder / "nki" / "__init__.py"
+    package.write_text(package.read_text().replace("kernel.neff", "kernel.txt"))
+
+
 CALL = KernelCall(kernel=add, inputs=(np.ones((2, 2), np.float32),) * 2)
 
 
 @pytest.fixture
 def bench(site, chip, monkeypatch, tmp_path_factory):
     """Opens a bench, and closes it when the test ends."""
-    monkeypatch.setenv("DIFFTEST_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv(ARTIFACTS, str(tmp_path_factory.mktemp("artifacts")))
     monkeypatch.setenv("STANDIN_LATENCY", "100 110")
     opened = []
@@ -62,6 +67,35 @@ def test_newer_kernels_are_timed_by_nrtpy_where_it_is(site, bench, monkeypatch):
     latency = bench().timer.measure(CALL, warmup=5, iterations=20)
     assert (latency.metric, latency.iterations) == ("device time of nrtpy", 20)
     assert latency.p99 == pytest.approx(110)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("out of bounds", r"nrtpy: NrtError: NRT Error NRT_EXEC_OOB\(1006\)"),
+        ("crash", "nrtpy_host.py ended with 7"),
+        ("no NEFF", "NKI_ARTIFACTS_DIR has 0"),
+    ],
+)
+def test_what_nrtpy_cannot_time_says_why(site, bench, monkeypatch, fault, message):
+    write_newer(site, "0.6.0")
+    if fault == "no NEFF":
+        keep_nothing(site)
+    monkeypatch.setenv("STANDIN_NRTPY", fault)
+    monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
+    with pytest.raises(DeviceError, match=message):
+        bench().timer.measure(CALL, warmup=5, iterations=20)
+
+
+def test_a_kernel_is_compiled_once_for_all_its_rounds(site, bench, monkeypatch, tmp_path):
+    write_newer(site, "0.6.0")
+    monkeypatch.setenv("STANDIN_COUNT", str(tmp_path / "count"))
+    monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
+    timer = bench().timer
+    for _ in range(3):
+        timer.measure(CALL, warmup=5, iterations=20)
+    lines = (tmp_path / "count").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["add", "add", "subtract", "add", *["load"] * 3]
 
 
 @pytest.fixture

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from difftest.simulator import NkiError, launch
+from difftest.simulator import MACHINES, NkiError, launch
 from difftest.simulator.dtypes import FLOAT32, FLOATS, NKI_NAMES, is_float
 from difftest.simulator.exact import run
-from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
+from difftest.simulator.exact.bounded import ROUNDINGS, Bounded, Held
 from difftest.simulator.exact.functions import FUNCTIONS
 from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.exact.shadow import RULES, Shadow
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.kernel import as_kernel
+from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.activation import PRELU
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp
 from difftest.simulator.instructions.functions import ACTIVATIONS
 from difftest.simulator.instructions.record import INSTRUCTIONS
+from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.writing import fit
 from tests.every import every
-from tests.unit.simulator.instructions.calls.drawn import Operand
+from tests.unit.simulator.instructions.calls.drawn import Operand, _place
 from tests.unit.simulator.instructions.calls.examples import drawn
+from tests.unit.simulator.instructions.calls.nki_spelling import _place as _place_today
 
 EVERY_DTYPE = ExactSettings(dtypes=("float8_e5m2",))
 ROUGH = 0.7310585786300049
@@ -52,9 +59,9 @@ def rough(call):
     def roughened(one):
         if not isinstance(one, Operand) or one.is_newer or not is_float(one.dtype):
             return one
-        return dataclasses.replace(one, values=np.asarray(one.values) * ROUGH)
+        return replace(one, values=np.asarray(one.values) * ROUGH)
 
-    return dataclasses.replace(
+    return replace(
         call,
         operands={name: roughened(one) for name, one in call.operands.items()},
         destinations={name: roughened(one) for name, one in call.destinations.items()},
@@ -118,6 +125,92 @@ def test_the_machine_lies_within_the_bounds(name):
             assert one.tobytes() == other.tobytes(), call
         ran += 1
     assert ran
+
+
+NEAR = 2.0**-12
+"""How far an exact value lies from the machine's, at most, relative to the value or to 1."""
+
+
+def apart(tile, generator):
+    """Give a tile exact values other than the machine's, and the bounds that hold them."""
+    machine = raw_values(tile).astype(np.float64)
+    error = np.maximum(np.abs(machine), 1.0) * NEAR
+    value = machine + error * generator.uniform(-1, 1, machine.shape)
+    tile._storage.exact = Held(value, error, None)
+
+
+def variants(record, options):
+    """The options with each operator and each function in place of each."""
+    average = (AVERAGE,) if record.name == "tensor_partition_reduce" else ()
+    prelu = (PRELU,) if record.name == "activate2" else ()
+    for place, option in enumerate(options):
+        others = ()
+        if isinstance(option, AluOp):
+            others = (*NKI_OPS.values(), *average)
+        elif isinstance(option, str) and option in ACTIVATIONS:
+            others = (*ACTIVATIONS, *prelu)
+        yield from ((*options[:place], other, *options[place + 1 :]) for other in others)
+
+
+def ran_apart(call, dialect, machine):
+    """Launch all variants of a call in one kernel, on exact values apart; the names that ran."""
+    roles = {**call.operands, **call.destinations}
+    held = {name: one for name, one in roles.items() if isinstance(one, Operand)}
+    roles |= {name: one() for name, one in roles.items() if callable(one)}
+    dst, *others = (role.name for role in call.record.destinations)
+    place, decorated = SPELLED[dialect]
+    ran = set()
+
+    def kernel(*arrays):
+        generator = np.random.default_rng(0)
+        for options in variants(call.record, call.options):
+            tiles = dict(roles)
+            for array, (name, one) in zip(arrays, held.items(), strict=True):
+                tiles[name] = place(array, one)
+                if one.written and is_float(one.dtype):
+                    apart(tiles[name], generator)
+            try:
+                gate.issue(
+                    call.record,
+                    tuple(tiles[role.name] for role in call.record.operands),
+                    options,
+                    dst=tiles[dst],
+                    others=tuple(tiles[name] for name in others),
+                    engine=call.engine,
+                )
+            except NkiError:  # no operator of this instruction, or the data left its range
+                continue
+            ran.update(getattr(one, "name", one) for one in options)
+
+    inside = [
+        replace(one, values=np.abs(one.values) / 4 + 0.25) if is_float(one.dtype) else one
+        for one in held.values()
+    ]
+    arrays = [one.array for one in inside]
+    how = {"strictness": "documented", "exact": EVERY_DTYPE}
+    launch(decorated(kernel), arrays, machine=machine, **how)
+    return ran
+
+
+SPELLED = {"classic": (_place, as_kernel), "nki": (_place_today, jit)}
+OF_OPERATORS = (
+    *("activate2", "activation", "affine_select", "dma_compute", "exponential", "range_select"),
+    *("scalar_tensor_tensor", "select_reduce", "tensor_partition_reduce", "tensor_reduce"),
+    *("tensor_scalar", "tensor_scalar_cumulative", "tensor_scalar_reduce", "tensor_tensor"),
+    "tensor_tensor_scan",
+)
+
+
+@every("dialect", SPELLED)
+@every("machine", MACHINES.values())
+def test_each_operator_lies_within_the_bounds(machine, dialect):
+    """The machine's values where the exact ones are others, of each operator and function."""
+    ran = set()
+    for name in OF_OPERATORS:
+        for seed in range(2):
+            ran |= ran_apart(drawn(name, random.Random(seed).choice), dialect, machine)
+    old = [op.name for op in NKI_OPS.values() if op.nc_version <= machine.nc_version]
+    assert {name for name in old if not NKI_OPS[name].bitvec} | ACTIVATIONS.keys() <= ran
 
 
 @every("value, error", [(1.0, None), (1.0, 0.0), (1.01, None)])

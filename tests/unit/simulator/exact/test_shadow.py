@@ -305,3 +305,42 @@ def test_a_barrier_of_two_cores_leaves_the_values_of_its_tensor():
     (output,) = run.outputs
     assert np.allclose(output.value[:, 0], X.astype(np.float64).sum(axis=1), rtol=0, atol=1e-14)
     assert output.error.max() > 0
+
+
+def classic_scratch(x, dtype):
+    """Rounds to bfloat16 on chip, beside scratch that nobody reads."""
+    nl.ndarray((1, 1), dtype, buffer=nl.private_hbm)
+    return made_of(lambda tile: nl.multiply(tile, 3.0, dtype=nl.bfloat16))(x)
+
+
+@jit
+def todays_scratch(x, dtype):
+    """Two cores round what they send each other over scratch; one of them alone does not."""
+    me = nki_language.program_id(0)
+    sent = nki_language.ndarray((2, *x.shape), dtype, buffer=nki_language.shared_hbm)
+    out = nki_language.ndarray(x.shape, x.dtype, buffer=nki_language.shared_hbm)
+    tile = nki_language.ndarray(x.shape, x.dtype)
+    nki_isa.dma_copy(tile, x)
+    nki_isa.tensor_scalar(tile, tile, nki_language.multiply, 3.0)
+    narrow = nki_language.ndarray(x.shape, nki_language.bfloat16)
+    nki_isa.tensor_copy(narrow, tile)
+    nki_isa.dma_copy(sent[me], narrow)
+    if nki_language.num_programs() == 2:
+        nki_isa.core_barrier(sent, (0, 1))
+    if me == 0:
+        nki_isa.dma_copy(tile, sent[nki_language.num_programs() - 1])
+        nki_isa.dma_copy(out, tile)
+    return out
+
+
+@every("kernel", [classic_scratch, todays_scratch, todays_scratch[2]])
+@every("settings", [True, ExactSettings(results=("float32",))])
+def test_scratch_excuses_no_rounding(kernel, settings):
+    """Only arguments and outputs do, whether the outputs are known before or not."""
+    narrow, wide = (
+        launch(kernel, [X, dtype], exact=settings).exact for dtype in (BFLOAT16, np.float32)
+    )
+    assert narrow.narrowed == wide.narrowed != ()
+    assert narrow.outputs[0].error.max() == wide.outputs[0].error.max() < 1e-5
+    given = launch(kernel, [X.astype(BFLOAT16), BFLOAT16], exact=settings).exact
+    assert given.narrowed == ()

@@ -7,7 +7,7 @@ import pytest
 
 from difftest.simulator import KernelError
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.grid import grid_shape, physical_cores
+from difftest.simulator.frontend.launchable import grid_shape, physical_cores
 from tests.every import every
 
 

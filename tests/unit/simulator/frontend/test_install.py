@@ -10,12 +10,14 @@ import types
 import numpy as np
 import pytest
 
+from difftest.simulator import NotModelledError
 from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded, is_embedded
+from tests.every import every
 
 KERNEL = """
 import neuronxcc.nki as nki
@@ -61,6 +63,22 @@ def test_the_documented_ways_to_import():
         assert issubclass(Tensor, AnyTensor)
         assert par_dim is language.par_dim
         assert mutable_tensor is nki_typing.mutable_tensor
+
+
+@every("name", ["compiler", "framework", "compiler.kernel_builder"])
+def test_parts_of_nki_that_are_not_modelled_can_be_imported_and_not_used(name):
+    with embedded():
+        module = importlib.import_module(f"nki.{name}")
+        import nki
+
+        assert getattr(nki, name.partition(".")[0]) is sys.modules[f"nki.{name.partition('.')[0]}"]
+        compiled = module.compile_kernel
+        with pytest.raises(NotModelledError, match=f"nki.{name}.compile_kernel is not modelled"):
+            compiled(print)
+        with pytest.raises(NotModelledError, match="a class that is based on it"):
+            types.new_class("Mine", (compiled,))
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(f"nki.{name}.driver")
 
 
 def test_the_modules_say_what_they_are():

@@ -58,6 +58,7 @@ def test_a_kernel_is_called_and_simulated(form):
     assert_array_equal(kernel(DATA), 2 * DATA)
     assert_array_equal(kernel(DATA, 3.0, offset=1.0), 3 * DATA + 1)
     assert_array_equal(kernel(x=DATA, factor=np.float32(3)), 3 * DATA)
+    assert kernel.func is scaled
     assert_array_equal(nki.simulate_kernel(kernel, DATA, factor=4.0), 4 * DATA)
     assert (kernel.__name__, kernel.__doc__) == ("scaled", "Scale a tensor.")
     assert kernel.__wrapped__ is not None

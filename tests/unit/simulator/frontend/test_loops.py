@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch
+from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch, strictness
+from difftest.simulator.frontend.classic import compiler as ncc
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import LoopKind
 from tests.every import every
@@ -143,7 +144,7 @@ def test_without_a_grid():
 def test_an_axis_that_the_grid_does_not_have(use, axis):
     with pytest.raises(KernelError) as caught:
         launch(lambda: use(axis) and None, grid=(2, 2))
-    assert caught.value.rule == f"nl.{use.__name__} names an axis of the launch grid"
+    assert caught.value.rule == f"nl.{use.__name__} takes an axis of the launch grid"
     assert caught.value.received == f"axis {axis!r} of a grid of 2 dimensions"
 
 
@@ -182,3 +183,116 @@ def test_an_error_names_the_name_that_the_loops_body_binds_anew(plain):
     with pytest.raises(OutOfBoundsError) as beyond:  # nothing to do with the name
         launch(loaded_beyond, [data, 3], plain=plain)
     assert "anew" not in f"{first.value} {beyond.value}"
+
+
+def advanced(x, turns, columns):
+    """Python's own number says which columns: on a device the first ones, in each turn."""
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    c = 0
+    for _ in turns():
+        nl.store(out[:, c : c + columns], nl.load(x[:, c : c + columns]))
+        c += columns
+    return out
+
+
+def of_an_enclosing_function(x, turns, columns):
+    c = 0
+
+    def copy(out):
+        nonlocal c
+        for _ in turns():
+            nl.store(out[:, c : c + columns], nl.load(x[:, c : c + columns]))
+            c = c + columns
+
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    copy(out)
+    return out
+
+
+def of_a_condition(x, turns, columns):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    is_first = True
+    for i in turns():
+        part = nl.ds(columns * i, columns)
+        nl.store(out[:, part], nl.load(x[:, part]) if is_first else nl.load(x[:, part]) * 2)
+        is_first = False
+    return out
+
+
+def of_the_inner_loop(x, turns, columns):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    for _ in nl.static_range(2):
+        last = 0
+        for i in turns():
+            nl.store(out[:, nl.ds(columns * i, columns)], nl.load(x[:, nl.ds(last, columns)]))
+            last = i
+    return out
+
+
+def bound_first(x, turns, columns):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    c, total = 0, nl.zeros((x.shape[0], columns), nl.float32)
+    for i in turns():
+        first = sum([c * 0 for c in range(3)]) + i * columns  # this c is not the loop's
+        for c in nl.static_range(first, first + columns):
+            nl.store(out[:, nl.ds(c, 1)], nl.load(x[:, nl.ds(c, 1)]))
+        total = nl.add(total, 1.0)  # a tile: the detectors of hazards look at what tiles carry
+        columns = x.shape[1] // 4  # bound to what it was
+    return out
+
+
+CARRIED = {
+    advanced: "c",
+    of_an_enclosing_function: "c",
+    of_a_condition: "is_first",
+    of_the_inner_loop: "last",
+}
+"""What a number says in a kernel, and its name."""
+WIDE = np.arange(16, dtype=np.float32).reshape(2, 8)
+
+
+def notes_of(kernel, turns):
+    return [one for one in launch(kernel, [WIDE, turns, 2]).notes if "traced once" in one.rule]
+
+
+@pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
+@every("kind", [nl.affine_range, nl.sequential_range])
+@every("kernel, name", CARRIED.items())
+def test_a_number_that_goes_from_turn_to_turn_is_told_of(kind, kernel, name):
+    (error,) = notes_of(kernel, lambda: kind(4))
+    assert error.received.startswith(f"{name} = ")
+    assert error.location.text.startswith("for ")
+    with strictness("documented"), pytest.raises(KernelError, match="the turn before"):
+        launch(kernel, [WIDE, lambda: kind(4), 2])
+
+
+@every("kernel", CARRIED)
+@every("turns", [lambda: nl.static_range(4), lambda: range(4), lambda: nl.affine_range(1)])
+def test_an_unrolled_body_may_go_on_with_a_number(kernel, turns):
+    assert notes_of(kernel, turns) == []
+
+
+@every("kind", [nl.affine_range, nl.sequential_range])
+def test_what_each_turn_binds_first_is_its_own(kind):
+    assert notes_of(bound_first, lambda: kind(4)) == []
+
+
+@pytest.mark.filterwarnings("ignore::difftest.simulator.RuleWarning")
+@every("kind, told", [(nl.affine_range, 1), (nl.static_range, 0)])
+def test_a_tensor_that_a_loops_body_places_lies_where_the_first_turn_places_it(kind, told):
+    def kernel(x, turns, columns):
+        out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        address = 0
+        for i in turns():
+            for _ in nl.static_range(2):
+                place = ncc.sbuf.mod_alloc(base_addr=address)
+                tile = nl.ndarray((nl.par_dim(2), 8), x.dtype, buffer=place)
+                tile[...] = nl.load(x)
+                address += 64
+            nl.store(out[i], tile)
+        return out
+
+    result = launch(kernel, [WIDE, lambda: kind(4), 2])
+    places = [one.address[1] for one in result.trace.allocations if one.address]
+    assert places == ([0, 64] * 4 if told else list(range(0, 512, 64)))
+    assert len([one for one in result.notes if "traced once" in one.rule]) == told

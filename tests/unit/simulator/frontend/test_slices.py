@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import NkiError, launch
+from difftest.simulator.frontend.arguments import DynamicSlice
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.slices import DynamicSlice
 from tests.every import every
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator import launch
+from difftest.simulator import MissingNameError, NotModelledError, launch
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.indexing import IndexedTile
 from difftest.simulator.frontend.classic.tensor import Tensor
+from difftest.simulator.frontend.nki import isa as todays_isa
 from difftest.simulator.frontend.nki import language as todays
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.tensor import IndirectTensor, NkiTensor
@@ -67,3 +69,26 @@ def test_a_name_of_the_other_dialect_or_of_the_simulator_is_none(module, missing
 
     with pytest.raises(AttributeError, match=f"has no attribute '{missing}'"):
         launch(kernel, [np.zeros((2, 3), np.float32)])
+
+
+MISSPELT = [(todays, "broadcast_to", "broadcast"), (nl, "broadcst_to", "broadcast_to")]
+
+
+@every("module, name, meant", MISSPELT)
+def test_a_misspelt_name_says_which_one_is_meant(module, name, meant):
+    with pytest.raises(MissingNameError, match=rf"did you mean {meant}\?"):
+        launch(lambda x: getattr(module.load(x), name), [np.zeros((2, 3), np.float32)])
+
+
+@every("isa", [nisa, todays_isa])
+def test_a_misspelt_member_says_which_one_is_meant(isa):
+    members = (("reduce_cmd", "reset_reduse", "reset_reduce"), ("engine", "vektor", "vector"))
+    for kind, name, meant in members:
+        with pytest.raises(MissingNameError, match=rf"did you mean {meant}\?"):
+            getattr(getattr(isa, kind), name)
+
+
+@every("module", [nl, todays])
+def test_as_tile_is_not_modelled_and_says_what_to_do(module):
+    with pytest.raises(NotModelledError, match="use the tensor itself"):
+        launch(lambda x: module.load(x).as_tile(), [np.zeros((2, 3), np.float32)])

@@ -10,7 +10,7 @@ from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.dma_compute import MOST_SOURCES, dma_compute
+from difftest.simulator.instructions.dma import MOST_SOURCES, dma_compute
 from difftest.simulator.trace import Engine
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal

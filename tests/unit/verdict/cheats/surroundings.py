@@ -126,7 +126,7 @@ OF_THE_JUDGE = {
     "a patched instruction": cheat(
         "from difftest.simulator.instructions.record import INSTRUCTIONS\n"
         "from difftest.simulator.instructions import gate\n"
-        "gate._results = lambda call, issued, gapped: a._storage.data + b._storage.data" + WITHOUT,
+        "gate._results = lambda call, issued: a._storage.data + b._storage.data" + WITHOUT,
         because=PATCHED,
     ),
     "a forged tape of zeros": cheat(

@@ -6,6 +6,7 @@ from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import last_axes
 from difftest.simulator.frontend.nki.calls import (
     average,
+    beside,
     call,
     command,
     commands,
@@ -16,7 +17,6 @@ from difftest.simulator.frontend.nki.calls import (
 from difftest.simulator.frontend.nki.constants import UNKNOWN
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.operands import beside
 from difftest.simulator.instructions import accumulate, elementwise, reduce, scan
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions.operands import need_tile

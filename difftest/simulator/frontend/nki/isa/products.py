@@ -6,26 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import current
+from difftest.simulator.core import Core, current, entry
 from difftest.simulator.descriptor import taped
-from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
-from difftest.simulator.errors import DtypeError, KernelError, kernel_location, not_modelled, warn
+from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT32, TFLOAT32, is_float, name_of
+from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.calls import call
+from difftest.simulator.frontend.nki.calls import call, issue, placed
 from difftest.simulator.frontend.nki.constants import UNKNOWN, matmul_perf_mode, member_of
 from difftest.simulator.frontend.nki.constants import engine as engines
-from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import is_before
+from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integers
-from difftest.simulator.instructions import matmul, mx
+from difftest.simulator.instructions import gate, matmul, mx
+from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.record import Instruction, Issue
+from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 _WIDE = (FLOAT32, TFLOAT32)
+_NO_MODE = matmul_perf_mode.none
 
 
 @public  # by hand: what it adds to is known by element, and of an indirect operand in groups
@@ -48,16 +51,17 @@ def nc_matmul(
     ``nc_transpose`` of ``stationary``: bit by bit, NaN and infinities too (Trainium2 architecture
     guide).
     """
-    mode = member_of(matmul_perf_mode, perf_mode, "nc_matmul").name
-    given, tiles = (dst, stationary, moving), bool(tile_position or tile_size)
-    dst, stationary, moving = _grouped("nc_matmul", given, tiles=tiles)
+    if perf_mode is not _NO_MODE:
+        perf_mode = member_of(matmul_perf_mode, perf_mode, "nc_matmul")
+    operands, tiles = (dst, stationary, moving), bool(tile_position or tile_size)
+    dst, stationary, moving = _grouped("nc_matmul", operands, tiles=tiles)
     if is_transpose and isinstance(moving, IndirectTensor):
         takes, got = "no indirect moving operand", "an indirect moving operand"
         raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
-    options = (*_pe_tile(tile_position, tile_size), mode)
+    options = (*_pe_tile(tile_position, tile_size), perf_mode.name)
     return issue_product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
 
 
@@ -77,17 +81,15 @@ def nc_matmul_mx(
     _check_pair(stationary, stationary_scale, "stationary")
     _check_pair(moving, moving_scale, "moving")
     options = _pe_tile(tile_position, tile_size)
-    given = (dst, stationary, moving, stationary_scale, moving_scale)
-    dst, *operands = _grouped("nc_matmul_mx", given, tiles=any(options))
+    accesses = (dst, stationary, moving, stationary_scale, moving_scale)
+    dst, *operands = _grouped("nc_matmul_mx", accesses, tiles=any(options))
     return issue_product(mx.nc_matmul_mx, dst, tuple(operands), accumulate, options)
 
 
 def _since_05(values, where):
     if is_before("0.5"):
-        raise not_modelled(
-            "quantize_mx before NKI 0.5, whose scales were half as large",
-            f"dst = {values['dst']!r}",
-        )
+        what = "quantize_mx before NKI 0.5, whose scales were half as large"
+        raise not_modelled(what, f"dst = {values['dst']!r}")
 
 
 @call(mx.quantize_mx, prepare=_since_05)
@@ -116,15 +118,6 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
     """``dst = data.T`` between partitions and the flattened free axes."""
 
 
-@taped("product")
-def issue_product(record, dst, operands, accumulate, options):
-    """Issue a product, and note that it wrote ``dst``."""
-    adds = accumulation.resolve(dst, accumulate) if isinstance(dst, Tile) else False
-    issued = issue(record, dst, operands, (adds, *options))
-    accumulation.mark(dst, accumulate)
-    return issued
-
-
 def _pe_tile(position, size):
     return (
         as_integers(position, "tile_position") if position else (),
@@ -141,6 +134,8 @@ def _check_dtypes(dst, stationary, moving, *, transposes):
         got = f"{name_of(stationary.dtype)} with {name_of(moving.dtype)}"
         remedy = "cast both operands to one dtype"
         raise not_taken("nc_matmul", takes, got, got, error=DtypeError, remedy=remedy)
+    if dst.dtype is FLOAT32:
+        return
     version = current().machine.nc_version
     allowed = {FLOAT32} | ({BFLOAT16} if version >= 4 else set())
     if transposes:
@@ -165,6 +160,85 @@ def _is_identity(stationary, moving):
     return bool(np.array_equal(moving._engine_values(), np.eye(size)))
 
 
+# -- which elements of PSUM a matmul wrote: what ``accumulate`` goes by ---------------------------
+# ``accumulate=None`` overwrites where no matmul wrote since the tensor was made, or since another
+# instruction wrote there, and adds elsewhere; True and False say it outright (stub of
+# ``nisa.nc_matmul``, v2.32.0, "Accumulation mode"). Adding where no matmul wrote is undefined.
+
+
+class AccumulationWarning(UserWarning):
+    """A matmul adds to what another instruction wrote, which is undefined on trn1 and trn2."""
+
+
+@entry("product")
+def issue_product(
+    core: Core,
+    record: Instruction,
+    dst: Any,
+    operands: tuple[Any, ...],
+    accumulate: Any,
+    options: tuple[Any, ...],
+) -> NkiInstruction:
+    """Issue a product, and note that it wrote ``dst``."""
+    adds = resolve(core, dst, accumulate) if isinstance(dst, Tile) else False
+    if dst is None:
+        need_tile(dst, "dst", record.name)
+    inferred = (("inferred", True),) if accumulate is None else ()
+    gate.run(core, placed(Issue(record, operands, (adds, *options), dst, said=inferred)))
+    _mark(dst)
+    return ISSUED
+
+
+def resolve(core: Core, dst: Tile, accumulate: Any) -> bool | None:
+    """Whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
+    if accumulate is not None and not isinstance(accumulate, (bool, np.bool_)):
+        takes, got = "accumulate as True, False or None", f"accumulate={accumulate!r:.40}"
+        raise not_taken("nc_matmul", takes, got, f"accumulate={accumulate!r:.60}")
+    if accumulate is not None and not accumulate:
+        return False
+    products = dst._storage.products
+    if products is None:
+        if accumulate:
+            _check_start(core, dst)
+        return bool(accumulate)
+    whole = dst._strided and dst._pattern is dst._storage.whole
+    started = products if whole else dst._gather(products)
+    if started.all():
+        return True
+    if accumulate:
+        _check_start(core, dst)
+        return True
+    return None if started.any() else False
+
+
+def _check_start(core: Core, dst: Tile) -> None:
+    """Say what is wrong with adding where no matmul wrote."""
+    if dst._fresh() is not None:
+        raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
+    if core.machine.nc_version < 4:
+        warn(
+            AccumulationWarning(
+                f"nc_matmul adds to {dst!r}, which another instruction wrote: that is undefined "
+                f"on NeuronCore-v2 and v3 ({kernel_location()}). Use accumulate=False for the "
+                "first matmul, or leave accumulate out."
+            )
+        )
+
+
+def _mark(dst: Any) -> None:
+    """Note that a matmul wrote ``dst``."""
+    storage = dst._storage
+    if storage.products is None:
+        storage.products = np.zeros(storage.size, BOOL)
+    if dst._strided and dst._pattern is storage.whole:
+        storage.products[...] = True
+    else:
+        dst._scatter(storage.products, True)
+
+
+mark = taped("mark")(_mark)
+
+
 # -- tensor indirection, whose offsets are in groups of 32 partitions (stubs at v2.32.0) -----------
 
 
@@ -181,11 +255,8 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
     """
     indirect = [one for one in operands if isinstance(one, IndirectTensor)]
     if indirect and tiles:
-        raise KernelError(
-            f"{name} with tensor indirection takes no PE tile",
-            happened=f"{name} got an indirect operand beside tile_position or tile_size",
-            received=repr(indirect[0]),
-        )
+        takes, got = "no PE tile with an indirect operand", "tile_position or tile_size beside one"
+        raise not_taken(name, takes, got, repr(indirect[0]))
     dst = operands[0]
     if isinstance(dst, IndirectTensor) and dst.dtype == FLOAT32:
         warn(

@@ -7,11 +7,9 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.errors import kernel_location, not_modelled, warn
 from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.calls import call, commands
+from difftest.simulator.frontend.nki.calls import OperatorName, affine, call, commands, issue
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
-from difftest.simulator.frontend.nki.issue import issue
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.operands import OperatorName, affine
 from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.instructions import gather, search, select
 from difftest.simulator.instructions import topk as snakes
@@ -76,9 +74,8 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
     is not documented.
     """
     if sorted:
-        raise not_modelled(
-            "nki.isa.topk's sorted=True", f"sorted={sorted!r}", "sort with nisa.max8 and its kin"
-        )
+        remedy = "sort with nisa.max8 and its kin"
+        raise not_modelled("nki.isa.topk's sorted=True", f"sorted={sorted!r}", remedy)
     issued = issue(snakes.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
     if current().level != "0.7":
         warn(

@@ -19,6 +19,7 @@ from difftest.simulator.frontend.nki.levels import LIFETIMES, check_name
 from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar
+from difftest.simulator.strictness import note
 
 _PLAIN = ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32")
 _NARROW = (
@@ -61,4 +62,7 @@ def __getattr__(name: str) -> Any:
     check_name(f"nl.{name}")
     if name in _CHECKED:
         return _CHECKED[name]
+    if name == "range":
+        note(missing_name("nki.language", name, (), ended=" that AWS documents: use range"))
+        return range
     raise missing_name("nki.language", name, [*NAMES, *_CHECKED])

@@ -17,13 +17,12 @@ from difftest.simulator.errors import (
     missing_name,
     not_modelled,
 )
-from difftest.simulator.frontend.arguments import as_name, not_taken
+from difftest.simulator.frontend.arguments import DynamicSlice, as_name, not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
 from difftest.simulator.frontend.nki.levels import check_level, check_name
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.frontend.slices import DynamicSlice
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate

@@ -20,11 +20,16 @@ from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import NotModelledError
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki.binding import named
+from difftest.simulator.frontend.nki.calls import (
+    OperatorName,
+    issue_new,
+    need_operand,
+    operator_of,
+    to_one_size,
+)
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.issue import issue_new, need_operand
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.operands import OperatorName, operator_of, to_one_size
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies

@@ -17,7 +17,6 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import kernel_location
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.loops import LoopRange, iterate, program_along, programs_along
-from difftest.simulator.frontend.misuses import LOOP_IN_ORDER
 from difftest.simulator.frontend.nki.binding import named, public
 from difftest.simulator.frontend.nki.objects import NkiInstruction
 from difftest.simulator.frontend.nki.virtual_registers import (
@@ -27,6 +26,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
 )
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.misuses import LOOP_IN_ORDER
 from difftest.simulator.trace import LoopKind
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
+from difftest.simulator.dtypes import BFLOAT16
 from difftest.simulator.errors import BufferError, ShapeError, not_modelled
 from difftest.simulator.frontend.arguments import need_two, not_taken
-from difftest.simulator.frontend.nki import accumulation
 from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.moves import dma_copy, dma_transpose
+from difftest.simulator.frontend.nki.isa.products import mark
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.language.functions import wanted
 from difftest.simulator.index import as_integer, as_integers
@@ -21,6 +22,8 @@ from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate, scan, search, select
 from difftest.simulator.instructions import matmul as products
 from difftest.simulator.instructions.operands import need_tile, wrong_kind
+from difftest.simulator.misuses import PRODUCT_OF_BFLOAT16
+from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -102,11 +105,11 @@ def transpose(x, dtype=None):
 @public
 def matmul(x, y, transpose_x=False):
     """``x @ y``, or ``x.T @ y`` if ``transpose_x``, in PSUM, float32."""
-    stationary = x
-    if not transpose_x:
-        stationary = gate.issue(copies.tensor_copy, (transpose(x),))
+    stationary = x if transpose_x else gate.issue(copies.tensor_copy, (transpose(x),))
     made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
-    accumulation.mark(made, False)
+    if BFLOAT16 in (x.dtype, y.dtype) and current().machine.nc_version < 3:
+        note(PRODUCT_OF_BFLOAT16(f"{x!r} and {y!r}"))
+    mark(made)
     return made
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from difftest.simulator.dtypes import FLOAT32, as_nki_dtype
 from difftest.simulator.frontend.arguments import as_flag, last_axes, not_taken
 from difftest.simulator.frontend.nki.binding import named, public
+from difftest.simulator.frontend.nki.calls import issue_new, need_operand, settle
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.issue import issue_new, need_operand, settle
 from difftest.simulator.frontend.nki.language.functions import (
     activated,
     elementwise,

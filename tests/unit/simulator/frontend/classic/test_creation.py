@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import NkiError, Space, launch
+from difftest.simulator import NkiError, SignatureError, Space, launch
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
@@ -110,7 +111,7 @@ REFUSED = [
     (
         "a seed masked by indices",
         lambda: nl.random_seed(1, mask=nl.arange(2)[None, :] < 1),
-        "nl.random_seed has no tile that a mask could range over",
+        "nl.random_seed takes loop and program indices in a mask",
         "indices of shape [1, 2]",
     ),
 ]
@@ -150,3 +151,23 @@ def test_random_values_repeat_with_their_seed():
     assert abs(first.mean() - 0.5) < 0.02
     assert str(narrow.dtype) == "bfloat16"
     assert_array_equal(first, on_tiles(compute, DATA)[0])
+
+
+def test_iota_of_a_number_is_one_element():
+    def kernel():
+        out = nl.ndarray((4, 3, 1), nl.int32, buffer=nl.shared_hbm)
+        for i in nl.affine_range(3):
+            number = nisa.iota(i + nl.program_id(0), dtype=nl.int32)
+            nl.store(out[nl.program_id(0), i], number[0])
+        return out
+
+    for plain in (False, True):
+        result = launch(kernel, grid=(4,), plain=plain).outputs[0]
+        assert result[:, :, 0].tolist() == [[p, p + 1, p + 2] for p in range(4)]
+
+
+def test_todays_signature_is_told_as_such():
+    tile = {"pattern": [[1, 4]], "offset": 0}
+    for given in (tile, {"dst": None}, {"channel_multiplier": 1}):
+        with pytest.raises(SignatureError, match="of today's nki"):
+            launch(lambda given=given: nisa.iota(**given))

@@ -112,8 +112,8 @@ REFUSED = [
     (
         "a new partition dimension",
         lambda: nl.expand_dims(sbuf(4, 3), 0),
-        "expand_dims inserts a free dimension",
-        "expand_dims(axis=0)",
+        "expand_dims takes an axis of 1 to 2",
+        "axis=0",
     ),
     (
         "a transposed load of indices",

@@ -112,6 +112,12 @@ def named(x):
     return nl.expand_dims(nl.load(tensor, name="back"), 2, name="wide")
 
 
+def transposed_load(x):
+    tensor = nl.ndarray((8, 16, 1), nl.float32, buffer=nl.hbm)
+    nl.store(tensor, x.reshape((8, 16, 1)))
+    return nl.load_transpose2d(tensor)
+
+
 EIGHTS = DATA.astype(ml_dtypes.float8_e5m2).astype(np.float32).reshape(8, 2, 8)
 NOTED = {  # name: what runs, on which array, what it gives
     "a product of a tile in PSUM": (product_of_a_transpose, DATA, DATA @ DATA.T),
@@ -192,6 +198,12 @@ NOTED = {  # name: what runs, on which array, what it gives
         lambda x: nl.copy(nl.matmul(x[grid()[0] < 6][grid()[0] >= 2], x, transpose_x=True)),
         DATA,
         DATA[2:6].T @ DATA[2:6],
+    ),
+    "a transposed load of a trailing 1": (transposed_load, DATA, DATA.T),
+    "bools for masks": (
+        lambda x: nl.copy(nl.matmul(x[True][grid()[0] < 6][True], x, transpose_x=True)),
+        DATA,
+        DATA[:6].T @ DATA[:6],
     ),
     "a tile's T": (lambda x: x.T, DATA, DATA.T),
     "a name of any call": (named, DATA, TALL + 1),

@@ -208,10 +208,10 @@ def test_a_tensor_without_blocks_is_one_tile_however_many_are_asked_for():
         return out
 
     x = np.ones((8, 16), np.float32)
-    with pytest.warns(RuleWarning, match="0 block dimensions got 1"):
+    with pytest.warns(RuleWarning, match="allocation got 1 numbers of tiles"):
         result = launch(kernel, [x])
     np.testing.assert_array_equal(result.outputs[0], x)
-    with pytest.raises(NkiError, match="0 block dimensions got 1"):
+    with pytest.raises(NkiError, match="allocation got 1 numbers of tiles"):
         launch(kernel, [x], strictness="documented")
 
 
@@ -240,7 +240,7 @@ def test_a_function_of_places_is_asked_by_awss_names():
         (lambda: ncc.sbuf.mod_alloc(base_addr=208 * 1024), "placed outside sbuf"),
         (lambda: ncc.sbuf.alloc(lambda *_: (16, 0)), "placed outside sbuf"),
         (lambda: ncc.psum.alloc(lambda *_: (8, 0, 0)), "placed outside psum"),
-        (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "gave 2 numbers"),
+        (lambda: ncc.psum.alloc(lambda *_: (0, 0)), "got 2 numbers"),
         (lambda: ncc.sbuf.alloc(3), "sbuf.alloc got a int"),
         (lambda: ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)), "got 2 numbers of tiles"),
     ],

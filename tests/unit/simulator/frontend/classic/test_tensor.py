@@ -410,13 +410,13 @@ REFUSED = [
     (
         "indices in a tile on the right",
         lambda x, t: assigned(x, x[P, nl.copy(x[:, 0:1], dtype=nl.int32)]),
-        "a tile of indices on the right of '=' is not a copy that the engines make",
+        "a tile of indices on a side of '=' is not a copy that the engines make",
         "indexed by a tile",
     ),
     (
         "indices in a tile on the left",
         lambda x, t: x.__setitem__((P, nl.copy(x[:, 0:1], dtype=nl.int32)), 1.0),
-        "a tile of indices on the left of '=' is not a copy that the engines make",
+        "a tile of indices on a side of '=' is not a copy that the engines make",
         "indexed by a tile",
     ),
     (

@@ -247,7 +247,7 @@ def loaded(shape, dtype):
         (
             lambda: scalar(1) + NkiScalar(1, np.dtype(np.int64)),
             KernelError,
-            "have one dtype",
+            "takes one dtype",
         ),
     ],
 )
@@ -272,6 +272,24 @@ def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
     with pytest.warns(LevelWarning, match=r"nl.dynamic_range ended with NKI 0.7: use nl.fori"):
         result = launch(jit(copied), (A, loop))
     np.testing.assert_array_equal(result.outputs[0], expected)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@every("kind, told", [(nl.dynamic_range, 1), (nl.affine_range, 0), (nl.sequential_range, 0)])
+def test_a_number_that_a_loop_on_the_device_goes_on_with_is_told_of(kind, told):
+    @jit
+    def kernel(a):
+        column = 0
+        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
+        for _ in kind(4):
+            nisa.dma_copy(out[:, column : column + 2], a[:, column : column + 2])
+            column += 2
+        return out
+
+    notes = launch(kernel, [A]).notes
+    assert [one.location.text for one in notes if "traced once" in one.rule] == [
+        "for _ in kind(4):"
+    ] * told
 
 
 def test_what_a_loops_body_does_has_its_own_lines():

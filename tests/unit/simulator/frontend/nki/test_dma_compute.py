@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.isa.dma_sums import LostAdditionWarning
+from difftest.simulator.frontend.nki.isa.moves import LostAdditionWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored, tile, values

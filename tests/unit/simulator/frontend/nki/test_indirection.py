@@ -18,8 +18,8 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.indirection import TAKES
 from difftest.simulator.frontend.nki.kernel import jit
+from difftest.simulator.frontend.nki.tensor import TAKES
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.machine import TRN3
 from tests.every import every

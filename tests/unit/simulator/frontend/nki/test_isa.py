@@ -13,7 +13,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.accumulation import AccumulationWarning
+from difftest.simulator.frontend.nki.isa.products import AccumulationWarning
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import (

@@ -18,9 +18,8 @@ from difftest.simulator.frontend.kernel import jit as classic_jit
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, is_nki
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import NkiKernel, jit, simulate
+from difftest.simulator.frontend.nki.kernel import NkiKernel, jit, modules, simulate
 from difftest.simulator.frontend.nki.levels import LevelError, LevelWarning
-from difftest.simulator.frontend.nki.modules import modules
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from tests.every import every
 
@@ -191,7 +190,7 @@ def test_private_hbm_is_returned_with_a_warning():
 
 
 def test_a_grid_larger_than_a_logical_core_is_refused():
-    with pytest.raises(KernelError, match="names the cores of one logical NeuronCore"):
+    with pytest.raises(KernelError, match="takes the cores of one logical NeuronCore"):
         jit(scaled)[4]
 
 

@@ -13,8 +13,7 @@ from difftest.simulator import KernelError, launch
 from difftest.simulator.arrays import SharedArgumentWarning
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.kernel import jit, simulate
-from difftest.simulator.frontend.nki.modules import modules
+from difftest.simulator.frontend.nki.kernel import jit, modules, simulate
 from tests.every import every
 
 nt = modules()["nki.typing"]

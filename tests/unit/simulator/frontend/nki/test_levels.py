@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -241,8 +242,10 @@ def test_kernels_made_under_a_level_are_of_it():
         with pytest.raises(KernelError, match=r"since NKI 0\.6"):
             call()
     launch(made[0], level="0.6")
+    before = dict(sys.modules)
     with pytest.raises(KernelError, match="a level of NKI is one of a few"):
         embedded(level="0.9").install()
+    assert sys.modules == before
 
 
 def test_ranks_have_a_level():

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difftest.simulator import NkiError, RuleWarning, ShapeError, launch
+from difftest.simulator import TRN1, TRN2, NkiError, RuleWarning, ShapeError, launch
 from difftest.simulator.dtypes import BFLOAT16
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import values
 
 A = values(4, 6, 5)
@@ -113,6 +114,22 @@ def test_what_was_seen_to_run_does_so_with_a_note():
             assert caught.value.location.file == __file__, name
 
 
+def test_a_product_of_bfloat16_by_nl_matmul_is_told_of_on_trn1_alone():
+    """nki-samples of AWS: its result is in bfloat16, which fails on gen2."""
+
+    def kernel(a):
+        made = out((30, 30))
+        nl.store(made, nl.copy(nl.matmul(tile := nl.load(a), tile, transpose_x=True)))
+        return made
+
+    with pytest.warns(RuleWarning, match=r"nl\.matmul got bfloat16 on trn1"):
+        launch(jit(kernel), [NARROW], machine=TRN1)
+    with pytest.raises(NkiError, match=r"use nisa\.nc_matmul with a float32 dst"):
+        launch(jit(kernel), [NARROW], machine=TRN1, strictness="documented")
+    for array, machine in ((FLAT, TRN1), (NARROW, TRN2)):
+        assert launch(jit(kernel), [array], machine=machine).notes == ()
+
+
 def number_in_hbm(a):
     made = out(a.shape)
     made[...] = 0.0
@@ -140,7 +157,10 @@ REFUSED = {
     "a number in HBM": (number_in_hbm, A),
     "PSUM to HBM": (psum_to_hbm, A),
     "a part of no elements": (empty_part_of_hbm, A),
-    "partitions": (computed(nl.add, all_of, lambda t: t[0:1]), A),
+    "partitions of two numbers, of which neither is 1": (
+        computed(nl.add, all_of, lambda t: t[0:2]),
+        A,
+    ),
     "two sizes": (computed(nl.add, all_of, lambda t: t[:, 0:2]), A),
     "two moved views": (
         computed(
@@ -156,6 +176,40 @@ REFUSED = {
     "a loop backwards": (lambda a: nl.load(a[nl.affine_range(3, 0, -1)]), A),
     "a transpose by the Vector Engine": (transposed_by_vector, NARROW),
 }
+
+
+def rows_and_columns(a):
+    made = out((4, 5))
+    nl.store(made, nl.multiply(nl.load(a[:, 0, 0:1]), nl.load(a[0:1, 0])))
+    return made
+
+
+def more_than_psum(a):
+    tile = nl.zeros((4, 8192), nl.float32, buffer=nl.psum)
+    nl.store(a[:, 0], nl.copy(tile[:, 8000:8005]))
+    return a
+
+
+RELAXED = {
+    "partitions that repeat": (rows_and_columns, A[:, 0, :1] * A[:1, 0]),
+    "a tile of twice PSUM": (more_than_psum, np.concatenate([A[:, :1] * 0, A[:, 1:]], axis=1)),
+}
+
+
+@every("name", RELAXED)
+@every("plain", [False, True])
+def test_what_aws_simulator_takes_and_its_compiler_does_not(name, plain):
+    kernel, expected = RELAXED[name]
+    with pytest.raises(NkiError):
+        launch(jit(kernel), [A.copy()], plain=plain)
+    with pytest.warns(RuleWarning):
+        result = launch(jit(kernel), [A.copy()], plain=plain, strictness="relaxed")
+    np.testing.assert_array_equal(result.outputs[0], expected)
+
+
+def test_nl_range_is_pythons_with_a_note():
+    with pytest.warns(RuleWarning, match="no attribute 'range' that AWS documents"):
+        assert nl.range is range
 
 
 @pytest.mark.filterwarnings("ignore:a tensor was indexed", "ignore:a loop was an index")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 
 from difftest.simulator import DtypeError, KernelError, launch
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend.classic import language as classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit, simulate
+from difftest.simulator.frontend.on_device import baremetal_with, benchmark_with, profile_with
 from tests.every import every
 from tests.unit.simulator.frontend.nki.torch_standin import standin
+from tests.unit.simulator.frontend.test_benchmark import Predictor
 
 REAL = os.environ.get("DIFFTEST_TORCH") == "real"
 A = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -38,14 +43,30 @@ def doubled(a):
     return out
 
 
+def sum_of_two(a):
+    out = classic.ndarray(a.shape, a.dtype, buffer=classic.shared_hbm)
+    classic.store(out, classic.load(a) + classic.load(a))
+    return out
+
+
+CALLS = {
+    "nki.jit": doubled,
+    "nki.simulate": simulate(doubled),
+    "nki.simulate(function)": simulate(doubled.function),
+    "classic nki.jit": nki.jit(sum_of_two),
+    "nki.simulate_kernel": functools.partial(nki.simulate_kernel, nki.jit(sum_of_two)),
+    "nki.baremetal": baremetal_with(None)(sum_of_two),
+    "nki.profile": profile_with(None)(sum_of_two),
+    "nki.benchmark": benchmark_with(Predictor())(sum_of_two),
+}
 NAMES = ["float32", "float16", "bfloat16", "int32", "int16", "uint8", "float8_e5m2"]
 
 
-@every("run", [doubled, simulate(doubled), simulate(doubled.function)])
+@every("call", CALLS)
 @every("name", NAMES)
-def test_a_kernel_called_with_tensors_returns_tensors(torch, run, name):
+def test_a_kernel_called_with_tensors_returns_tensors(torch, call, name):
     tensor = torch.from_numpy(A.copy()).to(getattr(torch, name))
-    result = run(tensor)
+    result = CALLS[call](tensor)
     assert isinstance(result, torch.Tensor)
     assert result.dtype == tensor.dtype
     assert result.to(torch.float32).tolist() == (A * 2).tolist()

@@ -8,7 +8,7 @@ from difftest.simulator import TRN3, Engine
 from difftest.simulator.instructions import (
     accumulate,
     activation,
-    dma_compute,
+    dma,
     gather,
     mx,
     random_numbers,
@@ -18,7 +18,7 @@ from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall, Operand, draws
 
-TODAY = (accumulate, activation, dma_compute, gather, mx, random_numbers, topk)
+TODAY = (accumulate, activation, dma, gather, mx, random_numbers, topk)
 """The modules of their records, which no frontend need have loaded."""
 LOADING = (Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE)
 

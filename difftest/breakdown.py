@@ -1,0 +1,37 @@
+"""A check of ours that breaks down is one line with its name, and the kernel is judged without it.
+
+What goes wrong in a rule, a detector, a report or a prediction says nothing of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import extract_tb
+
+_LINES: set[str] = set()
+
+
+@contextmanager
+def unless_broken(name: str) -> Iterator[None]:
+    """A scope whose error is a line, and ends there; generators may have it around a ``yield``."""
+    try:
+        yield
+    except Exception as error:
+        at = extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        line = f"{name} broke down at {os.path.basename(at.filename)}:{at.lineno} ({what})"
+        whose = "this machine" if isinstance(error, OSError) else "nki-difftest"
+        _LINES.add(f"{line}: a fault of {whose}, and no verdict on the kernel")
+
+
+def broken() -> list[str]:
+    """The lines since this was last asked: who shows them asks."""
+    return sorted(_LINES.pop() for _ in range(len(_LINES)))
+
+
+def tell_broken() -> None:
+    """Print them, where no summary has them."""
+    sys.stderr.writelines(f"{line}\n" for line in broken())

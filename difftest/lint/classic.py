@@ -1,0 +1,342 @@
+"""Rules of the classic tracer: scopes, masks, outputs, indices, placed tensors, and hazards.
+
+Source: the page of errors, ``general/nki/api/nki.errors.rst`` at v2.26.0.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, TypeGuard
+
+from difftest.lint.kinds import MAKERS, TRACED_ONCE, Binding, Sort, parts_of
+from difftest.lint.rule import Frontend, Group, Refusal, rule
+from difftest.lint.source import Spot
+
+_CLASSIC: dict[str, Any] = {"group": Group.CORRECTNESS, "frontends": frozenset({Frontend.CLASSIC})}
+_UNKNOWN = (Sort.TILE, Sort.INDEX, Sort.LINE, Sort.MASK)
+"""What is not known when the kernel is traced."""
+_PARTS = (ast.Name, ast.Subscript)
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With)
+_GATHERS_SINCE = {"nl.load_transpose2d": 99, "nisa.dma_transpose": 27}
+"""The SDK 2.x that transposes by indices: test_nki_isa_dma_transpose.py at v2.27.0."""
+_WRITERS = ("nl.store", "nisa.dma_copy", "nl.atomic_rmw")
+
+_ALLOCATORS = tuple(
+    f"nki.compiler.{memory}.{name}"
+    for memory in ("sbuf", "psum")
+    for name in ("alloc", "mod_alloc")
+)
+_WITH_VALUES = ("nl.zeros", "nl.ones", "nl.full")
+_ACTIVATED = [
+    *("nisa.activation", "nisa.activation_reduce"),
+    *("nl.exp", "nl.log", "nl.sin", "nl.cos", "nl.tan", "nl.tanh", "nl.arctan", "nl.sqrt"),
+    *("nl.rsqrt", "nl.sigmoid", "nl.relu", "nl.gelu", "nl.silu", "nl.erf", "nl.softplus"),
+    *("nl.mish", "nl.square", "nl.gelu_dx", "nl.silu_dx", "nl.erf_dx", "nl.gelu_apprx_tanh"),
+]
+"""Functions that the Scalar Engine's activation computes, whose bias the compiler makes."""
+HAZARDS = ("NKH401", "NKH402")
+"""The rules of this module: who reads a trace knows better."""
+
+
+@rule("NKT201", nodes=(ast.BoolOp, ast.UnaryOp), **{**_CLASSIC, "group": Group.UPGRADE})
+def _mask(node: ast.BoolOp | ast.UnaryOp, at: Spot) -> Iterator[Refusal]:
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        return
+    chain = [node, *at.source.around(node)]
+    whole = next(
+        one for one, two in pairwise(chain) if not isinstance(two, (ast.BoolOp, ast.UnaryOp))
+    )
+    is_condition = getattr(at.source.parents[whole], "test", None) is whole
+    if at.kind(node) in _UNKNOWN and not is_condition:
+        yield node, ast.unparse(node)
+
+
+@rule("NKT202", nodes=(ast.FunctionDef,), **_CLASSIC)
+def _scope(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+    if at.function is node:
+        yield from _uses_after(node.body, at, set())
+
+
+@rule("NKT203", nodes=(ast.Call,), **_CLASSIC)
+def _shared(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    given = (*node.args, *(one.value for one in node.keywords))
+    is_shared = any(at.name(at.value(one)) == "nl.shared_hbm" for one in given)
+    if at.name(node.func) in MAKERS and is_shared:
+        is_helper = at.function in at.source.in_kernels - at.source.kernels
+        if is_helper or any(_is_scope(one, at) for one in at.source.around(node)):
+            where = "a helper" if is_helper else "a block"
+            yield node, f"{ast.unparse(node.func)} makes shared HBM in {where}"
+
+
+@rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
+def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
+    mutable = {one.arg for one in node.args.args if _is_mutable(one, at)}
+    ends: list[ast.AST] = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
+    for end in (ends or [node]) if mutable and node in at.source.kernels else ():
+        value = end.value if isinstance(end, ast.Return) else None
+        returned = {getattr(one, "id", "") for one in ast.walk(value or ast.Pass())}
+        for name in sorted(mutable - returned):
+            yield end, f"{node.name} does not return {name}"
+
+
+@rule("NKT205", nodes=(ast.Call,), since="2.27", **{**_CLASSIC, "group": Group.PORTABILITY})
+def _block(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    if at.name(node.func) not in MAKERS or not node.args:
+        return
+    shape = node.args[0]
+    sizes = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else []
+    for size in sizes[1:]:
+        if isinstance(size, ast.Call) and at.name(size.func) == "nl.par_dim":
+            yield size, f"{ast.unparse(size)} is not the first of {ast.unparse(shape)}"
+
+
+@rule("NKT206", nodes=(ast.AnnAssign,), **_CLASSIC)
+def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
+    annotated, call = node.annotation, node.value
+    if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
+        return
+    if isinstance(call, ast.Call) and at.name(call.func) in MAKERS and call.args:
+        said, made = _sizes(annotated.slice, at), _sizes(call.args[0], at)
+        if said and made and None not in (*said, *made) and said != made:
+            yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(made)}"
+
+
+@rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
+def _condition(node: ast.If | ast.While | ast.IfExp, at: Spot) -> Iterator[Refusal]:
+    kind = at.kind(node.test)
+    if kind in _UNKNOWN:
+        yield node.test, f"{ast.unparse(node.test)} is asked, {kind.value}"
+
+
+@rule("NKT208", nodes=(ast.Call,), **_CLASSIC)
+def _outside(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    if at.is_module_level and at.source.is_instruction(node):
+        yield node, f"{at.name(node.func)} is called outside of a function"
+
+
+@rule("NKT209", nodes=(ast.Call,), **_CLASSIC)
+def _inner_grid(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    called = node.func.value if isinstance(node.func, ast.Subscript) else None
+    own = at.source.functions.get(getattr(called, "id", ""), ())
+    if at.function is not None and not at.source.kernels.isdisjoint(own):
+        yield node, f"{at.function.name} calls {ast.unparse(node.func)}"
+
+
+@rule("NKT214", nodes=(ast.Call,), **_CLASSIC)
+def _parameter(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    written = at.argument(node, "dst", 0) if at.name(node.func) in _WRITERS else None
+    base = written.value if isinstance(written, ast.Subscript) else written
+    if (
+        at.function is None
+        or at.function not in at.source.kernels
+        or not isinstance(base, ast.Name)
+    ):
+        return
+    returns = any(isinstance(one, ast.Return) and one.value for one in ast.walk(at.function))
+    for one in at.function.args.args if returns and at.value(base) is base else ():
+        if one.arg == base.id and not _is_mutable(one, at):
+            yield node, f"{at.name(node.func)} writes to {one.arg}, a parameter"
+
+
+@rule("NKT215", nodes=(ast.Subscript,), **_CLASSIC)
+def _line(node: ast.Subscript, at: Spot) -> Iterator[Refusal]:
+    for one in parts_of(node) if at.kind(node.value) is not Sort.LINE else ():
+        if at.kind(one) is Sort.LINE:
+            yield one, f"{ast.unparse(node)} has {ast.unparse(one)}, an index of one dimension"
+
+
+@rule("NKT216", nodes=(ast.Call,), **_CLASSIC)
+def _gathers(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    moved = at.argument(node, "src", 0)
+    parts = parts_of(moved) if isinstance(moved, ast.Subscript) else []
+    is_early = at.sdk.minor < _GATHERS_SINCE.get(name, 0)
+    if moved is not None and is_early and any(at.kind(one) is Sort.TILE for one in parts):
+        yield moved, f"{name} got {ast.unparse(moved)}"
+
+
+def _uses_after(body: list[ast.stmt], at: Spot, lost: set[str]) -> Iterator[Refusal]:
+    """Uses of tensors after the block that made them; ``lost`` are those of blocks before."""
+    for statement in body:
+        assigned = {one.id for one in ast.walk(statement) if _is_name(one, ast.Store)}
+        if isinstance(statement, _BLOCKS):
+            for part in (statement.body, getattr(statement, "orelse", [])):
+                yield from _uses_after(part, at, set(lost))
+            lost -= set() if _is_scope(statement, at) else assigned
+            lost |= _made(statement, at, False)
+        else:
+            for one in ast.walk(statement):
+                if _is_name(one, ast.Load) and one.id in lost:
+                    yield one, f"{one.id} is used after the block that makes it"
+            lost -= assigned
+
+
+def _made(node: ast.AST, at: Spot, is_inside: bool) -> set[str]:
+    """The names that statements give to new tensors inside of a block that has a scope."""
+    if isinstance(node, ast.Assign):
+        is_new = at.kind(node.value) is Sort.TILE and not isinstance(node.value, _PARTS)
+        return {
+            one.id for one in node.targets if isinstance(one, ast.Name) and is_new and is_inside
+        }
+    is_inside |= _is_scope(node, at)
+    return {name for one in ast.iter_child_nodes(node) for name in _made(one, at, is_inside)}
+
+
+def _is_scope(node: ast.AST, at: Spot) -> bool:
+    """Whether a block has a scope of its own: what Python values choose is Python's."""
+    if isinstance(node, ast.For):
+        called = node.iter.func if isinstance(node.iter, ast.Call) else node.iter
+        return (at.name(called) or ast.unparse(called)) in (*TRACED_ONCE, "range")
+    if isinstance(node, ast.If):
+        return at.kind(node.test) in (*_UNKNOWN, Sort.TURN)
+    return isinstance(node, ast.While)
+
+
+def _is_name(node: ast.AST, context: type[ast.expr_context]) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, context)
+
+
+def _is_mutable(parameter: ast.arg, at: Spot) -> bool:
+    return at.name(parameter.annotation or ast.Pass()) == "nt.mutable_tensor"
+
+
+def _sizes(node: ast.expr, at: Spot) -> list[int | None]:
+    """The sizes of a shape, None for what is not written out."""
+    parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    return [_size(one, at) for one in parts]
+
+
+def _size(node: ast.expr, at: Spot) -> int | None:
+    if isinstance(node, ast.Call) and at.name(node.func) == "nl.par_dim" and node.args:
+        node = node.args[0]
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, int) else None
+
+
+@rule("NKT210", nodes=(ast.Call,), **_CLASSIC)
+def _bias(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    if at.name(node.func) not in _ACTIVATED or not _places(at):
+        return
+    if not any(one.arg in ("bias", None) for one in node.keywords) and len(node.args) < 3:
+        yield node, f"{ast.unparse(node.func)} got no bias"
+
+
+@rule("NKT211", nodes=(ast.Call,), **_CLASSIC)
+def _transpose(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node.func)
+    if name not in ("nisa.nc_transpose", "nl.matmul") or not _places(at):
+        return
+    needed = "engine" if name == "nisa.nc_transpose" else "transpose_x"
+    given = at.argument(node, needed)
+    if given is None:
+        yield node, f"{name} got no {needed}"
+    elif at.name(given) == "nisa.tensor_engine":
+        yield node, f"{name} got engine={ast.unparse(given)}"
+
+
+@rule("NKT212", nodes=(ast.Call,), **_CLASSIC)
+def _value(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    given = at.argument(node, "buffer")
+    if at.name(node.func) in _WITH_VALUES and given is not None and _is_allocator(given, at):
+        yield node, f"{ast.unparse(node.func)} got buffer={ast.unparse(given)}"
+
+
+@rule("NKT213", nodes=(ast.Call,), **_CLASSIC)
+def _free_index(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    if at.name(node.func) not in ("nl.load", "nl.store") or not node.args:
+        return
+    moved = at.value(node.args[0])
+    first, *rest = parts_of(moved) if isinstance(moved, ast.Subscript) else [moved]
+    for part in rest:
+        if at.kind(part) is Sort.TILE:
+            yield part, f"{ast.unparse(moved)} has a tile of indices behind its first dimension"
+        elif at.kind(first) is Sort.TILE and _is_of_grid(part, at):
+            yield part, f"{ast.unparse(moved)} has an index of nl.mgrid beside a tile of indices"
+
+
+def _is_of_grid(node: ast.AST, at: Spot) -> bool:
+    """Whether an index is one of those that ``nl.mgrid`` makes together."""
+    value = at.value(node)
+    is_part = isinstance(value, (ast.Subscript, ast.Attribute))
+    return is_part and at.kind(value.value) is Sort.GRID  # type: ignore[attr-defined]
+
+
+def _places(at: Spot) -> bool:
+    """Whether the function places tensors by itself."""
+    return at.function is not None and any(
+        _is_allocator(node, at) for node in ast.walk(at.function) if isinstance(node, ast.Call)
+    )
+
+
+def _is_allocator(node: ast.AST, at: Spot) -> bool:
+    return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
+
+
+@rule("NKH401", nodes=(ast.For,), **_CLASSIC)
+def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
+    if at.function is None or _range(node, at) != "nl.affine_range":
+        return
+    kinds = at.source.kinds(at.function)
+    own = kinds.bound_in(node)
+    turn = {getattr(one, "id", "") for one in ast.walk(node.target)}
+    for written in _written(node, at):
+        name = getattr(written.value, "id", None)
+        if name and name not in own and not turn & kinds.origins(written.slice):
+            yield (
+                written,
+                f"each iteration over {ast.unparse(node.target)} writes {ast.unparse(written)}",
+            )
+
+
+@rule("NKH402", nodes=(ast.For,), **_CLASSIC)
+def _carried(node: ast.For, at: Spot) -> Iterator[Refusal]:
+    if at.function is None or _range(node, at) not in TRACED_ONCE:
+        return
+    for name, bindings in at.source.kinds(at.function).bound_in(node).items():
+        first = min(bindings, key=lambda one: one.end)
+        is_number = first.value is not None and at.kind(first.value) in (Sort.NUMBER, Sort.TURN)
+        if is_number and first.by is not node and _is_read(name, node, first, at):
+            yield first.by, f"{name} goes from one turn over {ast.unparse(node.target)} to the next"
+
+
+def _is_read(name: str, loop: ast.For, first: Binding, at: Spot) -> bool:
+    """Whether a turn uses what the one before gave a name, but to place tensors by it."""
+    reads = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name]
+    reads = [one for one in reads if isinstance(one.ctx, ast.Load)]
+    is_before = isinstance(first.by, ast.AugAssign) or any(
+        (one.lineno, one.col_offset) < first.end for one in reads
+    )
+    return is_before and any(
+        not any(_is_excused(one, name, at) for one in at.source.around(read)) for read in reads
+    )
+
+
+def _is_excused(node: ast.AST, name: str, at: Spot) -> bool:
+    """Whether a node computes the name's next value, or says where a tensor is placed."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return name in [getattr(one, "id", "") for one in targets]
+    return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
+
+
+def _range(loop: ast.For, at: Spot) -> str | None:
+    return at.name(loop.iter.func) if isinstance(loop.iter, ast.Call) else None
+
+
+def _written(loop: ast.For, at: Spot) -> Iterator[ast.Subscript]:
+    """The tensors' parts that the loop's statements assign or store to; ``+=`` adds to one."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign):
+            is_sum = (
+                isinstance(node.value, ast.Call) and at.name(node.value.func) == "nl.loop_reduce"
+            )
+            for one in () if is_sum else node.targets:
+                if isinstance(one, ast.Subscript) and at.kind(one.value) in (
+                    Sort.TILE,
+                    Sort.TENSOR,
+                ):
+                    yield one
+        elif isinstance(node, ast.Call) and at.name(node.func) == "nl.store" and node.args:
+            yield from (one for one in node.args[:1] if isinstance(one, ast.Subscript))

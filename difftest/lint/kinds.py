@@ -1,0 +1,225 @@
+"""What the names of a kernel are: tiles, indices, masks, numbers, or names of NKI.
+
+It follows from the lines above that bind a name. Where they do not agree, or are not understood,
+nothing is known, and a rule that asks says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from difftest.lint.source import Source
+
+
+class Sort(Enum):
+    """What an expression is. The first of two sides decides what both give together."""
+
+    TILE = "a tile"
+    MASK = "a mask"
+    INDEX = "an index"
+    LINE = "an index of one dimension"
+    TURN = "the index of a loop or a program"
+    NUMBER = "a number"
+    TENSOR = "a tensor in HBM"
+    GRID = "what nl.mgrid gives"
+
+
+MAKERS = ("nl.ndarray", "nl.zeros", "nl.ones", "nl.full", "nl.empty", "nl.zeros_like")
+TRACED_ONCE = ("nl.affine_range", "nl.sequential_range")
+"""Loops of the classic dialect that are not unrolled. Source: their stubs at v2.26.0."""
+_IN_HBM = {"nl.hbm", "nl.private_hbm", "nl.shared_hbm"}
+_NO_TILES = (
+    *("nl.ds", "nl.par_dim", "nl.num_programs", "nl.program_ndim", "nl.store", "nl.device_print"),
+    *("nl.static_range", "nl.dynamic_range", "nl.fori_loop", "nl.while_loop", "nl.no_reorder"),
+    *("nl.nc", "nl.spmd_dim", "nl.loop_reduce", "nisa.register_alloc", "nisa.get_nc_version"),
+    *TRACED_ONCE,
+)
+"""Functions of NKI that give no new tile: ``nl.loop_reduce`` adds to what it is assigned to."""
+_OF_NUMBERS = ("len", "int", "float", "min", "max", "abs", "round", "sum")
+_IDENTITY = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+
+
+class Binding(NamedTuple):
+    """What binds a name: a statement, or a parameter; and the value, or what a loop goes over."""
+
+    by: ast.AST
+    value: ast.expr | None
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Where the name means the value from."""
+        last = self.by.target if isinstance(self.by, ast.For) else self.by
+        return getattr(last, "end_lineno", 0), getattr(last, "end_col_offset", 0)
+
+
+class Kinds:
+    """What the expressions of a function are."""
+
+    def __init__(self, source: Source, function: ast.AST) -> None:
+        self._source = source
+        self._known: dict[ast.AST, Sort | None] = {}
+        self.bound: dict[str, list[Binding]] = {}
+        """What binds each name, in no order."""
+        for node in ast.walk(function):
+            for target, value in _targets(node):
+                self._bind(node, target, value)
+
+    def of(self, node: ast.AST) -> Sort | None:
+        """What an expression is; None where that is not to be seen."""
+        if node not in self._known:
+            self._known[node] = Sort.NUMBER  # of what a name is computed from itself
+            self._known[node] = self._kind(node)
+        return self._known[node]
+
+    def value(self, node: ast.AST) -> ast.AST:
+        """The expression that a name stands for, if one line says so; else the node itself."""
+        while isinstance(node, ast.Name):
+            reaching = self._reaching(node)
+            if len(reaching) != 1 or reaching[0].value is None:
+                break
+            node = reaching[0].value
+        return node
+
+    def bound_in(self, block: ast.AST) -> dict[str, list[Binding]]:
+        """The names that the statements of a block bind, and what does."""
+        around = self._source.around
+        return {
+            name: own
+            for name, every in self.bound.items()
+            if (own := [one for one in every if one.by is block or block in around(one.by)])
+        }
+
+    def origins(self, node: ast.AST) -> set[str]:
+        """The names that an expression is computed from, directly or not."""
+        names: set[str] = set()
+        waiting: list[ast.AST | None] = [node]
+        while waiting:
+            read = {
+                one.id for one in ast.walk(waiting.pop() or ast.Pass()) if isinstance(one, ast.Name)
+            }
+            waiting += (one.value for name in read - names for one in self.bound.get(name, ()))
+            names |= read
+        return names
+
+    def _kind(self, node: ast.AST) -> Sort | None:
+        if isinstance(node, ast.Constant):
+            return Sort.NUMBER if isinstance(node.value, (int, float)) else None
+        if isinstance(node, ast.Name):
+            kinds = {self._of_binding(one) for one in self._reaching(node)}
+            return kinds.pop() if len(kinds) == 1 else None
+        if isinstance(node, ast.Call):
+            return self._of_call(node)
+        if isinstance(node, ast.Subscript):
+            return self._of_part(node)
+        if isinstance(node, ast.Attribute):
+            is_number = node.attr in ("shape", "ndim", "size") or "nl.tile_size" in self._named(
+                node
+            )
+            is_index = self.of(node.value) is Sort.GRID
+            return Sort.INDEX if is_index else Sort.NUMBER if is_number else None
+        if isinstance(node, ast.Compare):
+            if any(isinstance(one, _IDENTITY) for one in node.ops):
+                return Sort.NUMBER
+            both = self._together(node.left, *node.comparators)
+            return Sort.MASK if both in (Sort.INDEX, Sort.LINE) else both
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
+            parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+            return self._together(*parts[isinstance(node, ast.IfExp) :])  # without its test
+        return None
+
+    def _of_binding(self, binding: Binding) -> Sort | None:
+        if isinstance(binding.by, ast.For) and isinstance(binding.value, ast.Call):
+            called = self._named(binding.value.func) or ast.unparse(binding.value.func)
+            static = Sort.NUMBER if called == "nl.static_range" else None
+            return Sort.TURN if called in (*TRACED_ONCE, "range") else static
+        return self.of(binding.value) if binding.value else None
+
+    def _of_call(self, node: ast.Call) -> Sort | None:
+        name = self._named(node.func)
+        if name in MAKERS:
+            given = [*node.args[2:], *(one.value for one in node.keywords if one.arg == "buffer")]
+            buffers = [self.value(one) for one in given]
+            if _IN_HBM.intersection(map(self._named, buffers)):
+                return Sort.TENSOR
+            return None if any(isinstance(one, ast.Name) for one in buffers) else Sort.TILE
+        if name in ("nl.arange", "nl.program_id"):
+            return Sort.LINE if name == "nl.arange" else Sort.TURN
+        if name.startswith(("nl.", "nisa.")):
+            return None if name in _NO_TILES else Sort.TILE
+        if isinstance(node.func, ast.Name) and node.func.id in _OF_NUMBERS:
+            return Sort.TURN if self._together(*node.args) is Sort.TURN else Sort.NUMBER
+        receiver = self.of(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        return receiver if receiver in (Sort.TILE, Sort.TENSOR) else None
+
+    def _of_part(self, node: ast.Subscript) -> Sort | None:
+        if self._named(node.value) in ("nl.mgrid", "nl.ogrid"):
+            return Sort.GRID
+        whole = self.of(node.value)
+        if whole is Sort.LINE and any(getattr(one, "value", 0) is None for one in parts_of(node)):
+            return Sort.INDEX  # [:, None]
+        return Sort.INDEX if whole is Sort.GRID else whole
+
+    def _together(self, *nodes: ast.expr) -> Sort | None:
+        kinds = {self.of(one) for one in nodes}
+        first = next((one for one in Sort if one in kinds), None)
+        is_open = None in kinds and first in (Sort.LINE, Sort.NUMBER)
+        return None if is_open or {Sort.TENSOR, Sort.GRID} & kinds else first
+
+    def _named(self, node: ast.AST) -> str:
+        return self._source.names.of(node) or ""
+
+    def _bind(self, node: ast.AST, target: ast.AST, value: ast.expr | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            parts = getattr(value, "elts", ())
+            for number, one in enumerate(target.elts):
+                part = ast.Subscript(value, ast.Constant(number), ast.Load()) if value else None
+                self._bind(node, one, parts[number] if len(parts) == len(target.elts) else part)
+        elif name := getattr(target, "id", getattr(target, "arg", None)):
+            self.bound.setdefault(name, []).append(Binding(node, value))
+
+    def _reaching(self, name: ast.Name) -> list[Binding]:
+        """The bindings that a name can have where it stands."""
+        every = self.bound.get(name.id)
+        if every is None:
+            value = self._source.constants.get(name.id)
+            return [Binding(name, value)] if value is not None else []
+        above = [one for one in every if one.end <= (name.lineno, name.col_offset)]
+        last = max(above, key=lambda one: one.end, default=None)
+        around = set(self._source.around(name))
+        if last is None or not self._is_before(last.by, around):
+            return every
+        turned = around.difference(self._source.around(last.by), [last.by])
+        loops = {one for one in turned if isinstance(one, (ast.For, ast.While))}
+        return [last, *(one for one in every if loops.intersection(self._source.around(one.by)))]
+
+    def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
+        """Whether a statement runs before what stands inside of ``around``, each time."""
+        parent = self._source.parents.get(statement)
+        blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
+        own = [one for one in blocks if isinstance(one, list) and statement in one]
+        return statement in around or any(not around.isdisjoint(one) for one in own)
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """The parts of an index, one for each dimension."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _targets(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
+    """What a node binds, and to what."""
+    if isinstance(node, ast.Assign):
+        yield from ((one, node.value) for one in node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, ast.AugAssign):
+        yield node.target, ast.BinOp(node.target, node.op, node.value)
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        yield node.target, node.iter
+    elif isinstance(node, ast.arg):
+        yield node, None
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield node.optional_vars, None

@@ -1,0 +1,362 @@
+"""Rules of traces: instructions, accesses and device loops that a generation does not have.
+
+Sources: records of the compiler's answers, named with each rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+from difftest.analysis.detectors.partitions import START, partitions
+from difftest.analysis.detectors.programs import TRIP_COUNTS, programs
+from difftest.analysis.finding import Finding, Severity, Suspicion
+from difftest.lint.rule import Breach, Frontend, Group, trace_rule
+from difftest.simulator.machine import Machine
+from difftest.simulator.trace import Allocation, Engine, Event, Loop, LoopKind, Region, Space, Trace
+
+TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
+PARSER = frozenset({Frontend.PARSER})
+RECORDED: dict[str, Any] = {
+    "group": Group.PORTABILITY,
+    "frontends": TODAYS,
+}
+"""What the compiler of today's dialect has answered to somebody."""
+WRONG: dict[str, Any] = {**RECORDED, "group": Group.CORRECTNESS}
+TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
+TRN2: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn2"})}
+_ARITHMETIC = ("tensor_tensor", "tensor_scalar", "scalar_tensor_tensor")
+_FLOAT8 = {"float8_e4m3", "float8_e4m3fn"}
+_STEP_MAX = 2**15 - 1
+_ALIGNED = 32
+"""Bytes, of what a DMA transposes to."""
+_DESCRIPTORS_MAX = 16_777_200
+MANY_INSTRUCTIONS = 250_000
+
+
+def free_elements(region: Region) -> int:
+    """Elements of a region in each partition."""
+    return region.elements // max(region.partitions, 1)
+
+
+@trace_rule("NKI501", **TRN1)
+def _gpsimd(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        if event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC:
+            is_chosen = "power" in (event.attributes.op or "")
+            are_integers = all(one.dtype.kind in "iu" for one in event.writes + event.reads)
+            if not is_chosen and not are_integers:  # which GpSimd has without being asked
+                yield event, f"{event.opcode} is to run on the GpSimd Engine of trn1"
+
+
+@trace_rule("NKI502", **WRONG)
+def _copy_bias(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        is_copy = event.attributes.op == "copy" and event.opcode.startswith("activation")
+        if is_copy and event.operand("bias") is not None:
+            yield event, f"{event.opcode} of copy got a tile as bias"
+
+
+@trace_rule("NKI503", **TRN1)
+def _mod(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        if "mod" in (event.attributes.op or "").split("+"):
+            yield event, f"{event.opcode} got the operator mod"
+
+
+@trace_rule("NKI504", **TRN1)
+def _match_indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        if event.opcode == "nc_match_replace8" and event.operand("dst_idx") is not None:
+            yield event, "nc_match_replace8 got dst_idx"
+
+
+@trace_rule("NKI505", **TRN1)
+def _transposed(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        is_transpose = event.opcode == "nc_transpose" or event.arguments.get("is_transpose")
+        dst = event.operand("dst")
+        written = dst.dtype.name if dst is not None else "float32"
+        if is_transpose and event.engine is Engine.TENSOR and written != "float32":
+            yield event, f"{event.opcode} writes {written} to PSUM"
+
+
+@trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
+def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    dtypes = {one.dtype.name for one in trace.allocations}
+    for one in trace.allocations:
+        if one.dtype.name == "float8_e4m3fn" and (one.space.is_hbm or dtypes >= _FLOAT8):
+            beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
+            yield _place(trace, one), f"{one} is float8_e4m3fn{beside}"
+
+
+def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
+    """What tells the tensor's line: itself, or the first event that touches an argument."""
+    touches = (
+        event for event in trace for one in event.writes + event.reads if one.allocation is tensor
+    )
+    return tensor if tensor.location is not None else next(touches, tensor)
+
+
+@trace_rule("NKI507", **TRN1)
+def _register_store(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        if event.opcode == "register_store":
+            for one in event.writes:
+                if not one.allocation.space.is_hbm:
+                    yield event, f"register_store writes to {one.allocation.space.value}"
+
+
+@trace_rule("NKI508", **TRN2)
+def _affine_select(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for one in event.writes if event.opcode == "affine_select" else ():
+            if len(one.shape) > 3:
+                yield event, f"affine_select writes {list(one.shape)}"
+
+
+@trace_rule("NKI509", **TRN2)
+def _long_row(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        data, total = event.operand("data"), event.operand("reduce_res")
+        if event.engine is Engine.SCALAR and data is not None and total is not None:
+            length = free_elements(data)
+            if length > 16384:
+                yield event, f"{event.opcode} reduces {length:,} elements a partition"
+
+
+@trace_rule("NKI510", **RECORDED)
+def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for one in event.writes:
+            step = one.allocation.partition_step
+            if one.allocation.space is Space.PSUM and one.view is None and step:
+                byte = one.offset % step * one.dtype.itemsize
+                if byte % machine.psum_min_align:
+                    yield event, f"{event.opcode} writes {one.dtype.name} at byte {byte} of PSUM"
+
+
+@trace_rule("NKI511", **TRN1)
+def _collective_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in collectives(trace):
+        if any(not one.allocation.space.is_hbm for one in event.reads + event.writes):
+            yield event, f"{event.opcode} has a tensor in SBUF"
+
+
+@trace_rule("NKI512", **TRN1)
+def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in collectives(trace):
+        for one in event.reads + event.writes:
+            if one.allocation.location is None:
+                yield event, f"{event.opcode} has {one.allocation}, an argument of the kernel"
+
+
+def collectives(trace: Trace) -> Iterator[Event]:
+    """The events in which ranks talk to each other."""
+    return (event for event in trace if event.arguments.get("replica_group") is not None)
+
+
+def on_chip(event: Event) -> Iterator[Region]:
+    """The operands of a compute instruction in SBUF and PSUM."""
+    if event.engine is not Engine.DMA:
+        yield from (one for one in event.writes + event.reads if not one.allocation.space.is_hbm)
+
+
+@trace_rule("NKI521", **WRONG)
+def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    return _detected(partitions(trace, machine), START)
+
+
+def _detected(found: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
+    """The errors that a detector of hazards tells of a trace, too."""
+    errors = (one for one in found if isinstance(one, Finding) and one.severity is Severity.ERROR)
+    return ((one, one.happened) for one in errors if one.id == id)
+
+
+@trace_rule("NKI522", **WRONG)
+def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for one in on_chip(event):
+            steps = [abs(step) for size, step in one.free_axes if size > 1]
+            if steps and max(steps) > _STEP_MAX:
+                yield event, f"{event.opcode} has a step of {max(steps):,} elements in {one.role}"
+
+
+@trace_rule("NKI523", **TRN1)
+def _dynamic(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for one in on_chip(event):
+            if f"register of {one.role}" in event.arguments:
+                yield event, f"{event.opcode} has {one.role} at the offset of a register"
+
+
+@trace_rule("NKI524", **RECORDED)
+def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for space in (Space.SBUF, Space.PSUM):
+        own = [one for one in trace.allocations if one.space is space and not one.is_temporary]
+        placed = [one for one in own if one.address is not None]
+        for one in own if placed else ():
+            if one.address is None:
+                yield one, f"{one} has no address, and {placed[0]} has one"
+
+
+@trace_rule("NKI525", **TRN1)
+def _indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        index = event.operand("index")
+        if event.engine is Engine.DMA and index is not None and free_elements(index) > 1:
+            yield event, f"{event.opcode} got {free_elements(index)} indices a partition"
+
+
+@trace_rule("NKI526", **TRN1)
+def _dma_transpose(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in _transposes(trace):
+        src, dst = event.operand("src"), event.operand("dst")
+        is_indirect = event.operand("index") is not None
+        if src and dst and (is_indirect or not src.allocation.space.is_hbm):
+            spaces = f"{src.allocation.space.value} to {dst.allocation.space.value}"
+            yield event, f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
+
+
+@trace_rule("NKI527", **RECORDED)
+def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in _transposes(trace):
+        for one in event.writes:
+            width, size = one.allocation.partition_step or one.elements, one.dtype.itemsize
+            first = one.offset % width * size
+            step = one.strides[0] * size if one.shape[0] > 1 and one.allocation.space.is_hbm else 0
+            if first % _ALIGNED:
+                yield event, f"dma_transpose writes from byte {first} of the rows on"
+            elif step % _ALIGNED:
+                yield event, f"dma_transpose writes rows {step} bytes apart"
+
+
+def _transposes(trace: Trace) -> Iterator[Event]:
+    return (event for event in trace if event.opcode.startswith("dma_transpose"))
+
+
+@trace_rule("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
+def _broadcast(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        for one in event.reads if event.engine is Engine.DMA else ():
+            if one.whole and one.shape and one.shape[0] > 1 and one.strides[0] == 0:
+                yield event, f"{event.opcode} reads one row for {one.shape[0]} partitions"
+
+
+@trace_rule("NKI529", **TRN2)
+def _moved_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
+        if event.opcode != "dma_copy" or src is None or dst is None or index is None:
+            continue
+        is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
+        if is_of_src and not src.allocation.space.is_hbm:
+            yield event, "dma_copy reads SBUF at an offset that stands in a tile"
+
+
+def _is_part(region: Region) -> bool:
+    return region.elements < prod(region.allocation.shape)
+
+
+@trace_rule("NKI530", **TRN1)
+def _descriptors(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    total = 0
+    for event in trace:
+        if event.engine is Engine.DMA:
+            before, total = total, total + max(map(_runs, event.writes + event.reads), default=0)
+            if before <= _DESCRIPTORS_MAX < total:
+                yield event, f"the DMAs up to this one have {total:,} runs"
+
+
+def _runs(region: Region) -> int:
+    """Pieces of adjacent elements."""
+    length = 1
+    axes: Sequence[tuple[int, int]] = tuple(zip(region.shape, region.strides, strict=True))
+    for size, step in reversed(axes):
+        if size > 1 and step != length:
+            break
+        length *= size
+    return region.elements // max(length, 1)
+
+
+@trace_rule("NKI531", group=Group.PERFORMANCE, frontends=TODAYS)
+def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    if len(trace) > MANY_INSTRUCTIONS:
+        generated = [event for event in trace if _is_generated(event)]
+        if len(generated) > MANY_INSTRUCTIONS:
+            lines = Counter(event.location for event in generated)
+            [(most, _)] = lines.most_common(1)
+            event = next(event for event in generated if event.location == most)
+            yield event, f"the kernel has {len(generated):,} instructions, most at this line"
+
+
+def _is_generated(event: Event) -> bool:
+    """Whether it is an instruction of its own: a device loop has those of one turn."""
+    return all(one.loop.kind.value != "dynamic" or one.number == 0 for one in event.loops)
+
+
+def device_loops(event: Event) -> list[Loop]:
+    """The loops around an event that run on the device, outermost first."""
+    return [one.loop for one in event.loops if one.loop.kind is LoopKind.DYNAMIC]
+
+
+@trace_rule("NKI541", **TRN1)
+def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        loops = device_loops(event)
+        for one in event.writes + event.reads if loops else ():
+            inside = {turn.loop.id for turn in one.allocation.loops}
+            if one.allocation.space is Space.PSUM and loops[-1].id not in inside:
+                yield event, f"{event.opcode} uses {one.allocation}, made outside of the loop"
+
+
+@trace_rule("NKI542", **TRN1)
+def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
+        if is_static and device_loops(event):
+            for one in event.reads:
+                if one.allocation.space.is_hbm and not one.allocation.writes:
+                    yield event, f"{event.opcode} with dge_mode.none reads {one.allocation}"
+
+
+@trace_rule("NKI543", **{**TRN1, "frontends": PARSER})
+def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    for event in trace:
+        loops = device_loops(event)
+        if len(loops) > 1:
+            outer = loops[0].location
+            where = f" of line {outer.line}" if outer else ""
+            yield event, f"{event.opcode} is inside of {len(loops)} device loops, the outer{where}"
+
+
+@trace_rule("NKI544", **{**WRONG, "targets": frozenset({"trn2", "trn3"})})
+def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    return _detected(programs(trace, machine), TRIP_COUNTS)
+
+
+@trace_rule("NKI546", **TRN2)
+def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    programs = {event.program for event in trace}
+    issued = {program: Counter[str]() for program in programs}
+    for event in collectives(trace):
+        issued[event.program][event.opcode] += 1
+    for event in collectives(trace):
+        other = next((at for at in issued if not issued[at][event.opcode]), None)
+        if other is not None:
+            yield event, f"{event.opcode} is called by program {event.program}, not by {other}"
+
+
+@trace_rule("NKI545", **{**TRN1, "frontends": PARSER})
+def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
+    written: dict[int, frozenset[int]] = {}
+    for event in trace:
+        static = frozenset(one.loop.id for one in event.loops if one.loop.kind is LoopKind.STATIC)
+        is_inside = bool(device_loops(event))
+        for one in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
+            if written.get(one.allocation.id, frozenset()) & static:
+                yield event, f"tensor_copy reads {one.allocation}, which a device loop wrote"
+        for one in event.writes:
+            written[one.allocation.id] = static if is_inside else frozenset()

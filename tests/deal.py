@@ -1,0 +1,51 @@
+"""CI deals the files of tests over the Pythons that are there: each file to one of them.
+
+Which one follows from the file's name and the number of the commit. So within as many commits as
+there are Pythons, four at most, each test meets each of them. What is collected is dealt before it
+is imported: to import all tests takes a Python 20 seconds of processor time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+_LOOK = ("uv", "python", "find", "--system", "--no-python-downloads")
+_LOOK += ("--python-preference", "only-system")
+"""What tox-uv looks with; uv stands on the PATH of its environments."""
+
+
+def pythons_here() -> list[str]:
+    """The Pythons that tox finds here, and has an environment for."""
+    if shutil.which("uv") is None:
+        raise pytest.UsageError("--deal asks uv which Pythons are here; tox-uv brings it along")
+    looks = {name: subprocess.run([*_LOOK, name], capture_output=True) for name in PYTHONS}
+    return [name for name, look in looks.items() if look.returncode == 0]
+
+
+def number_of_commit(root: Path) -> int:
+    """How many commits lead to this one: one in a clone without their history, 0 without git's."""
+    count = ["git", "rev-list", "--count", "HEAD"]
+    return int(subprocess.run(count, cwd=root, capture_output=True).stdout or 0)
+
+
+class Deal:
+    """The files that fall to one Python of those that are here, at one commit."""
+
+    def __init__(self, pythons: list[str], own: str, commit: int) -> None:
+        self.count, self.place, self.commit = len(pythons), pythons.index(own), commit
+
+    @classmethod
+    def of_this_run(cls, root: Path) -> Deal:
+        own = "{}.{}".format(*sys.version_info)
+        return cls(pythons_here(), own, number_of_commit(root))
+
+    def has(self, file: str) -> bool:
+        """Whether a file falls to this Python; by its path from the root, with slashes."""
+        return (zlib.crc32(file.encode()) + self.commit) % self.count == self.place

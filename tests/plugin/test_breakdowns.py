@@ -1,0 +1,97 @@
+"""An error of a check of ours is a line with its name: a right kernel is green."""
+
+import ast
+import dataclasses
+import errno
+
+import pytest
+
+from difftest.analysis.detectors import table
+from difftest.lint.check import rules
+from difftest.lint.rule import Frontend
+from difftest.report import document
+
+END = "(AttributeError: no args): a fault of nki-difftest, and no verdict on the kernel"
+
+
+def breaks(*_, **__):
+    raise AttributeError("no args\nand a second line")
+
+
+@pytest.fixture
+def broken_rules(monkeypatch):
+    """Rules of sources and of traces, and a detector, each the first of its kind."""
+    every = {rule.reads_traces: id for id, rule in reversed(rules().items())}
+    for id in every.values():
+        own = {"check": breaks, "reader": breaks, "nodes": (ast.FunctionDef,)}
+        everywhere = {"since": None, "frontends": frozenset(Frontend), "targets": frozenset()}
+        changed = dataclasses.replace(rules()[id], **own, **everywhere)
+        monkeypatch.setitem(rules(), id, changed)
+    first, *others = table.DETECTORS
+    first = dataclasses.replace(first, id="planted", reader=breaks)
+    monkeypatch.setattr(table, "DETECTORS", (first, *others))
+    return every
+
+
+def test_checks_that_break_down(project, broken_rules):
+    project.add_test()
+    result = project.run("--simulate", "-W", "error")
+    result.assert_outcomes(passed=1)
+    assert len(broken_rules) == 2
+    for name in ("the detector planted", *(f"the rule {id}*" for id in broken_rules.values())):
+        result.stdout.fnmatch_lines([f"{name} broke down at test_breakdowns.py:* {END}"])
+
+
+@pytest.mark.parametrize("kernel", ["add", "subtract"])
+def test_a_report_that_breaks_down(project, monkeypatch, kernel):
+    monkeypatch.setattr(document, "details", breaks)
+    monkeypatch.setattr("difftest.plugin.session.save_failure", breaks)
+    project.add_test(kernel)
+    options = ("--difftest-save=saved", "--difftest-report=report.html")
+    result = project.run("--simulate", *options)
+    result.assert_outcomes(**{"passed" if kernel == "add" else "failed": 1})
+    result.stdout.fnmatch_lines(
+        [f"the report of test_add broke down at test_breakdowns.py:* {END}"]
+    )
+    if kernel == "subtract":
+        result.stdout.fnmatch_lines(["*subtract disagrees with its reference"])
+        result.stdout.fnmatch_lines([f"--difftest-save broke down at test_breakdowns.py:* {END}"])
+    result.stdout.no_fnmatch_line("--difftest-report broke down*")
+    assert "test_add" in (project.pytester.path / "report.html").read_text()
+
+
+def test_a_prediction_that_breaks_down_leaves_the_rest_of_the_report(project, monkeypatch):
+    monkeypatch.setattr("difftest.report.performance.memory_text", breaks)
+    project.add_test()
+    result = project.run("--simulate", "--difftest-report=report.html")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"the predicted time of add broke down at * {END}"])
+    assert "test_add" in (project.pytester.path / "report.html").read_text()
+
+
+def test_a_report_that_cannot_be_written(project, monkeypatch):
+    monkeypatch.setattr(document, "session_document", breaks)
+    project.add_test()
+    result = project.run("--simulate", "--difftest-report=report.json")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"--difftest-report broke down at test_breakdowns.py:* {END}"])
+
+
+def test_files_that_cannot_be_written(project, monkeypatch):
+    """The kernel's verdict stands; each file is a line, and no part of one stays."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("difftest.host.output.os.replace", full)
+    project.add_test("subtract")
+    result = project.run(
+        "--simulate", "-p", "no:cacheprovider", "--difftest-save=saved", "--difftest-report=r.html"
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*subtract disagrees with its reference"])
+    for line in ("--difftest-report broke down at *r.html", "--difftest-save broke down at *saved"):
+        line += "*: a fault of this machine, and no verdict on the kernel"
+        result.stdout.fnmatch_lines([line])
+    assert not list(project.pytester.path.glob("*r.html"))
+    assert not list((project.pytester.path / "saved").iterdir())

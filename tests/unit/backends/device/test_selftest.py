@@ -1,0 +1,82 @@
+import numpy as np
+
+from difftest.backends.base import poisoned
+from difftest.backends.device.selftest import (
+    ALL_CANARY,
+    ALL_ZERO,
+    STALE,
+    Guard,
+    is_all_canary,
+)
+from tests.every import every
+
+SHAPE = (2, 3)
+
+
+def array(value, dtype="float32"):
+    return np.full(SHAPE, value, dtype)
+
+
+def suspect(guard, output, expected):
+    return guard.suspect("kernel", (output,), (np.asarray(expected, np.float64),))
+
+
+def test_right_outputs_are_not_suspicious():
+    guard = Guard()
+    for value in (1, 2, 2, 3):
+        assert suspect(guard, array(value), array(value)) is None
+
+
+def test_zeros_are_suspicious_where_the_reference_has_others():
+    assert suspect(Guard(), array(0), array(1)) == ALL_ZERO
+
+
+def test_zeros_are_right_where_the_reference_has_them():
+    assert suspect(Guard(), array(0), array(0)) is None
+
+
+def test_one_value_that_is_not_zero_is_enough():
+    output = array(0)
+    output[1, 2] = 1
+    assert suspect(Guard(), output, array(1)) is None
+
+
+@every("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "uint8"])
+def test_what_was_there_before_the_run_is_suspicious(dtype):
+    before = poisoned(SHAPE, np.dtype(dtype))
+    assert is_all_canary(before)
+    assert suspect(Guard(), before, array(1)) == ALL_CANARY
+
+
+def test_bool_has_no_value_to_spare_for_a_canary():
+    assert not is_all_canary(poisoned(SHAPE, np.dtype("bool")))
+
+
+def test_an_empty_output_is_neither():
+    assert not is_all_canary(np.zeros((0, 3)))
+    assert Guard().suspect("kernel", (np.zeros((0, 3)),), (np.zeros((0, 3)),)) is None
+
+
+def test_the_same_output_for_other_inputs_is_suspicious():
+    guard = Guard()
+    suspect(guard, array(1), array(1))
+    assert suspect(guard, array(1), array(2)) == STALE
+
+
+def test_the_same_output_is_right_where_the_right_answer_is_the_same():
+    guard = Guard()
+    suspect(guard, array(1), array(1))
+    assert suspect(guard, array(1), array(1)) is None
+
+
+def test_right_answers_that_round_to_the_same_are_the_same():
+    guard = Guard()
+    suspect(guard, array(1, "bfloat16"), array(1, "float64"))
+    assert suspect(guard, array(1, "bfloat16"), array(1 + 1e-9, "float64")) is None
+
+
+def test_another_kernel_or_shape_is_not_compared_with():
+    guard = Guard()
+    suspect(guard, array(1), array(1))
+    assert guard.suspect("other", (array(1),), (array(2),)) is None
+    assert suspect(guard, np.ones((3, 2)), np.full((3, 2), 2)) is None

@@ -1,0 +1,53 @@
+"""Each file of tests falls to one Python at a commit, and to each within as many commits."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.deal import PYTHONS, Deal, number_of_commit, pythons_here
+
+ROOT = Path(__file__).parents[2]
+FILES = [file.relative_to(ROOT).as_posix() for file in sorted(ROOT.glob("tests/**/test_*.py"))]
+
+
+def takers(file: str, pythons: list[str], commit: int) -> list[str]:
+    return [name for name in pythons if Deal(pythons, name, commit).has(file)]
+
+
+@pytest.mark.parametrize("count", range(1, len(PYTHONS) + 1))
+def test_each_file_falls_to_one_and_meets_all_in_turn(count):
+    pythons = list(PYTHONS[-count:])
+    for file in FILES:
+        met = [takers(file, pythons, commit) for commit in range(7, 7 + count)]
+        assert sorted(met) == [[name] for name in pythons], file
+
+
+def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
+    house = pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+
+    def taken(own, deal=True, named="TESTPATHS"):
+        config = SimpleNamespace(
+            rootpath=ROOT,
+            option=SimpleNamespace(deal=deal),
+            args_source=SimpleNamespace(name=named),
+            stash={house.DEALT: Deal(list(PYTHONS), own, number_of_commit(ROOT))},
+        )
+        return [file for file in FILES if not house.pytest_ignore_collect(ROOT / file, config)]
+
+    shares = [taken(name) for name in PYTHONS]
+    assert Counter(file for share in shares for file in share) == Counter(FILES)
+    assert all(len(FILES) / 8 < len(share) < len(FILES) / 2 for share in shares)
+    assert taken("3.12", deal=False) == taken("3.12", named="ARGS") == FILES
+
+
+def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\ncase "$*" in *only-system\\ 3.1[13]) exit 0;; esac\nexit 2\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert pythons_here() == ["3.11", "3.13"]
