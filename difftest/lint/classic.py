@@ -97,8 +97,9 @@ def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
     annotated, call = node.annotation, node.value
     if not isinstance(annotated, ast.Subscript) or at.name(annotated.value) != "nt.tensor":
         return
-    if isinstance(call, ast.Call) and at.name(call.func) in MAKERS and call.args:
-        said, made = _sizes(annotated.slice, at), _sizes(call.args[0], at)
+    if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
+        said, first = _sizes(annotated.slice, at), call.args[0]
+        made = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
         if said and made and None not in (*said, *made) and said != made:
             yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(made)}"
 
@@ -215,6 +216,16 @@ def _size(node: ast.expr, at: Spot) -> int | None:
     return value if isinstance(value, int) else None
 
 
+def _sliced(node: ast.expr, rank: int) -> list[int]:
+    """The lengths of a tensor's slices, if all are written out, one for each dimension."""
+    parts = parts_of(node) if isinstance(node, ast.Subscript) else []
+    slices = [part for part in parts if isinstance(part, ast.Slice) and part.step is None]
+    ends = [(getattr(it.lower, "value", 0), getattr(it.upper, "value", None)) for it in slices]
+    lengths = [up - low for low, up in ends if isinstance(low, int) and isinstance(up, int)]
+    is_plain = all(it.lower is None or isinstance(it.lower, ast.Constant) for it in slices)
+    return lengths if is_plain and len(parts) == rank == len(lengths) else []
+
+
 @rule("NKT210", nodes=(ast.Call,), **_CLASSIC)
 def _bias(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if at.name(node.func) not in _ACTIVATED or not _places(at):
@@ -329,14 +340,10 @@ def _written(loop: ast.For, at: Spot) -> Iterator[ast.Subscript]:
     """The tensors' parts that the loop's statements assign or store to; ``+=`` adds to one."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign):
-            is_sum = (
-                isinstance(node.value, ast.Call) and at.name(node.value.func) == "nl.loop_reduce"
-            )
-            for one in () if is_sum else node.targets:
-                if isinstance(one, ast.Subscript) and at.kind(one.value) in (
-                    Sort.TILE,
-                    Sort.TENSOR,
-                ):
+            is_sum = at.name(getattr(node.value, "func", node)) == "nl.loop_reduce"
+            parts = (one for one in node.targets if isinstance(one, ast.Subscript))
+            for one in () if is_sum else parts:
+                if at.kind(one.value) in (Sort.TILE, Sort.TENSOR):
                     yield one
         elif isinstance(node, ast.Call) and at.name(node.func) == "nl.store" and node.args:
             yield from (one for one in node.args[:1] if isinstance(one, ast.Subscript))

@@ -70,8 +70,8 @@ class Levels:
             Group.UPGRADE: self.is_sdk_named,
             Group.PERFORMANCE: False,
         }[rule.group]
-        is_known = rule.confidence is not Confidence.INFERRED  # a denial rests on a record
-        return own or (Level.DENY if is_certain and is_known else Level.WARN)
+        is_known = rule.confidence in (Confidence.DOCUMENTED, Confidence.RECORDED)
+        return own or (Level.DENY if is_certain and is_known else Level.WARN)  # on a record
 
 
 def levels_by_name(given: Mapping[Level, Iterable[str]]) -> dict[str, Level]:

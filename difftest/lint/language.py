@@ -8,11 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from difftest.lint.rule import Frontend, Group, Refusal, rule
+from difftest.lint.rule import PARSER, TODAYS, Group, Refusal, rule
 from difftest.lint.source import Spot
 
-_PARSER = frozenset({Frontend.PARSER})
-_TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
 _DEVICE_LOOPS = ("nl.fori_loop", "nl.while_loop")
 _COMPREHENSIONS = {
     ast.ListComp: "a list comprehension",
@@ -34,26 +32,26 @@ _CONDITIONS = (ast.If, ast.While, ast.IfExp, ast.comprehension, ast.Lambda, ast.
 _LOADS = ("nl.load", "nisa.dma_copy")
 
 
-@rule("NKL101", group=Group.CORRECTNESS, nodes=tuple(_COMPREHENSIONS), frontends=_PARSER)
+@rule("NKL101", group=Group.CORRECTNESS, nodes=tuple(_COMPREHENSIONS), frontends=PARSER)
 def _comprehension(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     if at.function is not None:
         yield node, f"{_COMPREHENSIONS[type(node)]} in {at.function.name}"
 
 
-@rule("NKL102", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER, since="2.29")
+@rule("NKL102", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
 def _keyword_only(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is node and node.args.kwonlyargs:
         first = node.args.kwonlyargs[0]
         yield first, f"parameter {first.arg!r} of {node.name} can be passed by keyword only"
 
 
-@rule("NKL103", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=_PARSER)
+@rule("NKL103", group=Group.CORRECTNESS, nodes=(ast.For,), frontends=PARSER)
 def _targets(node: ast.For, at: Spot) -> Iterator[Refusal]:
     if at.function is not None and isinstance(node.target, (ast.Tuple, ast.List)):
         yield node.target, f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
 
 
-@rule("NKL104", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER)
+@rule("NKL104", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER)
 def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
@@ -62,27 +60,29 @@ def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     yield node, f"{node.name} is defined inside {at.function.name}"
 
 
-@rule("NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With), frontends=_PARSER)
+@rule("NKL105", group=Group.CORRECTNESS, nodes=(*_STATEMENTS, ast.With), frontends=PARSER)
 def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
     if at.function is None:
         return
     if isinstance(node, ast.With):
-        if not all(_is_no_reorder(one, at) for one in node.items):
+        opened = [getattr(item.context_expr, "func", item) for item in node.items]
+        if any(at.name(called) != "nl.no_reorder" for called in opened):
             yield node, f"with in {at.function.name}"
     elif not any(node is one for one in _loop_bodies(at)):
         head = ast.unparse(node).partition("\n")[0]
         yield node, f"`{head}` in {at.function.name}"
 
 
-@rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=_PARSER, since="2.29")
+@rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=PARSER, since="2.29")
 def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
     sides = [node.left, *node.comparators]
     has_identity = any(isinstance(one, (ast.Is, ast.IsNot)) for one in node.ops)
-    if at.function is not None and has_identity and not any(map(_is_none, sides)):
+    has_none = any(getattr(side, "value", 0) is None for side in sides)
+    if at.function is not None and has_identity and not has_none:
         yield node, ast.unparse(node)
 
 
-@rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=_PARSER)
+@rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=PARSER)
 def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
     values = node.keywords if isinstance(node, ast.Call) else []
     expanded = [one.value for one in values if one.arg is None]
@@ -93,7 +93,7 @@ def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
             yield key, f"a dict has the key {ast.unparse(key)}"
 
 
-@rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=_PARSER, since="2.29")
+@rule("NKL108", group=Group.CORRECTNESS, nodes=(ast.FunctionDef,), frontends=PARSER, since="2.29")
 def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if node in at.source.kernels:
         for default in (*node.args.defaults, *node.args.kw_defaults):
@@ -101,7 +101,7 @@ def _list_default(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
                 yield default, f"{node.name} has the default {ast.unparse(default)}"
 
 
-@rule("NKL109", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=_TODAYS)
+@rule("NKL109", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=TODAYS)
 def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
@@ -112,21 +112,21 @@ def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
             yield one, f"{name} got {ast.unparse(one)}"
 
 
-@rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=_TODAYS, since="2.29")
+@rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
 def _string_buffer(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if at.function is not None and node.arg == "buffer" and is_string:
         yield node, f"buffer={ast.unparse(node.value)}"
 
 
-@rule("NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=_TODAYS, since="2.29")
+@rule("NKL111", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
 def _number(node: ast.keyword, at: Spot) -> Iterator[Refusal]:
     is_integer = isinstance(node.value, ast.Constant) and type(node.value.value) is int
     if at.function is not None and node.arg in ENUMERATIONS and is_integer:
         yield node, f"{node.arg}={ast.unparse(node.value)}"
 
 
-@rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=_TODAYS, since="2.29")
+@rule("NKL112", group=Group.UPGRADE, nodes=(ast.Return,), frontends=TODAYS, since="2.29")
 def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
     function = at.function
     if function is None or function not in at.source.kernels or node.value is None:
@@ -138,7 +138,7 @@ def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
             yield one, f"{function.name} returns {one.id}, which is in nl.hbm"
 
 
-@rule("NKL113", group=Group.UPGRADE, nodes=(ast.FunctionDef,), frontends=_TODAYS, since="2.29")
+@rule("NKL113", group=Group.UPGRADE, nodes=(ast.FunctionDef,), frontends=TODAYS, since="2.29")
 def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call) and at.name(decorator.func) == "nki.jit":
@@ -147,7 +147,7 @@ def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
                     yield keyword, f"nki.jit got {keyword.arg}="
 
 
-@rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=_PARSER, since="2.32")
+@rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32")
 def _partial(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     for one in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
         called = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
@@ -161,15 +161,6 @@ def _loop_bodies(at: Spot) -> list[ast.expr]:
         return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
     return [one for call in calls if at.name(call.func) in _DEVICE_LOOPS for one in call.args]
-
-
-def _is_no_reorder(item: ast.withitem, at: Spot) -> bool:
-    called = item.context_expr
-    return isinstance(called, ast.Call) and at.name(called.func) == "nl.no_reorder"
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 @rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))

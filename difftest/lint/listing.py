@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
 
 from difftest.lint.check import rules
 from difftest.lint.rule import SDKS, Rule
@@ -28,30 +27,11 @@ What the simulator refuses needs no rule.
 | what | machines | our simulator | rule |
 |---|---|---|---|
 """
-
-
-class Refusal(NamedTuple):
-    """One thing that the compiler refuses: what, where, and who says so here."""
-
-    what: str
-    machines: str
-    rules: list[str]
-    simulator: str
-    reason: str
-    """Why no rule looks for it."""
-
-
-def _rows() -> tuple[Refusal, ...]:
-    with (Path(__file__).parent / "data/refusals.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Refusal(**{**row, "rules": row["rules"].split()})  # type: ignore[arg-type]
-            for row in csv.DictReader(file)
-        )
-
-
-REFUSALS = _rows()
-"""What the compiler was seen to refuse, in the order in which it was collected. Source: records of
-its answers, most of them foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
+_TEXT = (Path(__file__).parent / "data/refusals.csv").read_text(encoding="utf-8")
+REFUSALS = tuple(csv.DictReader(_TEXT.splitlines()))
+"""What the compiler was seen to refuse: what, on which machines, the ids of rules, what the
+simulator does, why no rule looks for it. Source: records of its answers, most of them
+foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 """
 
 
@@ -59,9 +39,9 @@ def rules_page() -> str:
     """The rules, the table of refusals, and the page of each rule."""
     own = "".join(f"| {' | '.join(map(_cell, _row(one)))} |\n" for one in rules().values())
     refused = "".join(
-        f"| {_cell(one.what)} | {one.machines} | {one.simulator} | "
-        f"{', '.join(map(_link, one.rules)) or one.reason or 'none is needed'} |\n"
-        for one in REFUSALS
+        f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
+        f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'none is needed'} |\n"
+        for row in REFUSALS
     )
     pages = "".join(f'\n<a id="{id}"></a>\n\n#{one.page}' for id, one in rules().items())
     return _HEAD + own + _REFUSALS + refused + pages

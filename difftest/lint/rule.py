@@ -31,6 +31,10 @@ class Frontend(Enum):
     """``nki`` 0.7: runs the kernel."""
 
 
+PARSER = frozenset({Frontend.PARSER})
+TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
+
+
 class Release(NamedTuple):
     """One release of the Neuron SDK.
 
@@ -97,6 +101,8 @@ class Confidence(Enum):
     """Somebody published the compiler's or the device's answer."""
     INFERRED = "inferred"
     """It follows from what is documented or recorded."""
+    ANNOUNCED = "announced"
+    """A page of AWS's documentation says that it will be refused."""
 
 
 Refusal = tuple[ast.AST, str]

@@ -6,23 +6,18 @@ Sources: records of the compiler's answers, named with each rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 from difftest.analysis.detectors.partitions import START, partitions
 from difftest.analysis.detectors.programs import TRIP_COUNTS, programs
 from difftest.analysis.finding import Finding, Severity, Suspicion
-from difftest.lint.rule import Breach, Frontend, Group, trace_rule
+from difftest.lint.rule import PARSER, TODAYS, Breach, Frontend, Group, trace_rule
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Engine, Event, Loop, LoopKind, Region, Space, Trace
 
-TODAYS = frozenset({Frontend.PARSER, Frontend.TRACER})
-PARSER = frozenset({Frontend.PARSER})
-RECORDED: dict[str, Any] = {
-    "group": Group.PORTABILITY,
-    "frontends": TODAYS,
-}
+RECORDED: dict[str, Any] = {"group": Group.PORTABILITY, "frontends": TODAYS}
 """What the compiler of today's dialect has answered to somebody."""
 WRONG: dict[str, Any] = {**RECORDED, "group": Group.CORRECTNESS}
 TRN1: dict[str, Any] = {**RECORDED, "targets": frozenset({"trn1"})}
@@ -36,51 +31,58 @@ _DESCRIPTORS_MAX = 16_777_200
 MANY_INSTRUCTIONS = 250_000
 
 
+def _each(id: str, **data: Any) -> Callable[[Callable[[Event], str | bool]], None]:
+    """Enter a rule that looks at events one by one: what it says of one, if it breaks it."""
+
+    def enter(says: Callable[[Event], str | bool]) -> None:
+        def reader(trace: Trace, machine: Machine) -> Iterator[Breach]:
+            return ((event, str(text)) for event in trace if (text := says(event)))
+
+        trace_rule(id, **data)(reader)
+
+    return enter
+
+
 def free_elements(region: Region) -> int:
     """Elements of a region in each partition."""
     return region.elements // max(region.partitions, 1)
 
 
-@trace_rule("NKI501", **TRN1)
-def _gpsimd(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        if event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC:
-            is_chosen = "power" in (event.attributes.op or "")
-            are_integers = all(one.dtype.kind in "iu" for one in event.writes + event.reads)
-            if not is_chosen and not are_integers:  # which GpSimd has without being asked
-                yield event, f"{event.opcode} is to run on the GpSimd Engine of trn1"
+@_each("NKI501", **TRN1)
+def _gpsimd(event: Event) -> str | bool:
+    is_chosen = "power" in (event.attributes.op or "")
+    are_integers = all(one.dtype.kind in "iu" for one in event.writes + event.reads)
+    is_own = is_chosen or are_integers  # which GpSimd has without being asked
+    is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
+    return is_on_it and not is_own and f"{event.opcode} is to run on the GpSimd Engine of trn1"
 
 
-@trace_rule("NKI502", **WRONG)
-def _copy_bias(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        is_copy = event.attributes.op == "copy" and event.opcode.startswith("activation")
-        if is_copy and event.operand("bias") is not None:
-            yield event, f"{event.opcode} of copy got a tile as bias"
+@_each("NKI502", **WRONG)
+def _copy_bias(event: Event) -> str | bool:
+    is_copy = event.attributes.op == "copy" and event.opcode.startswith("activation")
+    has_bias = is_copy and event.operand("bias") is not None
+    return has_bias and f"{event.opcode} of copy got a tile as bias"
 
 
-@trace_rule("NKI503", **TRN1)
-def _mod(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        if "mod" in (event.attributes.op or "").split("+"):
-            yield event, f"{event.opcode} got the operator mod"
+@_each("NKI503", **TRN1)
+def _mod(event: Event) -> str | bool:
+    has_mod = "mod" in (event.attributes.op or "").split("+")
+    return has_mod and f"{event.opcode} got the operator mod"
 
 
-@trace_rule("NKI504", **TRN1)
-def _match_indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        if event.opcode == "nc_match_replace8" and event.operand("dst_idx") is not None:
-            yield event, "nc_match_replace8 got dst_idx"
+@_each("NKI504", **TRN1)
+def _match_indices(event: Event) -> str | bool:
+    is_match = event.opcode == "nc_match_replace8"
+    return is_match and event.operand("dst_idx") is not None and "nc_match_replace8 got dst_idx"
 
 
-@trace_rule("NKI505", **TRN1)
-def _transposed(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        is_transpose = event.opcode == "nc_transpose" or event.arguments.get("is_transpose")
-        dst = event.operand("dst")
-        written = dst.dtype.name if dst is not None else "float32"
-        if is_transpose and event.engine is Engine.TENSOR and written != "float32":
-            yield event, f"{event.opcode} writes {written} to PSUM"
+@_each("NKI505", **TRN1)
+def _transposed(event: Event) -> str | bool:
+    is_transpose = event.opcode == "nc_transpose" or bool(event.arguments.get("is_transpose"))
+    dst = event.operand("dst")
+    written = dst.dtype.name if dst is not None else "float32"
+    is_cast = is_transpose and event.engine is Engine.TENSOR and written != "float32"
+    return is_cast and f"{event.opcode} writes {written} to PSUM"
 
 
 @trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
@@ -100,31 +102,24 @@ def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
     return tensor if tensor.location is not None else next(touches, tensor)
 
 
-@trace_rule("NKI507", **TRN1)
-def _register_store(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        if event.opcode == "register_store":
-            for one in event.writes:
-                if not one.allocation.space.is_hbm:
-                    yield event, f"register_store writes to {one.allocation.space.value}"
+@_each("NKI507", **TRN1)
+def _register_store(event: Event) -> str | bool:
+    spaces = [one.allocation.space for one in event.writes if event.opcode == "register_store"]
+    return any(not one.is_hbm for one in spaces) and f"register_store writes to {spaces[0].value}"
 
 
-@trace_rule("NKI508", **TRN2)
-def _affine_select(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        for one in event.writes if event.opcode == "affine_select" else ():
-            if len(one.shape) > 3:
-                yield event, f"affine_select writes {list(one.shape)}"
+@_each("NKI508", **TRN2)
+def _affine_select(event: Event) -> str | bool:
+    is_long = event.opcode == "affine_select" and len(event.writes[0].shape) > 3
+    return is_long and f"affine_select writes {list(event.writes[0].shape)}"
 
 
-@trace_rule("NKI509", **TRN2)
-def _long_row(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        data, total = event.operand("data"), event.operand("reduce_res")
-        if event.engine is Engine.SCALAR and data is not None and total is not None:
-            length = free_elements(data)
-            if length > 16384:
-                yield event, f"{event.opcode} reduces {length:,} elements a partition"
+@_each("NKI509", **TRN2)
+def _long_row(event: Event) -> str | bool:
+    data, total = event.operand("data"), event.operand("reduce_res")
+    is_scalar = event.engine is Engine.SCALAR and total is not None
+    length = free_elements(data) if data is not None and is_scalar else 0
+    return length > 16384 and f"{event.opcode} reduces {length:,} elements a partition"
 
 
 @trace_rule("NKI510", **RECORDED)
@@ -138,11 +133,11 @@ def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
                     yield event, f"{event.opcode} writes {one.dtype.name} at byte {byte} of PSUM"
 
 
-@trace_rule("NKI511", **TRN1)
-def _collective_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in collectives(trace):
-        if any(not one.allocation.space.is_hbm for one in event.reads + event.writes):
-            yield event, f"{event.opcode} has a tensor in SBUF"
+@_each("NKI511", **TRN1)
+def _collective_on_chip(event: Event) -> str | bool:
+    on_chip = any(not one.allocation.space.is_hbm for one in event.reads + event.writes)
+    is_collective = event.arguments.get("replica_group") is not None
+    return is_collective and on_chip and f"{event.opcode} has a tensor in SBUF"
 
 
 @trace_rule("NKI512", **TRN1)
@@ -179,17 +174,15 @@ def _detected(found: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]
 def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         for one in on_chip(event):
-            steps = [abs(step) for size, step in one.free_axes if size > 1]
-            if steps and max(steps) > _STEP_MAX:
-                yield event, f"{event.opcode} has a step of {max(steps):,} elements in {one.role}"
+            step = max((abs(step) for size, step in one.free_axes if size > 1), default=0)
+            if step > _STEP_MAX:
+                yield event, f"{event.opcode} has a step of {step:,} elements in {one.role}"
 
 
-@trace_rule("NKI523", **TRN1)
-def _dynamic(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        for one in on_chip(event):
-            if f"register of {one.role}" in event.arguments:
-                yield event, f"{event.opcode} has {one.role} at the offset of a register"
+@_each("NKI523", **TRN1)
+def _dynamic(event: Event) -> str | bool:
+    moved = [one.role for one in on_chip(event) if f"register of {one.role}" in event.arguments]
+    return bool(moved) and f"{event.opcode} has {moved[0]} at the offset of a register"
 
 
 @trace_rule("NKI524", **RECORDED)
@@ -202,28 +195,28 @@ def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield one, f"{one} has no address, and {placed[0]} has one"
 
 
-@trace_rule("NKI525", **TRN1)
-def _indices(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        index = event.operand("index")
-        if event.engine is Engine.DMA and index is not None and free_elements(index) > 1:
-            yield event, f"{event.opcode} got {free_elements(index)} indices a partition"
+@_each("NKI525", **TRN1)
+def _indices(event: Event) -> str | bool:
+    index = event.operand("index")
+    count = free_elements(index) if event.engine is Engine.DMA and index is not None else 0
+    return count > 1 and f"{event.opcode} got {count} indices a partition"
 
 
-@trace_rule("NKI526", **TRN1)
-def _dma_transpose(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in _transposes(trace):
-        src, dst = event.operand("src"), event.operand("dst")
-        is_indirect = event.operand("index") is not None
-        if src and dst and (is_indirect or not src.allocation.space.is_hbm):
-            spaces = f"{src.allocation.space.value} to {dst.allocation.space.value}"
-            yield event, f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
+@_each("NKI526", **TRN1)
+def _dma_transpose(event: Event) -> str | bool:
+    src, dst = event.operand("src"), event.operand("dst")
+    is_indirect = event.operand("index") is not None
+    if not event.opcode.startswith("dma_transpose") or src is None or dst is None:
+        return False
+    spaces = f"{src.allocation.space.value} to {dst.allocation.space.value}"
+    is_refused = is_indirect or not src.allocation.space.is_hbm
+    return is_refused and f"dma_transpose goes from {spaces}{' by indices' * is_indirect}"
 
 
 @trace_rule("NKI527", **RECORDED)
 def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in _transposes(trace):
-        for one in event.writes:
+    for event in trace:
+        for one in event.writes if event.opcode.startswith("dma_transpose") else ():
             width, size = one.allocation.partition_step or one.elements, one.dtype.itemsize
             first = one.offset % width * size
             step = one.strides[0] * size if one.shape[0] > 1 and one.allocation.space.is_hbm else 0
@@ -233,27 +226,22 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
                 yield event, f"dma_transpose writes rows {step} bytes apart"
 
 
-def _transposes(trace: Trace) -> Iterator[Event]:
-    return (event for event in trace if event.opcode.startswith("dma_transpose"))
+@_each("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
+def _broadcast(event: Event) -> str | bool:
+    reads = [one for one in event.reads if one.whole and one.shape and one.shape[0] > 1]
+    repeated = [one.shape[0] for one in reads if one.strides[0] == 0]
+    is_told = bool(repeated) and event.engine is Engine.DMA
+    return is_told and f"{event.opcode} reads one row for {repeated[0]} partitions"
 
 
-@trace_rule("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
-def _broadcast(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        for one in event.reads if event.engine is Engine.DMA else ():
-            if one.whole and one.shape and one.shape[0] > 1 and one.strides[0] == 0:
-                yield event, f"{event.opcode} reads one row for {one.shape[0]} partitions"
-
-
-@trace_rule("NKI529", **TRN2)
-def _moved_on_chip(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    for event in trace:
-        src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
-        if event.opcode != "dma_copy" or src is None or dst is None or index is None:
-            continue
-        is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
-        if is_of_src and not src.allocation.space.is_hbm:
-            yield event, "dma_copy reads SBUF at an offset that stands in a tile"
+@_each("NKI529", **TRN2)
+def _moved_on_chip(event: Event) -> str | bool:
+    src, dst, index = (event.operand(role) for role in ("src", "dst", "index"))
+    if event.opcode != "dma_copy" or src is None or dst is None or index is None:
+        return False
+    is_of_src = _is_part(src) and not _is_part(dst)  # what moves inside of it is no whole
+    is_on_chip = is_of_src and not src.allocation.space.is_hbm
+    return is_on_chip and "dma_copy reads SBUF at an offset that stands in a tile"
 
 
 def _is_part(region: Region) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from difftest.lint.rule import Frontend, Group, Refusal, rule
+from difftest.lint.rule import TODAYS, Frontend, Group, Refusal, rule
 from difftest.lint.source import Spot
 from difftest.migration.rules import GONE
 from difftest.simulator.frontend.classic import isa as classic_isa
@@ -20,15 +20,22 @@ from difftest.simulator.frontend.classic import language as classic_language
 from difftest.simulator.frontend.nki import collectives, isa, language
 from difftest.simulator.frontend.nki.levels import LIFETIMES
 
-_TODAYS: dict[str, Any] = {
-    "group": Group.UPGRADE,
-    "frontends": frozenset({Frontend.PARSER, Frontend.TRACER}),
-}
+_TODAYS: dict[str, Any] = {"group": Group.UPGRADE, "frontends": TODAYS}
 _FUNCTIONS: Mapping[bool, Mapping[str, Mapping[str, Any]]] = {
     True: {"nl": vars(classic_language), "nisa": vars(classic_isa)},
     False: {"nl": language.NAMES, "nisa": isa.NAMES, "ncc": collectives.NAMES},
 }
 """By whether a name is classic, and by module: its names, those of all levels together."""
+_DEPRECATED = {
+    "nl.dynamic_range": ("0.6", "nl.fori_loop"),
+    "nl.tile_size.total_available_sbuf_size": ("0.4", "nl.tile_size.sbuf_fmax_bytes"),
+}
+"""Names that the migration guide of v2.32.0 calls deprecated: since which NKI, and what is next."""
+_NOT_OF_PSUM = {
+    "nl.rsqrt": ("x", 0, "0.5", "nisa.activation(op=nl.rsqrt)"),
+    "nisa.dma_copy": ("src", 1, "0.3", "nisa.tensor_copy to SBUF first"),
+}
+"""Functions that took a tile in PSUM until an NKI (the same guide): the argument and its place."""
 
 
 @rule("NKU301", nodes=(ast.Import, ast.ImportFrom), since="2.29", **_TODAYS)
@@ -54,6 +61,28 @@ def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
     row = LIFETIMES.get(name or "")
     if row is not None and not _reached(row[0], at):
         yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
+
+
+@rule("NKU309", nodes=(ast.Attribute,), **_TODAYS)
+def _deprecated(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node) or ""
+    since, instead = _DEPRECATED.get(name, ("", ""))
+    row = LIFETIMES.get(name)
+    has_ended = row is not None and row.ended is not None and _reached(row.ended, at)
+    if since and _reached(since, at) and not has_ended:
+        yield node, f"{name} is deprecated since NKI {since} (now: {instead})"
+
+
+@rule("NKU310", nodes=(ast.Call,), **_TODAYS)
+def _of_psum(node: ast.Call, at: Spot) -> Iterator[Refusal]:
+    name = at.name(node.func) or ""
+    argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, "", ""))
+    tile = at.given(node, argument, place) if ended and _reached(ended, at) else None
+    tile = tile.value if isinstance(tile, ast.Subscript) else tile
+    made = at.value(tile) if tile is not None else None
+    given = at.argument(made, "buffer", 2) if isinstance(made, ast.Call) else None
+    if given is not None and at.name(given) == "nl.psum":
+        yield node, f"{name} of a tile in PSUM ended with NKI {ended} (now: {instead})"
 
 
 @rule("NKU304", nodes=(ast.Call,), **_TODAYS)

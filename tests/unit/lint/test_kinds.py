@@ -54,6 +54,11 @@ PAIRS = {
         "for i in nl.affine_range(2):\n    a = nl.exp(tile)\nnl.store(out, a)",
         "for i in nl.affine_range(2):\n    a = nl.loop_reduce(tile, nl.add, [i])\nnl.store(out, a)",
     ),
+    "NKT206 of a load": (
+        "a: nt.tensor[128, 512] = nl.load(x[0:128, 0:64])",
+        "a: nt.tensor[128, 512] = nl.load(x[0:256:2, 0:512])\n"
+        "b: nt.tensor[128, 512] = nl.load(x[0, 0:128, 0:512])",
+    ),
     "NKT203 below a condition": (
         "for i in range(2):\n    a = nl.ndarray((2, 2), x.dtype, buffer=nl.shared_hbm)",
         "if x is None:\n    a = nl.ndarray((2, 2), x.dtype, buffer=nl.shared_hbm)",
@@ -179,7 +184,9 @@ def test_own_kernels_are_for_each_sdk_of_their_dialect(sdk: str) -> None:
     )
     first = (ROOT / "difftest/cli/first/scale.py.txt").read_text()
     assert broken(readme, sdk) | broken(first, sdk) == set()
-    assert LintRequest(sdk=SDKS[sdk]).of_files([ROOT / "kernels/nki"]) == ([], [])
+    own, unread = LintRequest(sdk=SDKS[sdk]).of_files([ROOT / "kernels/nki"])
+    assert {one.id for one in own} <= {"NKU309"}, "a number that has another name since NKI 0.4"
+    assert unread == []
 
 
 def test_what_a_classic_page_does_not_name_is_a_warning() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from difftest.lint.check import rules
-from difftest.lint.listing import REFUSALS, Refusal, rules_page
+from difftest.lint.listing import REFUSALS, rules_page
 from difftest.simulator import MACHINES, NkiError, launch
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.strictness import RuleWarning
@@ -25,9 +25,9 @@ def test_each_rule_has_a_row_and_a_place() -> None:
 
 
 @every("row", REFUSALS)
-def test_each_refusal_is_looked_for_or_says_why_not(row: Refusal) -> None:
-    assert bool(row.rules) + bool(row.reason) + (row.simulator != "runs it") == 1
-    assert set(row.rules) <= set(rules())
+def test_each_refusal_is_looked_for_or_says_why_not(row: dict[str, str]) -> None:
+    assert bool(row["rules"]) + bool(row["reason"]) + (row["simulator"] != "runs it") == 1
+    assert set(row["rules"].split()) <= set(rules())
 
 
 KERNEL = """
@@ -92,9 +92,9 @@ REFUSED = {
 }
 
 
-@every("row", [row for row in REFUSALS if row.simulator != "runs it"])
-def test_the_simulator_refuses_what_it_is_said_to(row: Refusal, tmp_path: Path) -> None:
-    machine, body = REFUSED[row.what]
+@every("row", [row for row in REFUSALS if row["simulator"] != "runs it"])
+def test_the_simulator_refuses_what_it_is_said_to(row: dict[str, str], tmp_path: Path) -> None:
+    machine, body = REFUSED[row["what"]]
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL.format(body=body))
     spec = spec_from_file_location("kernel", file)

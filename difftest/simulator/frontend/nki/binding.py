@@ -33,7 +33,6 @@ _ENDED = {
     "dtype": "give dst the dtype that you want: instructions write into an existing dst since "
     "NKI 0.2",
     "precise_schedule": "leave it out: loops are unrolled, and the compiler schedules",
-    "dst_rmw_op": "use nisa.dma_compute: dma_copy's dst_rmw_op ended with NKI 0.3",
 }
 """Arguments that kernels of earlier levels have, and what became of them (migration guide)."""
 _PREFIXES = {
@@ -140,16 +139,15 @@ def _api_name(function: Callable[..., Any]) -> str:
 
 def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
     """Keyword arguments of an earlier level as today's; None if none of them has ended."""
-    ended = {
-        argument: row
-        for argument, row in arguments_of(function).items()
-        if argument in kwargs and row in READ_AS
-    }
+    rows = arguments_of(function).items()
+    ended = {name: row for name, row in rows if name in kwargs and LIFETIMES[row].ended}
     if not ended:
         return None
     result = {name: value for name, value in kwargs.items() if name not in ended}
     for argument, row in ended.items():
         check_level(row)
+        if row not in READ_AS:
+            return None
         result |= READ_AS[row](kwargs[argument], args[0] if args else kwargs.get("dst"))
     return result
 

@@ -48,6 +48,7 @@ _ROWS: dict[tuple[str, str | None], dict[str, str]] = {
         "a float as nisa.memset's value for integers": "write an integer",
         "a number for a member of an enumeration": "write the member, such as nisa.oob_mode.skip",
         "nisa.affine_select with offset third": "write offset=",
+        "nisa.dma_copy(dst_rmw_op)": "nisa.dma_compute",
         "nisa.dma_copy(unique_indices)": "leave it out; nisa.dma_compute has it",
         "nisa.register_move(imm)": "write src=",
         "nisa.tensor_copy(dtype)": "leave it out: dst has its dtype",
