@@ -216,10 +216,9 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
             _raise_in(me, _ExpiredError)
 
     def end() -> None:
-        with contextlib.suppress(_ExpiredError):
+        with contextlib.suppress(_ExpiredError):  # comes here, if at all: see _raise_in
             clock.cancel()
             clock.join()
-        _raise_in(me, None)
 
     if has_signal:
         after.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
@@ -228,7 +227,9 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     after.callback(end)
 
 
-def _raise_in(thread: int | None, error: type[BaseException] | None) -> None:
-    """Raise an error at a thread's next line of Python; None takes one back."""
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread or 0), raised)
+def _raise_in(thread: int | None, error: type[BaseException]) -> None:
+    """Raise an error at a thread's next line of Python. Never take one back: while one that was
+    announced does not come, Python 3.11 begins each call that is traced again and again.
+    """
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    raise_in(ctypes.c_ulong(thread or 0), ctypes.py_object(error))

@@ -20,7 +20,6 @@ from typing import Any
 
 from difftest.harness.coverage import TURNS, Coverage, Fork, Place, forks_of
 from difftest.harness.frames import is_installed, is_library
-from difftest.harness.limits import LIMITS
 
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = "difftest"
@@ -234,8 +233,6 @@ class Watch:
             return f"before Python 3.12 a test is watched until {_PATIENCE} cases bring nothing new"
         if sys.gettrace() is not None:
             return "a debugger or a coverage tool traces; from Python 3.12 on both can"
-        if LIMITS.seconds is not None:  # the error of a signal would leave 3.11 tracing for ever
-            return "before Python 3.12 nothing is watched beside --case-timeout"
         return ""
 
     @contextlib.contextmanager
