@@ -228,8 +228,9 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
 
 
 def _raise_in(thread: int | None, error: type[BaseException]) -> None:
-    """Raise an error at a thread's next line of Python. Never take one back: while one that was
-    announced does not come, Python 3.11 begins each call that is traced again and again.
+    """Raise an error at a thread's next line of Python, and never take one back.
+
+    While an error that was announced does not come, Python 3.11 begins each traced call anew.
     """
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     raise_in(ctypes.c_ulong(thread or 0), ctypes.py_object(error))

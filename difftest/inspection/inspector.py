@@ -60,7 +60,8 @@ def inspect(testimony: Testimony) -> Detected:
     detected = detect(testimony.trace, testimony.machine)
     if not detected.suspicions:
         return detected
-    return detected.settled(functools.cache(functools.partial(depends_on_order, testimony)))
+    held = {one.differs.location for one in detected.suspicions if one.loop is None} - {None}
+    return detected.settled(functools.cache(functools.partial(depends_on_order, testimony, held)))
 
 
 def _of_rank(rank: int | None, finding: Finding) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -25,20 +26,14 @@ SERIAL = Order(serial=True)
 SHUFFLED = Order(seed=0)
 """Programs in an order that is the same each time."""
 
-IN_TURN = Order(interleaved=True)
-"""Programs that take turns at each access to what they share: who writes something and reads it
-back gets what another program has written in between. Those of today's dialect do anyway."""
-
-AT_RANDOM = Order(seed=0, interleaved=True)
-"""The same, whoever's turn it is."""
-
-
 _FLOAT64 = 2.0**-20
 """Of a bound of float32's rounding errors, or a narrower dtype's: what float64 may add to it. The
 units of the two are 2**-29 apart; long sums may be counted with the root of their length."""
 
 
-def depends_on_order(testimony: Testimony, loop: Location | None = None) -> bool:
+def depends_on_order(
+    testimony: Testimony, held: Iterable[Location | None], loop: Location | None = None
+) -> bool:
     """Whether some other order gives other outputs, bit for bit, or does not end.
 
     The kernel runs once more for each; what it prints then is not shown. Random numbers are those
@@ -46,18 +41,21 @@ def depends_on_order(testimony: Testimony, loop: Location | None = None) -> bool
 
     Parameters
     ----------
+    held : lines at which a program that may be late is.
     loop : the line of the loop whose iterations are reordered; None for the programs.
     """
-    trace = testimony.trace
-    orders = orders_of(trace) if loop is None else [Order(loop, reversed=True), Order(loop, seed=0)]
+    trace, orders = testimony.trace, [Order(loop, reversed=True), Order(loop, seed=0)]
+    orders = orders_of(trace, held) if loop is None else orders
     sums = any(_adds_up(event, loop) for event in trace.events)
     return any(_differs(testimony, order, sums=sums) for order in orders)
 
 
-def orders_of(trace: Trace) -> list[Order]:
+def orders_of(trace: Trace, held: Iterable[Location | None]) -> list[Order]:
     """The orders of programs that may tell something: each costs as much as the launch itself."""
-    shuffled = [SHUFFLED] if len({event.program for event in trace.events}) > 2 else []
-    return [REVERSED, *shuffled, SERIAL if trace.dialect == "nki" else IN_TURN, AT_RANDOM]
+    late, programs = frozenset(held), {event.program for event in trace.events}
+    lates = [Order(held=late), Order(held=late, reversed=True), Order(held=late, serial=True)]
+    plain = [REVERSED, *[SHUFFLED] * (len(programs) > 2), *[SERIAL] * (trace.dialect == "nki")]
+    return [*lates, *plain] if late else plain
 
 
 def _adds_up(event: Event, loop: Location | None) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import random
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,16 +38,16 @@ class Order:
     loop : the line of the ``affine_range`` whose iterations it is about; None for the programs.
     serial : whether programs run one after the other that would take turns, those of today's
         dialect; reversed they do anyway.
-    interleaved : whether programs also take turns inside, at each access to what they share: those
-        of a classic grid, which otherwise run one after the other, step by step, and with a seed
-        all in an order that it chooses.
+    held : lines at which a program lets all others go on until each of them has come to one, too,
+        or has ended; serial the first program does, where it reads, and the others go on to their
+        ends. The programs of a classic grid run side by side for it.
     """
 
     loop: Location | None = None
     reversed: bool = False
     serial: bool = False
     seed: int | None = None
-    interleaved: bool = False
+    held: frozenset[Location | None] = frozenset()
 
     def arranged(self, items: Sequence[T]) -> Sequence[T]:
         """The items in this order."""
@@ -88,7 +87,7 @@ class Baton:
     names : of the programs, for errors.
     handed_on : called with two programs' numbers when the second one goes on after the first.
     first : the program that begins, and runs as far as it can; by default they take turns.
-    seed : of the turns, if those are to be taken at random.
+    holds : whether a program that gives way does so to any other, and not to who is behind alone.
     """
 
     def __init__(
@@ -96,11 +95,11 @@ class Baton:
         names: Sequence[str],
         handed_on: Callable[[int, int], None],
         first: int | None = None,
-        seed: int | None = None,
+        holds: bool = False,
     ) -> None:
         self.names = names
-        self._takes_turns = first is None
-        self._random = None if seed is None else random.Random(seed)
+        self._takes_turns = first is None or holds
+        self._holds = holds
         self._handed_on = handed_on
         self._changed = threading.Condition()
         self._turn: int | None = None
@@ -166,10 +165,10 @@ class Baton:
             if not self._takes_turns:
                 return
             free = [n for n in self._steps if n not in self._arrivals and n not in self._ended]
-            if self._random is None:
-                chosen = min(free, key=lambda number: (self._steps[number], number))
+            if self._holds:  # the next one in turn; itself last of all
+                chosen = min(free, key=lambda number: (number - me - 1) % len(self.names))
             else:
-                chosen = self._random.choice(free)
+                chosen = min(free, key=lambda number: (self._steps[number], number))
             if chosen != me:
                 self._pass_to(chosen, me)
                 self._await_turn(me)
@@ -280,15 +279,18 @@ class Turns(Follower):
         self._core = core
 
     def asked(self, issued: Any) -> None:
-        core = self._core
+        core, order = self._core, self._core.order
         core.baton.check()
         for access in (issued.dst, *issued.operands):
             storage = getattr(access, "_storage", None)
             if storage is not None and storage.allocation.space is Space.SHARED_HBM:
                 is_dst = access is issued.dst
-                if storage.gaps is not None or storage.allocation.writes or is_dst:
-                    core.baton.give_way(core.seat, core.steps)
-                    break
+                is_same = storage.gaps is None and not storage.allocation.writes and not is_dst
+                goes_on = order.serial and (is_dst or core.seat > 0)
+                if is_same or (order.held and (goes_on or kernel_location() not in order.held)):
+                    continue
+                core.baton.give_way(core.seat, core.steps)
+                break
 
 
 # -- BLAS ------------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ def _arguments(
 def _returned(core: Core, kernel_call: Callable[[], Any]) -> Any:
     """What the last program of the grid returns."""
     order = core.order
-    if _side_by_side(core) or (order.interleaved and math.prod(core.grid) > 1):
+    if _side_by_side(core) or (order.held and math.prod(core.grid) > 1):
         return _run_side_by_side(core, kernel_call)
     returned, classic = None, core.trace.dialect == "classic"
     programs = [*itertools.product(*map(range, core.grid))]
@@ -342,12 +342,9 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     """
     cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
     names = [f"program {', '.join(map(str, one.program))}" for one in cores]
-    order, first, seed = core.order, None, None
-    if order.interleaved:
-        seed = order.seed
-    elif order.loop is None and order is not FORWARD:
-        first = order.arranged(range(len(cores)))[0]
-    baton = Baton(names, lambda before, after: cores[after].follow(cores[before]), first, seed)
+    order = core.order
+    first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
+    baton = Baton(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
     cores[first or 0].follow(core)
     for seat, one in enumerate(cores):
         one.baton, one.seat = baton, seat

@@ -207,6 +207,27 @@ def written_at(late, value=lambda mine: mine, dtype=lambda mine: None):
     return kernel
 
 
+def read_back_at(late, value=lambda mine: mine):
+    """Both programs write one scratch and read it back; the ``late`` one after three round trips
+    by way of the output, while which it has turns: who reads at once gets its own."""
+
+    def kernel(x):
+        scratch = shared(x)
+        out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+        mine = nl.program_id(0)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(value(mine)))
+        for _ in range(3 if mine == late else 0):
+            nisa.dma_copy(dst=out[mine], src=tile)
+            nisa.dma_copy(dst=tile, src=out[mine])
+        nisa.dma_copy(dst=scratch, src=tile)
+        nisa.dma_copy(dst=out[mine], src=scratch)
+        return out
+
+    return kernel
+
+
 def beside_random_bits(kernel):
     """The same kernel, and each program stores random bits of its own beside."""
 
@@ -251,6 +272,9 @@ IGNORED = "program-id-ignored", "warning"
             written_at(0, lambda mine: 0, lambda mine: nl.bfloat16 if mine else None),
             [("program-race", "error")],
         ),
+        (read_back_at(0), [("program-race", "error")]),
+        (read_back_at(1), [("program-race", "error")]),
+        (read_back_at(0, lambda mine: 1), [("program-written-twice", "note")]),
         (beside_random_bits(written_at(1)), [("program-race", "error")]),
         (beside_random_bits(disjoint), []),
         (swap("scratch"), []),
@@ -264,6 +288,7 @@ IGNORED = "program-id-ignored", "warning"
         *("both-add", "both-zero-and-add", "one-adds", "scratch-used-twice", "two-scratches"),
         *("two-boxes-in-turn", "two-rounds", "no-dependence-on-what-was-read", "one-box"),
         *("first-writes-late", "second-writes-late", "equal-values-late", "one-in-bfloat16"),
+        *("first-reads-back-late", "second-reads-back-late", "equal-values-read-back"),
         *("race-beside-random-bits", "random-bits-alone"),
         *("scratch-behind-a-barrier", "barrier-on-another-tensor", "scratch-without-a-barrier"),
     ],
