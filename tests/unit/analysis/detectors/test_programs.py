@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from difftest.simulator import UnwrittenError, launch
-from difftest.simulator.frontend.classic import isa as old_nisa
-from difftest.simulator.frontend.classic import language as old_nl
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit.analysis.detectors.kernels import detected_in, findings_in, found_in, normal
@@ -450,76 +448,3 @@ DIFFERENT = "program-trip-counts"
 @pytest.mark.filterwarnings("ignore::difftest.simulator.frontend.nki.levels.LevelWarning")
 def test_trip_counts(loop, count, found):
     assert found_in(both(trips(loop, count)), [X]) == found
-
-
-# -- the classic dialect's grid --------------------------------------------------------------------
-
-
-def spread(index):
-    def kernel(a):
-        out = old_nl.ndarray(a.shape, dtype=a.dtype, buffer=old_nl.shared_hbm)
-        program = old_nl.program_id(0)
-        tile = old_nl.load(a[:, old_nl.ds(HALF * program, HALF)])
-        old_nl.store(out[:, old_nl.ds(index(program), HALF)], tile)
-        return out
-
-    return kernel
-
-
-@every(
-    "index, found",
-    [
-        (lambda program: HALF * program, []),
-        (lambda program: (HALF - 1) * program, [("program-race", "error")]),
-    ],
-)
-def test_a_classic_grid(index, found):
-    got = findings_in(spread(index), [normal(128, 4 * HALF)], grid=(4,))
-    assert [(one.id, one.severity.value) for one in got] == found
-    assert all("core_barrier" not in one.remedy for one in got)  # it has none
-
-
-def by_way_of_hbm(buffer, *, divided=True):
-    """Each program stores its part to HBM and reads it back; ``buffer`` is of the scratch."""
-
-    def kernel(a):
-        out = old_nl.ndarray(a.shape, dtype=a.dtype, buffer=old_nl.shared_hbm)
-        scratch = old_nl.ndarray((128, HALF), dtype=a.dtype, buffer=buffer)
-        program = old_nl.program_id(0) if divided else 0
-        own = old_nl.ds(HALF * program, HALF)
-        old_nl.store(scratch, old_nl.load(a[:, own]))
-        old_nl.store(out[:, own], old_nl.load(scratch))
-        return out
-
-    return kernel
-
-
-@pytest.mark.parametrize(
-    ("kernel", "found"),
-    [
-        (by_way_of_hbm(old_nl.shared_hbm), [("program-race", "error")]),
-        (by_way_of_hbm(old_nl.private_hbm), []),
-        (by_way_of_hbm(old_nl.shared_hbm, divided=False), [IGNORED]),
-    ],
-    ids=["shared", "private", "shared-and-all-of-the-work"],
-)
-def test_scratch_that_each_program_of_a_classic_grid_reads_back(kernel, found):
-    """One after the other none sees what another writes; side by side they do."""
-    assert list(dict.fromkeys(found_in(kernel, [normal(128, 2 * HALF)], grid=(2,)))) == found
-
-
-def test_programs_that_scatter_to_rows_of_their_own():
-    def kernel(a, rows):
-        out = old_nl.ndarray(a.shape, dtype=a.dtype, buffer=old_nl.shared_hbm)
-        program = old_nl.program_id(0)
-        at = old_nl.load(rows[program])
-        line, column = old_nl.mgrid[0:4, 0:8]
-        tile = old_nl.load(a[old_nl.ds(4 * program, 4), :])
-        old_nisa.dma_copy(dst=out[at[line, 0], column], src=tile)
-        return out
-
-    a = normal(8, 8)
-    apart = np.int32([0, 2, 4, 6, 1, 3, 5, 7]).reshape(2, 4, 1)
-    assert found_in(kernel, [a, apart], grid=(2,)) == []
-    meeting = np.int32([0, 2, 4, 6, 1, 3, 5, 6]).reshape(2, 4, 1)
-    assert found_in(kernel, [a, meeting], grid=(2,)) == [("program-order", "error")]
