@@ -94,35 +94,6 @@ class Sdk:
             "(aws-neuron/nki-samples#134)"
         )
 
-    def lacks(self) -> list[str]:
-        """What the generations found here cannot do, a line each."""
-        lines = []
-        if self.classic.module:
-            lines += [
-                f"neuronxcc.nki has no {name}: {without}"
-                for name, without in _CLASSIC_FEATURES.items()
-                if self.classic.function(name) is None
-            ]
-        if self.newer.module:
-            lines += [
-                f"nki has no {name}: {without}"
-                for name, without in _NEWER_FEATURES.items()
-                if self.newer.function(name) is None
-            ]
-        refusal = self.refuses_classic()
-        return [*lines, refusal] if refusal and self.classic.module else lines
-
-
-_CLASSIC_FEATURES = {
-    "simulate_kernel": "no simulator for classic kernels",
-    "baremetal": "classic kernels do not run on the device",
-    "benchmark": "no latency of classic kernels",
-}
-_NEWER_FEATURES = {
-    "jit": "no kernels at all",
-    "simulate": "no simulator, and no NumPy arrays on the device (both came with SDK 2.29)",
-}
-
 
 def detect_sdk() -> Sdk:
     """Look for both generations; a stub or a part of one does not count."""

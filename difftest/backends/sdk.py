@@ -13,7 +13,6 @@ from typing import Any
 
 from difftest.backends.base import (
     SLIPS,
-    Array,
     Backend,
     BackendMissingError,
     Crashed,
@@ -25,10 +24,20 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Detection, Sdk, detect_sdk
+from difftest.backends.detection import (
+    CLASSIC,
+    NEWER,
+    PACKAGES,
+    SETUP_GUIDE,
+    Detection,
+    Sdk,
+    detect_sdk,
+)
 from difftest.backends.dialect import ByDialect
 
 NAME = "sdk"
+SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}
+"""The function with which each generation simulates a kernel."""
 
 
 def missing(what: str, found: str) -> BackendMissingError:
@@ -43,8 +52,8 @@ def missing(what: str, found: str) -> BackendMissingError:
     )
 
 
-class ClassicSimulator:
-    """Runs kernels with ``neuronxcc.nki.simulate_kernel``.
+class SdkSimulator:
+    """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``.
 
     Raises
     ------
@@ -53,15 +62,15 @@ class ClassicSimulator:
 
     name = NAME
 
-    def __init__(self, detection: Detection) -> None:
-        simulate = detection.function("simulate_kernel")
+    def __init__(self, detection: Detection, dialect: str) -> None:
+        package, function = PACKAGES[dialect], SIMULATE[dialect]
+        simulate = detection.function(function)
         if simulate is None:
-            raise missing(
-                "the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel)",
-                _without(detection, "neuronxcc.nki", "simulate_kernel"),
-            )
-        self._simulate = simulate
-        self.description = f"the Neuron SDK's simulator ({detection.found})"
+            without = f", whose {package} has no {function}" if detection.module else ""
+            what = f"the Neuron SDK's simulator ({package}.{function})"
+            raise missing(what, f"{detection.found}{without}")
+        self._simulate, self._dialect = simulate, dialect
+        self.description = f"the Neuron SDK's simulator {package}.{function} ({detection.found})"
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; whatever the SDK raises is taken as its refusal.
@@ -72,33 +81,8 @@ class ClassicSimulator:
         """
         kernel = launched(call)
         args, kwargs = call.arguments()
-        return outcome_of(call, lambda: self._simulate(kernel, *args, **kwargs))
-
-
-class NewerSimulator:
-    """Runs kernels with ``nki.simulate``.
-
-    Raises
-    ------
-    BackendMissingError : on creation, if the SDK has no such function.
-    """
-
-    name = NAME
-
-    def __init__(self, detection: Detection) -> None:
-        simulate = detection.function("simulate")
-        if simulate is None:
-            raise missing(
-                "the Neuron SDK's simulator (nki.simulate)",
-                _without(detection, "nki", "simulate"),
-            )
-        self._simulate = simulate
-        self.description = f"the Neuron SDK's simulator nki.simulate ({detection.found})"
-
-    def run(self, call: KernelCall) -> Outcome:
-        """Run the kernel; its failed assertions and whatever else the SDK raises are refusals."""
-        kernel = launched(call)
-        args, kwargs = call.arguments()
+        if self._dialect == CLASSIC:
+            return outcome_of(call, lambda: self._simulate(kernel, *args, **kwargs))
         return outcome_of(call, lambda: self._simulate(kernel)(*args, **kwargs))
 
 
@@ -111,31 +95,21 @@ def sdk_simulator(sdk: Sdk | None = None) -> Backend:
     """
     sdk = sdk or detect_sdk()
     found: dict[str, Backend] = {}
-    absent: dict[str, str] = {}
     errors: list[BackendMissingError] = []
-    for dialect, make, detection in (
-        (CLASSIC, ClassicSimulator, sdk.classic),
-        (NEWER, NewerSimulator, sdk.newer),
-    ):
+    detections = {CLASSIC: sdk.classic, NEWER: sdk.newer}
+    for dialect, detection in detections.items():
         try:
-            found[dialect] = make(detection)
+            found[dialect] = SdkSimulator(detection, dialect)
         except BackendMissingError as error:
             errors.append(error)
-            absent[dialect] = detection.found
     if not found:
         raise errors[1] if sdk.newer.module else errors[0]
-    return ByDialect(found, absent)
+    return ByDialect(found, {dialect: one.found for dialect, one in detections.items()})
 
 
 def has_simulator(sdk: Sdk) -> bool:
     """Whether one of the generations has a simulator."""
-    return bool(sdk.classic.function("simulate_kernel") or sdk.newer.function("simulate"))
-
-
-def _without(detection: Detection, package: str, function: str) -> str:
-    if detection.module is None:
-        return detection.found
-    return f"{detection.found}, whose {package} has no {function}"
+    return bool(sdk.classic.function(SIMULATE[CLASSIC]) or sdk.newer.function(SIMULATE[NEWER]))
 
 
 def launched(call: KernelCall) -> Callable[..., Any]:
@@ -154,20 +128,20 @@ def outcome_of(call: KernelCall, run: Callable[[], object]) -> Outcome:
         return Unsupported(error)
     except Exception as error:
         return Rejected(error)
-    outputs = outputs_of(call, returned)
-    return Ran(outputs, tuple(map(still_poisoned, outputs)) if call.outputs else ())
+    return ran_of(call, returned)
 
 
-def outputs_of(call: KernelCall, returned: object) -> tuple[Array, ...]:
-    """What the kernel wrote to the outputs passed, or returned.
+def ran_of(call: KernelCall, returned: object) -> Ran:
+    """A run, with what the kernel wrote to the outputs passed, or returned.
 
     An API may leave the arrays passed as they are and return what was written: then that counts.
     """
     arrays = as_outputs(returned)
     if not call.outputs:
-        return arrays
+        return Ran(arrays)
     fits = [(one.shape, one.dtype) for one in arrays] == [(o.shape, o.dtype) for o in call.outputs]
     untouched = all(
         (mask := still_poisoned(one)) is not None and mask.all() for one in call.outputs
     )
-    return arrays if fits and untouched else call.outputs
+    outputs = arrays if fits and untouched else call.outputs
+    return Ran(outputs, tuple(map(still_poisoned, outputs)))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import platform
+from collections.abc import Callable
 
 import click
-
-if TYPE_CHECKING:
-    from difftest.backends.device.diagnosis import Diagnosis
-
-_MARKS = {True: "ok", False: "--", None: "  "}
 
 
 @click.command()
@@ -20,23 +16,29 @@ def doctor(context: click.Context) -> None:
     Nothing is run on a device, and nothing is changed. The exit code is 0 if the device works, 1 if
     only simulators do.
     """
-    from difftest.backends.device.diagnosis import diagnose
+    from difftest.backends.base import Backend, BackendMissingError
+    from difftest.backends.detection import detect_sdk
+    from difftest.backends.device.backend import device_backend
+    from difftest.backends.sdk import sdk_simulator
 
-    diagnoses = diagnose()
-    for line in _lines(diagnoses):
-        click.echo(line)
-    works = any(one.subject == "--device" and one.works for one in diagnoses)
+    sdk = detect_sdk()
+    computer = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    rows = [("  ", "computer", f"{computer} (the SDK is for Linux x86_64)")]
+    for subject, detection in (("classic SDK", sdk.classic), ("newer SDK", sdk.newer)):
+        rows.append(("--" if detection.module is None else "ok", subject, detection.found))
+    rows.append(("ok", "--simulate=embedded", "part of this package: works everywhere"))
+    works = False
+    ways: dict[str, Callable[[], Backend]] = {
+        "--simulate=sdk": lambda: sdk_simulator(sdk),
+        "--device": lambda: device_backend(sdk),
+    }
+    for option, make in ways.items():
+        try:
+            found, works = make().description, True
+        except BackendMissingError as error:
+            found, works = str(error).replace("\n", "\n      "), False
+        rows.append(("ok" if works else "--", option, found))
+    rows.append(("  ", "measurements", "no path to a device has ever run on one"))
+    for mark, subject, found in rows:
+        click.echo(f"{mark}  {subject:<19}  {found}")
     context.exit(0 if works else 1)
-
-
-def _lines(diagnoses: list[Diagnosis]) -> list[str]:
-    """Each diagnosis with its reason, and with what to do where something is to be done."""
-    width = max(len(one.subject) for one in diagnoses)
-    lines = []
-    for one in diagnoses:
-        lines.append(f"{_MARKS[one.works]}  {one.subject:<{width}}  {one.reason}")
-        lines += [
-            f"{'':<{width + 4}}  {'-> ' if not i else '   '}{text}"
-            for i, text in enumerate(one.remedy)
-        ]
-    return lines

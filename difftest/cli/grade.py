@@ -14,11 +14,9 @@ from difftest.course.assignment import SEED, PerformanceTest, correctness_tests,
 from difftest.course.grading import (
     KERNEL,
     CaseResult,
-    GradingError,
     PredictedP99,
     correctness_points,
     grade_correctness,
-    measurements_of,
     predict_p99,
 )
 from difftest.host.installation import embedded_with_predictions
@@ -47,21 +45,17 @@ SEEDS = click.IntRange(0, 2**32 - 1)
 def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
     """Grade the fused convolution in conv2d.py with the assignment's cases and points.
 
-    Correctness runs on the embedded simulator. Performance is a device's to measure: its points
-    come from the hardware stage's history of this very file, and without one they are shown as not
-    measured, beside what the timing model predicts. The exit code is 1 if a case fails.
+    Correctness runs on the embedded simulator. Performance is a device's to measure (`difftest
+    measure`): its points are shown as not measured, beside what the timing model predicts. The exit
+    code is 1 if a case fails.
     """
-    try:
-        with embedded_with_predictions(), _progress() as progress:
-            kernel = load_kernel(f"{file}:{KERNEL}")
-            results = _correctness(progress, kernel, test_maxpool, seed)
-            passed = all(result.passed for result in results)
-            timed = performance_tests(max_pool=test_maxpool)
-            predicted = _predictions(progress, kernel, timed) if passed and predict else {}
-            measured = measurements_of(file, timed) if passed else {}
-    except GradingError as error:
-        raise click.ClickException(str(error)) from error
-    for line in _score(results, timed, measured, predicted, passed):
+    with embedded_with_predictions(), _progress() as progress:
+        kernel = load_kernel(f"{file}:{KERNEL}")
+        results = _correctness(progress, kernel, test_maxpool, seed)
+        passed = all(result.passed for result in results)
+        timed = performance_tests(max_pool=test_maxpool)
+        predicted = _predictions(progress, kernel, timed) if passed and predict else {}
+    for line in _score(results, timed, predicted, passed):
         click.echo(line)
     context.exit(0 if passed else 1)
 
@@ -112,7 +106,6 @@ def _case_line(result: CaseResult) -> str:
 def _score(
     results: list[CaseResult],
     performance: tuple[PerformanceTest, ...],
-    measured: dict[PerformanceTest, float],
     predicted: dict[PerformanceTest, PredictedP99],
     passed: bool,
 ) -> list[str]:
@@ -122,30 +115,19 @@ def _score(
     for extra, title in ((False, "Performance"), (True, "Extra credit")):
         tests = [test for test in performance if test.extra_credit is extra]
         total = sum(test.points for test in tests)
-        points = [test.points_for(measured[test]) for test in tests if test in measured]
-        if points:
-            count = f"{len(points)} of {len(tests)} tests measured on a device"
-            lines.append(f"{title}: {sum(points):g} of {total:g} points ({count})")
-        else:
-            lines.append(f"{title}: {why}, of {total:g} points")
-        lines += [
-            _performance_line(test, measured.get(test), predicted.get(test)) for test in tests
-        ]
+        lines.append(f"{title}: {why}, of {total:g} points")
+        lines += [_performance_line(test, predicted.get(test)) for test in tests]
         points = [test.points_for(predicted[test].p99) for test in tests if test in predicted]
         if points:
             lines.append(f"        predicted: {sum(points):g} points, if the model is right")
     return lines
 
 
-def _performance_line(
-    test: PerformanceTest, measured_us: float | None, predicted: PredictedP99 | None
-) -> str:
+def _performance_line(test: PerformanceTest, predicted: PredictedP99 | None) -> str:
     line = (
         f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
         f"{test.relaxed_us:g} relaxed"
     )
-    if measured_us is not None:
-        line += f"; measured {measured_us:,.0f} us"
     if predicted is not None:
         line += (
             f"; predicted {predicted.p99:,.0f} us ({predicted.low:,.0f} to {predicted.high:,.0f})"

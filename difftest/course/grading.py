@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +25,6 @@ Reference = Callable[..., Array]
 
 KERNEL = "fused_conv2d_maxpool"
 """The function that the assignment asks for."""
-
-
-class GradingError(ValueError):
-    """The file cannot be graded; the text says why and what is expected."""
 
 
 @dataclass(frozen=True)
@@ -103,19 +98,6 @@ def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP
     result = launch(kernel, arguments, {"pool_size": test.pool_size})
     latency = predict_latency(result.trace, TRN2, True)
     return PredictedP99(latency.get_latency_percentile(99), *latency.get_interval())
-
-
-def measurements_of(path: Path, tests: tuple[PerformanceTest, ...]) -> dict[PerformanceTest, float]:
-    """The p99 latencies that the hardware stage has measured for this very file; microseconds."""
-    from difftest.backends.device.measurements import HistoryError, history_file, measured_p99
-
-    if not history_file().is_file():
-        return {}
-    try:
-        found = {test: measured_p99(history_file(), test.name, kernel_file=path) for test in tests}
-    except HistoryError as error:
-        raise GradingError(str(error)) from error
-    return {test: p99 for test, p99 in found.items() if p99 is not None}
 
 
 def correctness_points(results: list[CaseResult]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,22 @@ if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
 
 
+@dataclass
+class Trial:
+    """A case that runs: what is known of it before, and what has come of it so far.
+
+    ``settings`` are of an exact run; None if none is wanted. ``findings`` are backends' hazards.
+    """
+
+    spec: KernelSpec
+    case: Case
+    inputs: tuple[Array, ...]
+    reference: Reference | Exception
+    settings: ExactSettings | None
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
 @dataclass(repr=False)
 class Runner:
     """The backends of a session, and the tally of the test that runs.
@@ -71,16 +87,11 @@ class Runner:
     tally : counts of the test that runs.
     again : how to run the test again.
     record : whether to ask the backends for traces.
-    traces : of the last case that was checked, by the name of the backend; only of backends that
-        have traces and ran the kernel to its end.
-    outputs : of the last case that was checked, by the name of the backend that ran the kernel to
-        its end.
+    traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
-    hazards : of the test that runs, errors and warnings, with the case in which each was seen.
-    known : of the test that runs, the ids and places of hazards.
-    repeats : drawn cases of the test that runs which are known to agree.
-    histories : what came of its cases, by the kernel's name.
+    hazards, known : errors and warnings of the test, each with its case; their ids and places.
+    repeats, histories : cases that are known to agree; what came of them, by the kernel's name.
     exact : whether cases run without rounding too, where their specs want it.
     now : the case that runs.
     watch : sees which branches and loops of the kernels' code the cases take, for the tally.
@@ -147,82 +158,93 @@ class Runner:
     ) -> dict[str, Verdict]:
         """Run the case on each backend and compare each outcome with the reference.
 
-        ``reference`` is what it says of the case, where that is known.
-
-        Raises
-        ------
-        DifferentialFailure : one of them is wrong.
-        BrokenReferenceError : the reference is.
+        ``reference`` is what it says, where that is known. One that is wrong raises a
+        BrokenReferenceError, a backend that is wrong a DifferentialFailure.
         """
+        __tracebackhide__ = True
+        trial = self.begin(spec, case, reference)
+        for backend in self.backends:
+            self.ask(trial, backend)
+        return self.conclude(trial)
+
+    def begin(
+        self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
+    ) -> Trial:
+        """A case that no backend has run yet, with what its reference says."""
         __tracebackhide__ = True
         self.now = spec, case
         known = reference.inputs.values() if isinstance(reference, Reference) else None
         inputs = spec.inputs_of(case) if known is None else tuple(known)
         if reference is None:
             reference = self.reference(spec, case, inputs)
-        settings = self.settings_of(spec, case)
-        verdicts: dict[str, Verdict] = {}
         self.traces, self.outputs = {}, {}
-        findings: list[Finding] = []
-        history = self.histories.setdefault(spec.name, History(spec))
-        for backend in self.backends:
-            call = replace(
-                make_call(spec, case, inputs), record=self.record, inspect=True, exact=settings
-            )
-            ran = self.run(spec, backend, call)
-            outcome = self.with_exact_run(spec, case, backend, settings, ran)
-            verdict, said = self.judged(spec, case, reference, outcome), ""
-            if isinstance(outcome, Ran):
-                findings += outcome.findings
-                self.outputs[backend.name] = outcome.outputs
-                if outcome.trace is not None:
-                    self.traces[backend.name] = outcome.trace
-                misuse = misused(tuple(spec.inputs), inputs, call.inputs, outcome)
-                if misuse and isinstance(verdict, Mismatch):
-                    said = misuse.message
-                elif not is_failure(verdict):
-                    verdict = misuse or verdict
-            data = of_data(verdict, reference)
-            if data and isinstance(verdict, Inconclusive):
-                verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
-            self.tally.homes[spec.name] = home_of(spec.kernel)
-            self.tally.count(spec.name, backend.name, verdict)
-            if isinstance(verdict, Mismatch) and isinstance(outcome, Ran) and outcome.exact:
-                if outcome is ran and settings is not None:
-                    verdict = _explained(verdict, backend, make_call(spec, case, inputs), settings)
-                else:
-                    verdict = replace(verdict, how=explained(verdict, outcome.exact))
-            if isinstance(verdict, Mismatch):
-                verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
-            verdicts[backend.name] = verdict
-            if isinstance(verdict, Mismatch):
-                history.failed(case, backend.name, verdict)
+        return Trial(spec, case, inputs, reference, self.settings_of(spec, case))
+
+    def ask(self, trial: Trial, backend: Backend) -> Verdict:
+        """Run the case on one backend, judge what comes of it and count it."""
+        __tracebackhide__ = True
+        spec, case, inputs, reference = trial.spec, trial.case, trial.inputs, trial.reference
+        call = replace(
+            make_call(spec, case, inputs), record=self.record, inspect=True, exact=trial.settings
+        )
+        ran = self.run(spec, backend, call)
+        outcome = self._with_exact_run(trial, backend, ran)
+        with self._defects(spec, case):
+            verdict, said = verdict_on(reference, outcome), ""
+        if isinstance(outcome, Ran):
+            trial.findings += outcome.findings
+            self.outputs[backend.name] = outcome.outputs
+            if outcome.trace is not None:
+                self.traces[backend.name] = outcome.trace
+            misuse = self.suspected(trial, backend, call, outcome)
+            if misuse and isinstance(verdict, Mismatch):
+                said = misuse.message
+            elif not is_failure(verdict):
+                verdict = misuse or verdict
+        data = of_data(verdict, reference)
+        if data and isinstance(verdict, Inconclusive):
+            verdict = replace(verdict, reason=f"{verdict.reason}; {data}")
+        self.tally.homes[spec.name] = home_of(spec.kernel)
+        self.tally.count(spec.name, backend.name, verdict)
+        if isinstance(verdict, Mismatch):
+            if isinstance(outcome, Ran) and outcome.exact:
+                verdict = _explained(trial, verdict, backend, None if outcome is ran else outcome)
+            verdict = replace(verdict, how=(*filter(None, (data, said)), *verdict.how))
+            self._history(spec).failed(case, backend.name, verdict)
+        trial.verdicts[backend.name] = verdict
+        return verdict
+
+    def suspected(
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran
+    ) -> Mismatch | None:
+        """What is wrong with a run whatever its values are, if anything."""
+        return misused(tuple(trial.spec.inputs), trial.inputs, call.inputs, ran)
+
+    def conclude(self, trial: Trial) -> dict[str, Verdict]:
+        """The verdicts on a case that has run; a DifferentialFailure if one is wrong."""
+        __tracebackhide__ = True
+        history, verdicts = self._history(trial.spec), trial.verdicts
         if any(map(is_failure, verdicts.values())):
-            failure = DifferentialFailure(
-                spec, case, verdicts, self.again, verbose=self.verbose, findings=findings
-            )
+            failure = self.failure(trial)
             failure.history = history
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
-        history.agreed.append(case)
-        self.note_hazards(spec, case, reference, findings)
+        history.agreed.append(trial.case)
+        for one in trial.findings:  # what the test's end is to say, each of it once
+            key = one.id, one.locations
+            if one.severity is Severity.NOTE or excuses(trial.reference, one) or key in self.known:
+                continue
+            self.known.add(key)
+            self.hazards.append((trial.spec, trial.case, one))
         return verdicts
 
-    def note_hazards(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        reference: Reference | Exception,
-        findings: Iterable[Finding],
-    ) -> None:
-        """Keep what the test's end is to say, each of it once."""
-        for one in findings:
-            key = one.id, one.locations
-            if one.severity is Severity.NOTE or excuses(reference, one):
-                continue
-            if key not in self.known:
-                self.known.add(key)
-                self.hazards.append((spec, case, one))
+    def failure(self, trial: Trial) -> DifferentialFailure:
+        """The error of a case that one of the backends got wrong."""
+        known = trial.spec, trial.case, trial.verdicts, self.again
+        return DifferentialFailure(*known, verbose=self.verbose, findings=trial.findings)
+
+    def _history(self, spec: KernelSpec) -> History:
+        return self.histories.setdefault(spec.name, History(spec))
 
     def check_hazards(self) -> None:
         """Judge a test whose cases all agree with their reference: fail, or warn of what was seen.
@@ -249,22 +271,16 @@ class Runner:
             random=all(recipe.is_random for recipe in case.data.values()),
         )
 
-    def with_exact_run(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        backend: Backend,
-        settings: ExactSettings | None,
-        outcome: Outcome,
-    ) -> Outcome:
+    def _with_exact_run(self, trial: Trial, backend: Backend, outcome: Outcome) -> Outcome:
         """The outcome with its exact run, or the embedded simulator's of the same case.
 
         That one is looked at for hazards too. What neither knows is noted for the summary.
         """
+        spec, settings = trial.spec, trial.settings
         if not isinstance(outcome, Ran) or settings is None:
             return outcome
         if outcome.exact is None and self.beside is not None:
-            call = make_call(spec, case, spec.inputs_of(case))
+            call = make_call(spec, trial.case, trial.inputs)
             ran = self.beside(replace(call, exact=settings, inspect=True))
             if isinstance(ran, str):
                 self.tally.doubts.add(
@@ -277,13 +293,12 @@ class Runner:
             self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
         return outcome
 
-    def judged(
-        self, spec: KernelSpec, case: Case, reference: Reference | Exception, outcome: Outcome
-    ) -> Verdict:
-        """The verdict on one outcome."""
+    @contextmanager
+    def _defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
+        """A defect of the reference fails the test."""
         __tracebackhide__ = True
         try:
-            return verdict_on(reference, outcome)
+            yield
         except ReferenceDefect as defect:
             raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
 
@@ -293,12 +308,11 @@ class Runner:
         """What the reference says, or the error with which it refuses the case."""
         __tracebackhide__ = True
         self.now = spec, case
-        try:
-            return reference_of(spec, case, inputs)
-        except ReferenceRefusal as refusal:
-            return refusal.error
-        except ReferenceDefect as defect:
-            raise BrokenReferenceError(spec, case, defect, self.again) from defect.__cause__
+        with self._defects(spec, case):
+            try:
+                return reference_of(spec, case, inputs)
+            except ReferenceRefusal as refusal:
+                return refusal.error
 
     def check_rejection(self, spec: KernelSpec, rejection: Rejection) -> None:
         """Each backend must refuse the case, with the text that the spec says."""
@@ -362,17 +376,16 @@ def verdict_on(reference: Reference | Exception, outcome: Outcome) -> Verdict:
     return derived
 
 
-def _explained(
-    verdict: Mismatch, backend: Backend, call: KernelCall, settings: ExactSettings
-) -> Mismatch:
+def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | None) -> Mismatch:
     """The verdict with what an exact run says of the error: the kernel runs once more for it."""
-    outcome = run_kernel(backend, replace(call, exact=replace(settings, losses=True)))
+    outcome: Outcome | None = beside
+    if outcome is None and trial.settings is not None:
+        call = make_call(trial.spec, trial.case, trial.inputs)
+        outcome = run_kernel(backend, replace(call, exact=replace(trial.settings, losses=True)))
     if not isinstance(outcome, Ran):
         again = f"unexplained: run once more, the kernel came to {type(outcome).__name__.lower()}"
         return replace(verdict, how=(again,))
-    if outcome.exact is None:
-        return verdict
-    return replace(verdict, how=explained(verdict, outcome.exact))
+    return replace(verdict, how=explained(verdict, outcome.exact)) if outcome.exact else verdict
 
 
 def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdict:
@@ -422,16 +435,16 @@ def misused(
     for name, before, now in zip(names, given, after, strict=True):
         width = before.dtype.itemsize
         changed = (bytes_of(before) != bytes_of(now)).view(f"u{width}") != 0
-        count, message = int(changed.sum()), ""
+        count, did = int(changed.sum()), ""
         if count:
             first = [int(one) for one in np.argwhere(changed.reshape(before.shape))[0]]
-            message = f"the kernel overwrites its input {name}: {count} of {changed.size} elements"
-            message += f", the first at {first}. {rule}"
+            did = f"overwrites its input {name}: {count} of {changed.size} elements, the first at "
+            did += f"{first}. {rule}"
         elif any(one is now for one in ran.written):
-            message = f"the kernel writes to its input {name}, and what it writes is what was "
-            message += f"there in this case. {rule}"
+            did = f"writes to its input {name}, and what it writes is what was there in this case. "
+            did += rule
         elif any(one is now for one in ran.returned):
-            message = f"the kernel returns its input {name} itself, to which it wrote nothing"
-        if message:
-            return Mismatch("inputs", None, message, elements=changed.size, wrong=count)
+            did = f"returns its input {name} itself, to which it wrote nothing"
+        if did:
+            return Mismatch("inputs", None, f"the kernel {did}", changed.size, count)
     return None

@@ -1,16 +1,13 @@
 """The kernels of this repository against the course's latency thresholds, on a NeuronCore."""
 
-import functools
 import importlib
-from pathlib import Path
 
 import pytest
 
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.entries import entries
-from difftest.backends.device.measurements import history_file
-from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, keep, run_threshold
-from difftest.backends.device.timers import open_bench
+from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, measure_threshold
+from difftest.backends.device.timers import opened_timer
 
 FILES = {"fused_conv2d_maxpool": "conv2d", "matrix_transpose": "transpose"}
 FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}
@@ -30,23 +27,15 @@ def import_kernel(name):
     return getattr(module_of(name), name)
 
 
-def load_of(threshold):
-    return functools.partial(import_kernel, threshold.kernel)
-
-
 @pytest.fixture(scope="session")
-def bench():
-    """The device, once the kernels whose result is known came out right."""
-    opened = open_bench(load_of(TRANSPOSE))
-    yield opened
-    opened.close()
+def timer():
+    """Of the device, once the kernel whose result is known came out right."""
+    with opened_timer(lambda: import_kernel(TRANSPOSE.kernel)) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("threshold", [*CONVOLUTIONS, TRANSPOSE], ids=lambda one: one.name)
-def test_threshold(threshold, bench, report):
-    load = load_of(threshold)
-    result = run_threshold(threshold, load, bench.timer, history_file())
+def test_threshold(threshold, timer, report):
+    result = measure_threshold(threshold, import_kernel(threshold.kernel), timer)
     report(result)
-    kernel_file = Path(module_of(threshold.kernel).__file__)
-    keep(result, history_file(), kernel_file, bench.machine)
     assert result.result != MISSED, "\n".join(result.lines())

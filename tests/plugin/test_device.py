@@ -1,7 +1,5 @@
 """``pytest --device`` from end to end, against packages that stand in for the SDK."""
 
-import re
-
 import pytest
 
 import difftest.backends.device.runner
@@ -97,12 +95,12 @@ both = pytest.mark.parametrize("machine", PACKAGES, indirect=True)
 
 
 @both
-def test_a_right_kernel_passes_and_the_known_kernels_ran_first(machine, beside, request):
+def test_a_right_kernel_passes_and_the_known_kernel_ran_first(machine, beside, request):
     add_test(machine)
     result = run(machine, "--device")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["difftest: *neuron0 through nki.*", "add * device *"])
-    assert [name for name, _ in calls(machine)][:3] == ["add", "add", "subtract"]
+    assert [name for name, _ in calls(machine)][:2] == ["add", "add"]
     asked = "exact run: add: device has none" not in result.stdout.str()
     assert asked == (request.node.callspec.params["machine"] == "classic")
 
@@ -111,7 +109,7 @@ def test_the_device_runs_few_cases(machine):
     """Three drawn ones and one explicit, each on three draws of data; not the 50 of `quick`."""
     add_test(machine)
     run(machine, "--device")
-    assert len(calls(machine)) - 3 == (3 + 1) * 3
+    assert len(calls(machine)) - 2 == (3 + 1) * 3
 
 
 def calls_of_failures(machine):
@@ -132,17 +130,13 @@ def test_a_failure_that_a_simulator_shares_is_shrunk_there(machine):
     assert calls_of_failures(machine) <= drawn + explicit, "no step of shrinking"
 
 
-def test_a_device_only_failure_is_reported_with_all_distances_and_not_shrunk(machine, monkeypatch):
+def test_a_device_only_failure_is_not_shrunk(machine, monkeypatch):
     monkeypatch.setenv("STANDIN_FAULT", "wrong")
     add_test(machine)
     result = run(machine, "--device", "test_add.py::test_add")
     text = result.stdout.str()
     assert "add disagrees with its reference on device" in text
     assert "device only: sdk agrees; not shrunk, for each step would compile" in text
-    assert "float64:     largest distance" in text
-    assert re.search(r"    device: [1-9]", text)
-    assert re.search(r"    sdk: 0\b", text)
-    assert "    embedded: did not run, not in this test" in text
     drawn = [one for one in calls(machine) if one[0] == "add"][2:]
     assert len(drawn) == 2, "the drawn and the explicit case, once each"
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from difftest.backends.base import BackendMissingError
 from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Sdk, detect_sdk
-from difftest.backends.device.core import NeuronCore
+from difftest.backends.device.core import Device, NeuronCore
 from difftest.backends.device.entries import entries
-from difftest.backends.device.running import Device
 from difftest.backends.device.settings import NRTPY_PYTHON, SettingError, read_settings
 from difftest.backends.dialect import ByDialect
 
@@ -21,11 +20,6 @@ DEVICE_NODES = Path("/dev")
 """Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
 ARTIFACTS = "NKI_ARTIFACTS_DIR"
 """Documented for SDK 2.32 (nrtpy's tutorials): where a call with NumPy arrays leaves its NEFF."""
-
-
-def find_devices() -> tuple[str, ...]:
-    """The Neuron devices that the driver shows."""
-    return tuple(sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*")))
 
 
 def keep_neffs() -> bool:
@@ -56,21 +50,20 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
             f"{NRTPY_PYTHON}: {settings.nrtpy_python} is no program.\n"
             "  remedy: the Python of the environment that has nrtpy, or leave the variable out"
         )
-    devices = find_devices()
+    devices = sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*"))
     if devices:
         keep_neffs()
     sdk = sdk or detect_sdk()
     ways = entries(sdk)
     lacks = [] if devices else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
-    lacks += [] if ways else _lacks_of_sdk(sdk)
+    lacks += [] if ways else _lacks_of(sdk)
     if lacks:
         raise BackendMissingError(
             "a Neuron device cannot be used here.\n"
             + "".join(f"  found:  {lack}\n" for lack in lacks)
             + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
             f"          ({SETUP_GUIDE});\n"
-            "          without one, --simulate runs the same tests on a simulator;\n"
-            "          difftest doctor says more"
+            "          without one, --simulate runs the same tests on a simulator"
         )
     core = NeuronCore(settings)
     found = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
@@ -85,15 +78,14 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
     )
 
 
-def _lacks_of_sdk(sdk: Sdk) -> list[str]:
+def _lacks_of(sdk: Sdk) -> list[str]:
     """Why no generation found here reaches a device."""
     if sdk.classic.module is None and sdk.newer.module is None:
         return [f"no Neuron SDK: {sdk.classic.found}"]
     lacks = []
     if sdk.classic.module is not None:
-        lacks.append(
-            sdk.refuses_classic() or f"{sdk.classic.found}, whose neuronxcc.nki has no baremetal"
-        )
+        without = f"{sdk.classic.found}, whose neuronxcc.nki has no baremetal"
+        lacks.append(sdk.refuses_classic() or without)
     if sdk.newer.module is not None:
         lacks.append(f"{sdk.newer.found}, whose nki runs no NumPy arrays (SDK 2.29 on does)")
     return lacks

@@ -1,45 +1,51 @@
-"""A leased NeuronCore and the one process on it: retries, timeouts, and who is to blame."""
+"""A leased NeuronCore, the one process on it, and the kernels that run there.
+
+Retries and timeouts are here, and who is to blame for what fails.
+"""
 
 from __future__ import annotations
 
 import os
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from difftest.backends.device.faults import Blame, Fault, find_fault
-from difftest.backends.device.lease import VISIBLE_CORES, CoreLease, NoCoreError, lease_core
+from difftest.backends.base import SLIPS, Array, Crashed, KernelCall, Outcome, Rejected, as_outputs
+from difftest.backends.device.entries import Entry
+from difftest.backends.device.faults import Blame, find_fault
+from difftest.backends.device.lease import VISIBLE_CORES, CoreLease, NoCoreError
+from difftest.backends.device.selftest import UntrustedDeviceError, check_device
 from difftest.backends.device.settings import EXEC_TIMEOUT, Settings
 from difftest.backends.device.worker import Worker, WorkerDiedError, WorkerHungError
+from difftest.backends.sdk import ran_of
 
+NAME = "device"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
 ATTEMPTS = 2
 """One retry, for infrastructure alone: a kernel that fails does so again, minutes later."""
 
 
 class DeviceError(Exception):
-    """A kernel failed on the device: its error, what the code in it means, and the log."""
+    """A kernel failed on the device; the text adds what a code in it means, and the log.
+
+    Attributes
+    ----------
+    cause : what it raised, or that it hung or died.
+    fault : the code found in its text, or else in the log; None if there is none.
+    """
+
+    def __init__(self, text: str, cause: BaseException | None = None, log: str = "") -> None:
+        self.cause, self.fault = cause, find_fault(str(cause or ""))
+        # A failed assertion is the kernel's contract, whatever the log says.
+        if self.fault is None and not isinstance(cause, AssertionError):
+            self.fault = find_fault(log)
+        hint = f"\nhint: {self.fault}" if self.fault else ""
+        super().__init__(text + hint + (f"\nlog:\n{textwrap.indent(log, '  ')}" if log else ""))
 
 
 class InfrastructureError(Exception):
     """The device, the driver or the runtime failed, not the kernel: nothing was learnt of it."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A job that raised, hung or died, by the kernel's fault.
-
-    Attributes
-    ----------
-    error : to show: the exception itself, or one that adds the hint and the log to it.
-    cause : the exception itself.
-    fault : the code found in its text or in the log.
-    """
-
-    error: BaseException
-    cause: BaseException
-    fault: Fault | None
 
 
 class NeuronCore:
@@ -56,7 +62,7 @@ class NeuronCore:
 
     @property
     def index(self) -> int:
-        """The core's index; leases one if none is. Shrinking asks again: one waits for it once.
+        """The core's index; leases one if none is. One that was not free is not asked for again.
 
         Raises
         ------
@@ -66,7 +72,7 @@ class NeuronCore:
             raise self._unusable
         if self._lease is None:
             try:
-                self._lease = lease_core(wait=self.settings.lease_wait)
+                self._lease = CoreLease()
             except NoCoreError as error:
                 self._unusable = error
                 raise
@@ -74,8 +80,8 @@ class NeuronCore:
 
     def run(
         self, key: object, function: Callable[..., Any], *arguments: Any, lnc: int | None = None
-    ) -> Any | Failure:
-        """Call a function in the core's process: what it returned, or the kernel's failure.
+    ) -> Any:
+        """What a function returns that is called in the core's process.
 
         Parameters
         ----------
@@ -84,6 +90,7 @@ class NeuronCore:
 
         Raises
         ------
+        DeviceError : the kernel failed.
         InfrastructureError : twice the fault was not the kernel's. Later jobs raise it at once.
         NoCoreError : no core is free.
         """
@@ -92,33 +99,26 @@ class NeuronCore:
             if self._worker is None or key != self._key:
                 self.stop()
                 self._worker, self._key = Worker(function, environment), key
-            result = self._answer(self._worker, arguments)
-            if not isinstance(result, Failure) or not is_infrastructure(result):
-                return result
+            try:
+                answer = self._worker.run(*arguments, timeout=self.settings.timeout)
+                error, self.log = answer.error, answer.log
+            except (WorkerHungError, WorkerDiedError) as end:
+                self._worker, error, self.log = None, end, end.log
+            if error is None:
+                return answer.value
+            failure = DeviceError(f"{type(error).__name__}: {error}", error, self.log)
+            if failure.fault is None or failure.fault.blame is Blame.KERNEL:
+                raise failure from error
             self.stop()
-        self._unusable = InfrastructureError(
-            f"the device failed {ATTEMPTS} times, not the kernel: {result.error}"
-        )
-        raise self._unusable from result.cause
-
-    def _answer(self, worker: Worker, arguments: tuple[Any, ...]) -> Any | Failure:
-        try:
-            answer = worker.run(*arguments, timeout=self.settings.timeout)
-        except (WorkerHungError, WorkerDiedError) as error:
-            self._worker, self.log = None, error.log
-            return failure_of(error, error.log)
-        self.log = answer.log
-        return answer.value if answer.error is None else failure_of(answer.error, answer.log)
+        told = f"the device failed {ATTEMPTS} times, not the kernel: {failure}"
+        self._unusable = InfrastructureError(told)
+        raise self._unusable from failure.cause
 
     def environment(self, lnc: int | None = None) -> dict[str, str]:
         """Variables for a process on this core; the LNC that a person has set stays."""
-        variables = {
-            VISIBLE_CORES: str(self.index),
-            EXEC_TIMEOUT: str(self.settings.exec_timeout),
-        }
-        if lnc is not None:
-            variables[LNC] = os.environ.get(LNC, str(lnc))
-        return variables
+        limit = str(self.settings.exec_timeout)
+        variables = {VISIBLE_CORES: str(self.index), EXEC_TIMEOUT: limit}
+        return variables if lnc is None else {**variables, LNC: os.environ.get(LNC, str(lnc))}
 
     def stop(self) -> None:
         """End the process on the core, so that another may use it."""
@@ -134,25 +134,87 @@ class NeuronCore:
             lease.release()
 
 
-def is_infrastructure(failure: Failure) -> bool:
-    """Whether the kernel is not to blame."""
-    return failure.fault is not None and failure.fault.blame is Blame.INFRASTRUCTURE
+class Device:
+    """Runs kernels of one generation on the leased NeuronCore, each in the core's own process."""
+
+    name = NAME
+
+    def __init__(self, entry: Entry, core: NeuronCore, description: str) -> None:
+        self.description = description
+        self.entry = entry
+        self.core = core
+        self._is_trusted = False
+        self._refused: UntrustedDeviceError | None = None
+
+    def run(self, call: KernelCall) -> Outcome:
+        """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
+
+        Raises
+        ------
+        InfrastructureError : the device failed, not the kernel.
+        NoCoreError : no NeuronCore is free.
+        UntrustedDeviceError : the kernel whose result is known did not come out as it must.
+        """
+        self.check()
+        return self._run(call)
+
+    def check(self) -> None:
+        """Run the kernel whose result is known; once, for it compiles for minutes."""
+        if self._refused is not None:
+            raise self._refused
+        if not self._is_trusted:
+            try:
+                check_device(self._run, self.entry.dialect)
+            except UntrustedDeviceError as error:
+                self._refused = error
+                raise
+            self._is_trusted = True
+
+    def _run(self, call: KernelCall) -> Outcome:
+        arrays = [(array.shape, str(array.dtype)) for array in (*call.inputs, *call.outputs)]
+        compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
+        arguments = call.inputs, call.outputs, call.parameters
+        key, job, lnc = (self.entry, *compiled_for), _Job(self.entry, call), self.entry.lnc(call)
+        try:
+            written, returned = self.core.run(key, job, *arguments, lnc=lnc)
+        except DeviceError as error:
+            # An error of the runtime is a crash, most others are refusals.
+            broke = isinstance(error.cause, (*SLIPS, WorkerDiedError, WorkerHungError))
+            at_run_time = error.fault is not None and error.fault.number is not None
+            told = error if error.fault or self.log or error.cause is None else error.cause
+            return Crashed(told) if broke or at_run_time else Rejected(told)
+        for ours, theirs in zip(call.outputs, written, strict=True):
+            ours[...] = theirs
+        return ran_of(call, returned)
+
+    @property
+    def log(self) -> str:
+        """What the compiler and the runtime wrote at the last run."""
+        return self.core.log
+
+    def rest(self) -> None:
+        """End the process on the core: what runs next sees this process's modules as they are."""
+        self.core.stop()
+
+    def close(self) -> None:
+        """End the process on the core and give the core back; a later run starts anew."""
+        self.core.release()
 
 
-def failure_of(error: BaseException, log: str) -> Failure:
-    """The failure with all that is known of it.
+class _Job:
+    """What the core's process does for one kernel; made there once, called for each run."""
 
-    The log counts only where the error's own text has no code, and not for a failed assertion: that
-    is the kernel's contract.
-    """
-    fault = find_fault(str(error))
-    if fault is None and not isinstance(error, AssertionError):
-        fault = find_fault(log)
-    if fault is None and not log:
-        return Failure(error, error, None)
-    lines = [f"{type(error).__name__}: {error}"]
-    lines += [f"hint: {fault}"] if fault else []
-    lines += ["log:", textwrap.indent(log, "  ")] if log else []
-    shown = DeviceError("\n".join(lines))
-    shown.__cause__ = error
-    return Failure(shown, error, fault)
+    def __init__(self, entry: Entry, call: KernelCall) -> None:
+        self._entry = entry
+        self._call = call
+        self._runnable: Callable[..., Any] | None = None
+
+    def __call__(
+        self, inputs: tuple[Array, ...], outputs: tuple[Array, ...], parameters: dict[str, Any]
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """The outputs passed, as they are afterwards, and what was returned."""
+        if self._runnable is None:
+            self._runnable = self._entry.runnable(self._call)
+        call = replace(self._call, inputs=inputs, outputs=outputs, parameters=parameters)
+        args, kwargs = call.arguments()
+        return outputs, as_outputs(self._runnable(*args, **kwargs))

@@ -23,11 +23,7 @@ SECONDS = 1800.0
 
 
 def ran_beside(call: KernelCall) -> Ran | str:
-    """The run of a kernel that was imported with the SDK on the embedded simulator, or why not.
-
-    A process of its own imports the kernel's module again, with the embedded modules in the SDK's
-    place; this process keeps the SDK's.
-    """
+    """The run of a kernel that was imported with the SDK on the embedded simulator, or why not."""
     if dialect_of(call.kernel) != CLASSIC:
         return "the embedded simulator runs kernels of neuronxcc.nki alone"
     function = function_of(call.kernel)
@@ -41,7 +37,6 @@ def ran_beside(call: KernelCall) -> Ran | str:
 
 
 def _ran_anew(module: str, kernel: str, call: KernelCall) -> Ran | str:
-    """In the worker: import the module anew, run its kernel."""
     from difftest.backends.embedded import ran_embedded
 
     return ran_embedded(replace(call, kernel=getattr(importlib.import_module(module), kernel)))

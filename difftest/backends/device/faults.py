@@ -39,20 +39,13 @@ class Fault:
         return f"{self.code} ({self.blame.value}): {self.hint}"
 
 
-def _read() -> dict[str, Fault]:
-    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as rows:
-        return {
-            row["name"]: Fault(
-                row["name"],
-                int(row["number"]) if row["number"] else None,
-                Blame(row["blame"]),
-                row["hint"],
-            )
-            for row in csv.DictReader(rows)
-        }
-
-
-FAULTS = _read()
+_ROWS = csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines())
+FAULTS = {
+    row["name"]: Fault(
+        row["name"], int(row["number"] or 0) or None, Blame(row["blame"]), row["hint"]
+    )
+    for row in _ROWS
+}
 """Name of a status or an error code -> what it means."""
 _BY_NUMBER = {fault.number: fault for fault in FAULTS.values() if fault.number is not None}
 _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"

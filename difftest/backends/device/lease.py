@@ -7,33 +7,27 @@ loses its lease, and a child of it that still runs on the core keeps it.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 import tempfile
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
 """Runtime: an index, an inclusive range, or several of these with commas (configuration guide)."""
 LOCK_FOLDER = "DIFFTEST_LOCK_DIR"
-_POLL_SECONDS = 0.05
-_NEURON_LS_SECONDS = 30
 
 
 class NoCoreError(Exception):
     """No NeuronCore is free, or none is there."""
 
 
-def parse_cores(text: str) -> tuple[int, ...]:
-    """The cores of a value of NEURON_RT_VISIBLE_CORES, as ``0``, ``4-7`` or ``0,2,4-5``.
+def find_cores() -> tuple[int, ...]:
+    """The cores that the environment names, as ``0``, ``4-7`` or ``0,2,4-5``; 0 if it names none.
 
     Raises
     ------
     NoCoreError : it is none of these.
     """
+    text = os.environ.get(VISIBLE_CORES) or "0"
     cores: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -45,37 +39,36 @@ def parse_cores(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(cores))
 
 
-def find_cores() -> tuple[int, ...]:
-    """The cores that this process may use: those of the environment, else those of ``neuron-ls``.
-
-    Without either it is core 0 alone, for each Neuron device has one.
-    """
-    allowed, tool = os.environ.get(VISIBLE_CORES), shutil.which("neuron-ls")
-    if allowed:
-        return parse_cores(allowed)
-    if tool is None:
-        return (0,)
-    try:
-        listed = subprocess.run(
-            [tool, "-j"], capture_output=True, text=True, timeout=_NEURON_LS_SECONDS
-        )
-        ids = [int(core) for chip in json.loads(listed.stdout) for core in chip["neuroncore_ids"]]
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
-        return (0,)
-    return tuple(sorted(ids)) or (0,)
-
-
 class CoreLease:
     """The exclusive use of one core, until :meth:`release` or the end of the process.
 
     Attributes
     ----------
     core : its index, as NEURON_RT_VISIBLE_CORES takes it.
+
+    Raises
+    ------
+    NoCoreError : all cores of the environment are taken; the text names their holders.
     """
 
-    def __init__(self, core: int, descriptor: int) -> None:
-        self.core = core
-        self._descriptor: int | None = descriptor
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        usual = Path(tempfile.gettempdir()) / "difftest-neuroncores"
+        folder = Path(os.environ.get(LOCK_FOLDER) or usual)
+        folder.mkdir(parents=True, exist_ok=True)
+        holders = []
+        for self.core in find_cores():
+            lock = folder / f"neuroncore-{self.core}.lock"
+            self._descriptor = _locked(lock)
+            if self._descriptor is not None:
+                return
+            holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
+            holders.append(f"core {self.core} by process {holder}")
+        raise NoCoreError(
+            f"no NeuronCore is free: {', '.join(holders)}.\n"
+            f"  remedy: name more cores in {VISIBLE_CORES}, or use fewer workers (pytest -n),\n"
+            "          or end the processes that hold the cores"
+        )
 
     def release(self) -> None:
         """Give the core back; a second time does nothing."""
@@ -84,47 +77,14 @@ class CoreLease:
             os.close(descriptor)
 
 
-def lease_core(
-    cores: Sequence[int] | None = None, *, wait: float = 0.0, folder: Path | None = None
-) -> CoreLease:
-    """Lease the first free one of ``cores`` (of :func:`find_cores` if not given).
-
-    Parameters
-    ----------
-    wait : seconds to wait for one to become free.
-    folder : of the lock files; one place for all users of the computer, unless told otherwise.
-
-    Raises
-    ------
-    NoCoreError : all of them stay taken; the text names their holders.
-    """
-    wanted = find_cores() if cores is None else tuple(cores)
-    usual = os.environ.get(LOCK_FOLDER) or Path(tempfile.gettempdir()) / "difftest-neuroncores"
-    place = folder or Path(usual)
-    place.mkdir(parents=True, exist_ok=True)
-    locks = {core: place / f"neuroncore-{core}.lock" for core in wanted}
-    deadline = time.monotonic() + wait
-    while True:
-        for core, lock in locks.items():
-            descriptor = _locked(lock)
-            if descriptor is not None:
-                return CoreLease(core, descriptor)
-        if time.monotonic() >= deadline:
-            raise NoCoreError(_all_taken(locks))
-        time.sleep(_POLL_SECONDS)
-
-
 def _locked(lock: Path) -> int | None:
-    """The descriptor of the lock that this process has now; None if another has it."""
+    """The descriptor of the lock that this process has now; None if another has it.
+
+    Another user's file is a PermissionError: DIFFTEST_LOCK_DIR names a folder that all can write.
+    """
     import fcntl  # here, for the module is read on computers that have no flock
 
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError as error:
-        raise NoCoreError(
-            f"another user's lock file cannot be opened: {error.filename}\n"
-            f"  remedy: set {LOCK_FOLDER} to a folder that all users of the cores can write"
-        ) from None
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -133,14 +93,3 @@ def _locked(lock: Path) -> int | None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
-
-
-def _all_taken(locks: dict[int, Path]) -> str:
-    holders = ", ".join(
-        f"core {core} by process {lock.read_text(encoding='utf-8').strip() or 'of unknown id'}"
-        for core, lock in locks.items()
-    )
-    return (
-        f"no NeuronCore is free: {holders or 'there is none'}.\n"
-        "  remedy: fewer workers (pytest -n), or end the processes that hold the cores"
-    )

@@ -1,4 +1,4 @@
-"""Kernels whose result is known, for the classic SDK. They run first in each session."""
+"""A kernel whose result is known, for the classic SDK. It runs first in each session."""
 
 import neuronxcc.nki as nki  # type: ignore[import-not-found]
 import neuronxcc.nki.language as nl  # type: ignore[import-not-found]
@@ -9,12 +9,4 @@ def add(a, b):  # type: ignore[no-untyped-def]
     """The sum."""
     result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     nl.store(result, nl.load(a) + nl.load(b))
-    return result
-
-
-@nki.jit
-def subtract(a, b):  # type: ignore[no-untyped-def]
-    """The difference, which is wrong wherever it is taken for the sum."""
-    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    nl.store(result, nl.load(a) - nl.load(b))
     return result

@@ -8,14 +8,14 @@ alone shows: it is reported as it is, for each step of shrinking would compile f
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from difftest.backends.base import Array, Backend, KernelCall, Outcome, Ran
+from difftest.backends.base import Backend, KernelCall, Outcome, Ran
 from difftest.backends.detection import detect_sdk
-from difftest.backends.device.running import NAME as DEVICE
+from difftest.backends.device.core import NAME as DEVICE
 from difftest.backends.device.selftest import Guard
 from difftest.backends.sdk import has_simulator, sdk_simulator
 from difftest.harness.case import Case
@@ -23,15 +23,13 @@ from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import Reference
 from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.report import Reproduction
-from difftest.harness.rounding import is_float, ulp
-from difftest.harness.runner import Runner, make_call
-from difftest.harness.signature import home_of
+from difftest.harness.rounding import is_float
+from difftest.harness.runner import Runner, Trial
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Inconclusive, Match, Mismatch, OneSided, Verdict, is_failure
+from difftest.harness.verdict import Inconclusive, Match, Mismatch, Verdict, is_failure
 
-EXTRA_DRAWS = 2
-"""Further data for each case on the device, in the same shapes: the kernel is compiled already."""
 _SEEDS = (1001, 2002)
+"""Of further data for each case, in the same shapes: the kernel is compiled already."""
 
 
 class DeviceRunner(Runner):
@@ -57,18 +55,12 @@ class DeviceRunner(Runner):
         self._arbiter = arbiter
         self._guard = Guard()
         self._shrinking_on: tuple[Backend, ...] = ()
-        self._difference: tuple[Case, Difference] | None = None
-
-    @property
-    def simulators(self) -> tuple[Backend, ...]:
-        """The backends but the device."""
-        return tuple(backend for backend in self.backends if backend.name != DEVICE)
+        self._difference: Difference | None = None
 
     def start(self, again: Reproduction | None) -> None:
         """Begin a test: forget what the test before it found."""
         super().start(again)
-        self._shrinking_on = ()
-        self._difference = None
+        self._shrinking_on, self._difference = (), None
         rest = getattr(self.device, "rest", None)
         if rest is not None:
             rest()  # a module may be patched between two tests
@@ -82,98 +74,57 @@ class DeviceRunner(Runner):
 
         Raises
         ------
-        DifferentialFailure : a backend is wrong.
-        Difference : the device is wrong where no simulator is.
+        DifferentialFailure : a backend is wrong; a Difference where no simulator is.
         BrokenReferenceError : the reference is wrong.
         """
         __tracebackhide__ = True
         if self._difference is not None:
-            found_in, difference = self._difference
-            if case != found_in:
+            if case != self._difference.drawn:
                 return {DEVICE: Inconclusive("not run: nothing shrinks on the device")}
-            raise difference
-        self.outputs = {}
+            raise self._difference
         verdicts: dict[str, Verdict] = {}
-        failure: DifferentialFailure | None = None
-        for drawn in _draws(spec, case):
-            verdicts, failure = self._judge(spec, drawn)
-            if failure is not None:
-                break
-        if isinstance(failure, Difference):
-            self._difference = case, failure
-        if failure is not None:
-            raise failure
+        try:
+            for drawn in _draws(spec, case):
+                verdicts = self._check(self.begin(spec, drawn))
+        except Difference as difference:
+            self._difference, difference.drawn = difference, case
+            raise
         return verdicts
 
-    def _judge(
-        self, spec: KernelSpec, case: Case
-    ) -> tuple[dict[str, Verdict], DifferentialFailure | None]:
-        """The verdicts on one case, and what to raise for them."""
-        inputs = spec.inputs_of(case)
-        reference = self.reference(spec, case, inputs)
-        simulators = self._shrinking_on or self.simulators
-        verdicts: dict[str, Verdict] = {}
-        outcomes: dict[str, Outcome] = {}
-        for backend in simulators:
-            self._run(backend, spec, case, reference, verdicts, outcomes)
-        if any(map(is_failure, verdicts.values())):
+    def _check(self, trial: Trial) -> dict[str, Verdict]:
+        """One case: simulators first; then the device, and the arbiter where that fails."""
+        __tracebackhide__ = True
+        others = tuple(backend for backend in self.backends if backend.name != DEVICE)
+        simulators = self._shrinking_on or others
+        verdicts = [self.ask(trial, backend) for backend in simulators]
+        if any(map(is_failure, verdicts)):
             self._shrinking_on = simulators
-            return verdicts, self._failure(spec, case, verdicts)
-        if self._shrinking_on or self.device not in self.backends:
-            return verdicts, None
-        self._run(self.device, spec, case, reference, verdicts, outcomes)
-        if not is_failure(verdicts[DEVICE]):
-            return verdicts, None
-        log = str(getattr(self.device, "log", ""))
-        if not simulators and self._arbiter is not None:
-            self._run(self._arbiter, spec, case, reference, verdicts, outcomes)
-            if is_failure(verdicts[self._arbiter.name]):
-                self._shrinking_on = (self._arbiter,)
-                return verdicts, self._failure(spec, case, verdicts)
-        beside = self.beside(make_call(spec, case, inputs)) if self.beside else "nobody asked it"
-        distances = _distances(reference, {"embedded": beside, **outcomes})
-        if log:
-            distances += f"\n  log:\n{textwrap.indent(log, '    ')}"
-        return verdicts, Difference(spec, case, verdicts, self.again, distances)
+        elif not self._shrinking_on and self.device in self.backends:
+            arbiter = None if simulators else self._arbiter
+            if is_failure(self.ask(trial, self.device)) and arbiter is not None:
+                shared = is_failure(self.ask(trial, arbiter))
+                self._shrinking_on = (arbiter,) if shared else ()
+        return self.conclude(trial)
 
-    def _run(
-        self,
-        backend: Backend,
-        spec: KernelSpec,
-        case: Case,
-        reference: Reference | Exception,
-        verdicts: dict[str, Verdict],
-        outcomes: dict[str, Outcome],
-    ) -> None:
-        """Run one backend, judge and count it."""
-        outcome = self.with_exact_run(
-            spec,
-            case,
-            backend,
-            self.settings_of(spec, case),
-            backend.run(replace(make_call(spec, case, spec.inputs_of(case)), inspect=True)),
-        )
-        verdict = self.judged(spec, case, reference, outcome)
-        if isinstance(outcome, Ran):
-            self.outputs[backend.name] = outcome.outputs
-            self.note_hazards(spec, case, reference, outcome.findings)
-        is_device = backend is self.device
-        if is_device and isinstance(outcome, Ran) and isinstance(reference, Reference):
-            name = f"{spec.name} {sorted(spec.parameters_of(case.values).items())}"
-            verdict = guarded(verdict, self._guard.suspect(name, outcome.outputs, reference.values))
-        self.tally.homes[spec.name] = home_of(spec.kernel)
-        self.tally.count(spec.name, backend.name, verdict)
-        verdicts[backend.name] = verdict
-        outcomes[backend.name] = outcome
+    def run(self, spec: KernelSpec, backend: Backend, call: KernelCall) -> Outcome:
+        """Run a call. A device has limits of its own, and forks."""
+        return backend.run(call)
 
-    def _failure(
-        self, spec: KernelSpec, case: Case, verdicts: dict[str, Verdict]
-    ) -> DifferentialFailure:
-        failure = DifferentialFailure(spec, case, verdicts, self.again)
-        failure.__cause__ = next(
-            (one.error for one in verdicts.values() if isinstance(one, OneSided)), None
-        )
-        return failure
+    def suspected(
+        self, trial: Trial, backend: Backend, call: KernelCall, ran: Ran
+    ) -> Mismatch | None:
+        """What the guard suspects of a run on the device, too."""
+        wrong = super().suspected(trial, backend, call, ran)
+        if wrong or backend is not self.device or not isinstance(trial.reference, Reference):
+            return wrong
+        kernel = f"{trial.spec.name} {sorted(trial.spec.parameters_of(trial.case.values).items())}"
+        suspicion = self._guard.suspect(kernel, ran.outputs, trial.reference.values)
+        return Mismatch(kind="guard", output=None, message=suspicion) if suspicion else None
+
+    def failure(self, trial: Trial) -> DifferentialFailure:
+        """The error of a case; a Difference if the device alone is wrong."""
+        alone = [name for name, one in trial.verdicts.items() if is_failure(one)] == [DEVICE]
+        return Difference(self, trial) if alone else super().failure(trial)
 
 
 def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
@@ -184,36 +135,26 @@ def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
 
 
 class Difference(DifferentialFailure):
-    """The device disagrees with the reference where no simulator does."""
+    """The device disagrees with the reference where no simulator does.
 
-    def __init__(
-        self,
-        spec: KernelSpec,
-        case: Case,
-        verdicts: dict[str, Verdict],
-        again: Reproduction | None,
-        distances: str,
-    ) -> None:
-        super().__init__(spec, case, verdicts, again)
-        self._distances = distances
+    Attributes
+    ----------
+    drawn : the case whose data, or further ones in its shapes, show it.
+    """
+
+    def __init__(self, runner: DeviceRunner, trial: Trial) -> None:
+        super().__init__(
+            trial.spec, trial.case, trial.verdicts, runner.again, findings=trial.findings
+        )
+        self.drawn = trial.case
+        self._log = str(getattr(runner.device, "log", ""))
 
     def __str__(self) -> str:
         passing = [name for name, verdict in self.verdicts.items() if isinstance(verdict, Match)]
         who = f"{' and '.join(passing)} agrees" if passing else "no simulator was there to ask"
-        return (
-            f"{super().__str__()}\n"
-            f"  device only: {who}; not shrunk, for each step would compile\n"
-            f"{self._distances}"
-        )
-
-
-def guarded(verdict: Verdict, suspicion: str | None) -> Verdict:
-    """The verdict with what the guard suspects: whatever it is, it is a failure then."""
-    if suspicion is None:
-        return verdict
-    if isinstance(verdict, Mismatch):
-        return replace(verdict, message=f"{verdict.message}; {suspicion}")
-    return Mismatch(kind="guard", output=None, message=suspicion)
+        only = f"  device only: {who}; not shrunk, for each step would compile"
+        log = f"\n  log:\n{textwrap.indent(self._log, '    ')}" if self._log else ""
+        return f"{super().__str__()}\n{only}{log}"
 
 
 def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
@@ -228,32 +169,4 @@ def _draws(spec: KernelSpec, case: Case) -> Sequence[Case]:
         {name: recipe(name, seed + number) for number, name in enumerate(spec.inputs)}
         for seed in _SEEDS
     ]
-    return [case, *(replace(case, data=data) for data in others[:EXTRA_DRAWS])]
-
-
-def _distances(reference: Reference | Exception, outcomes: Mapping[str, Outcome | str]) -> str:
-    """How far each who ran the kernel is from the reference, which is computed in float64."""
-    if isinstance(reference, Exception):
-        return "  float64:     no distances, for the reference refuses the case"
-    lines = ["  float64:     largest distance, in units in the last place of the output's dtype"]
-    for name, outcome in outcomes.items():
-        if isinstance(outcome, str):
-            told = f"did not run, {outcome}"
-        elif not isinstance(outcome, Ran):
-            told = f"failed: {type(outcome.error).__name__}"
-        elif [o.shape for o in outcome.outputs] != [value.shape for value in reference.values]:
-            told = "its outputs have other shapes"
-        else:
-            pairs = zip(outcome.outputs, reference.values, strict=True)
-            told = f"{max(_ulps_apart(output, right) for output, right in pairs):.3g}"
-        lines.append(f"    {name}: {told}")
-    return "\n".join(lines)
-
-
-def _ulps_apart(output: Array, right: Array) -> float:
-    """The largest difference; infinite where NaN stands alone."""
-    value = output.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(value - right) / ulp(right, output.dtype).astype(np.float64)
-    apart = np.where((value == right) | (np.isnan(value) & np.isnan(right)), 0.0, apart)
-    return float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0))
+    return [case, *(replace(case, data=data) for data in others)]

@@ -7,25 +7,23 @@ result names which. Written from AWS's public documentation; none has run on a d
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from difftest.backends.base import Array, BackendMissingError, KernelCall, Ran
+from difftest.backends.base import BackendMissingError, KernelCall, Ran
 from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
 from difftest.backends.device.backend import ARTIFACTS, device_backend, keep_neffs
-from difftest.backends.device.core import DeviceError, Failure, NeuronCore
-from difftest.backends.device.measurements import PERCENTILES, MeasuredLatency, latency_of
-from difftest.backends.device.running import Device
+from difftest.backends.device.core import Device, DeviceError
 from difftest.backends.device.settings import NRTPY_PYTHON
 from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.sdk import launched
@@ -40,8 +38,11 @@ _LIBRARIES = "/opt/aws/neuron/lib"
 class Timer(Protocol):
     """Measures one kernel's latency."""
 
-    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
-        """Time the kernel on the call's inputs.
+    metric: str
+    """What is measured and by what, for it is not the same everywhere."""
+
+    def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
+        """The p99 latency of the kernel on the call's inputs, microseconds.
 
         Raises
         ------
@@ -54,23 +55,20 @@ class ClassicTimer:
 
     metric = "nc_latency of nki.benchmark"
 
-    def __init__(self, benchmark: Callable[..., Any], core: NeuronCore) -> None:
+    def __init__(self, benchmark: Callable[..., Any], device: Device) -> None:
         self._benchmark = benchmark
-        self._core = core
+        self._core = device.core
 
-    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
-        def job() -> dict[int, float]:
+    def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
+        def job() -> float:
             timed = self._benchmark(warmup=warmup, iters=iterations)(launched(call))
             timed(*call.inputs, **call.parameters)
-            latency = timed.benchmark_result.nc_latency
-            return {rank: float(latency.get_latency_percentile(rank)) for rank in PERCENTILES}
+            return float(timed.benchmark_result.nc_latency.get_latency_percentile(99))
 
-        result = self._core.run(object(), job)
-        self._core.stop()
-        if isinstance(result, Failure):
-            raise DeviceError(f"nki.benchmark failed: {result.error}") from result.cause
-        percentiles: Mapping[int, float] = result
-        return MeasuredLatency(self.metric, percentiles, warmup, iterations)
+        try:
+            return float(self._core.run(object(), job))
+        finally:
+            self._core.stop()
 
 
 class _NeffTimer:
@@ -79,9 +77,9 @@ class _NeffTimer:
     def __init__(self, tool: str, device: Device) -> None:
         self._tool = tool
         self._device = device
-        self._compiled: tuple[KernelCall, Path] | None = None
+        self._compiled: tuple[KernelCall, str] | None = None
 
-    def neff(self, call: KernelCall) -> Path:
+    def neff(self, call: KernelCall) -> str:
         """The kernel's NEFF: a run on the device leaves it.
 
         Raises
@@ -99,23 +97,19 @@ class _NeffTimer:
             neffs = sorted(artifacts.rglob("*.neff"))
             if len(neffs) != 1:
                 raise DeviceError(f"there is no one NEFF to time: {ARTIFACTS} has {len(neffs)}")
-            self._compiled = call, neffs[0]
+            self._compiled = call, str(neffs[0])
         return self._compiled[1]
 
     def call_tool(self, *arguments: str, **variables: str) -> str:
         """What the tool prints, run on the core."""
         core = self._device.core
         what = f"{Path(self._tool).name} {Path(arguments[0]).name}"
+        home = {"HOME": tempfile.gettempdir()}  # neuron-explorer fails without one
+        environment = {**home, **os.environ, **core.environment(lnc=1), **variables}
         try:
             done = subprocess.run(
                 [self._tool, *arguments],
-                # HOME: neuron-explorer fails without one
-                env={
-                    "HOME": tempfile.gettempdir(),
-                    **os.environ,
-                    **core.environment(lnc=1),
-                    **variables,
-                },
+                env=environment,
                 capture_output=True,
                 text=True,
                 timeout=core.settings.timeout,
@@ -132,8 +126,8 @@ class NrtpyTimer(_NeffTimer):
 
     metric = "device time of nrtpy"
 
-    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
-        neff, core = str(self.neff(call)), str(self._device.core.index)
+    def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
+        neff, core = self.neff(call), str(self._device.core.index)
         libraries = [_LIBRARIES, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         with tempfile.TemporaryDirectory(prefix="difftest-nrtpy-") as folder:
             _write_inputs(call, folder)
@@ -145,8 +139,7 @@ class NrtpyTimer(_NeffTimer):
         if "error" in answer:
             raise DeviceError(f"nrtpy: {answer['error']}")
         # They may be more than asked for: a NEFF of several parts has an event for each.
-        durations = [milliseconds * 1000 for milliseconds in answer["durations_ms"]]
-        return latency_of(durations, self.metric, warmup=warmup)
+        return p99_of([milliseconds * 1e3 for milliseconds in answer["durations_ms"]])
 
 
 class CaptureTimer(_NeffTimer):
@@ -157,32 +150,34 @@ class CaptureTimer(_NeffTimer):
 
     metric = "total_time of a profile"
 
-    def measure(self, call: KernelCall, *, warmup: int, iterations: int) -> MeasuredLatency:
+    def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
         neff = self.neff(call)
-        seconds = [self._capture(neff, call) for _ in range(iterations)]
-        return latency_of([second * 1e6 for second in seconds], self.metric, warmup=1)
+        return p99_of([self._capture(neff, call) * 1e6 for _ in range(iterations)])
 
-    def _capture(self, neff: Path, call: KernelCall) -> float:
+    def _capture(self, neff: str, call: KernelCall) -> float:
         """Seconds of one execution."""
         with tempfile.TemporaryDirectory(prefix="difftest-capture-") as folder:
-            inputs = _write_inputs(call, folder)
-            session = f"{folder}/profile.ntff"
-            self.call_tool(
-                *("capture", "-n", str(neff), "-s", session, "--profile-nth-exec=2", *inputs)
-            )
-            written = sorted(Path(folder).glob("profile*.ntff"))
+            session, inputs = f"{folder}/profile.ntff", _write_inputs(call, folder)
+            self.call_tool("capture", "-n", neff, "-s", session, "--profile-nth-exec=2", *inputs)
+            written = sorted(map(str, Path(folder).glob("profile*.ntff")))
             if not written:
                 raise DeviceError(f"{self._tool} capture wrote no profile")
-            summary = self.call_tool(
-                "view", "-n", str(neff), "-s", str(written[0]), "--output-format", "summary-json"
-            )
-        try:
-            return _total_time(json.loads(summary))
-        except (ValueError, KeyError, TypeError):
-            raise DeviceError(f"{self._tool} view shows no total_time: {summary[:200]}") from None
+            shown = ("-s", written[0], "--output-format", "summary-json")
+            summary = self.call_tool("view", "-n", neff, *shown)
+        with contextlib.suppress(ValueError, TypeError):
+            for time in _total_times(json.loads(summary)):
+                return time
+        raise DeviceError(f"{self._tool} view shows no total_time: {summary[:200]}")
 
 
-def _write_inputs(call: KernelCall, folder: str) -> Sequence[str]:
+def p99_of(durations: list[float]) -> float:
+    """Of durations, microseconds; it is one of them, the next higher one."""
+    if not durations or not all(0 < duration < float("inf") for duration in durations):
+        raise DeviceError(f"durations: received {durations}; accepted: positive numbers")
+    return float(np.percentile(durations, 99, method="higher"))
+
+
+def _write_inputs(call: KernelCall, folder: str) -> list[str]:
     """The arrays as files, under the names of the kernel's parameters: name, path and so on.
 
     A NEFF names its inputs so (nrtpy's tutorials). What plain NumPy does not know goes as its bits.
@@ -192,50 +187,25 @@ def _write_inputs(call: KernelCall, folder: str) -> Sequence[str]:
         raise DeviceError("the kernel is no function: its NEFF's inputs have no known names")
     words: list[str] = []
     names = call.names or tuple(inspect.signature(function).parameters)
-    for name, array in zip(names, call.inputs, strict=False):
+    for name, array in zip(names, map(np.ascontiguousarray, call.inputs), strict=False):
         words += [name, f"{folder}/{name}.npy"]
-        bits: Array = np.ascontiguousarray(array)
-        np.save(
-            words[-1], bits if bits.dtype.kind in "fiub" else bits.view(f"u{bits.dtype.itemsize}")
-        )
+        known = array.dtype.kind in "fiub"
+        np.save(words[-1], array if known else array.view(f"u{array.dtype.itemsize}"))
     return words
 
 
-def _total_time(summary: Any) -> float:
-    """The first ``total_time`` anywhere in a summary; its place differs between versions.
-
-    Raises
-    ------
-    KeyError : there is none.
-    """
-    if isinstance(summary, dict):
-        if "total_time" in summary:
-            return float(summary["total_time"])
-        summary = list(summary.values())
-    for part in summary if isinstance(summary, list) else ():
-        try:
-            return _total_time(part)
-        except KeyError:
-            continue
-    raise KeyError("total_time")
+def _total_times(summary: Any) -> Iterator[float]:
+    """Each ``total_time`` anywhere in a summary; its place differs between versions."""
+    if isinstance(summary, dict) and "total_time" in summary:
+        yield float(summary["total_time"])
+    parts = summary.values() if isinstance(summary, dict) else summary
+    for part in parts if isinstance(summary, (dict, list)) else ():
+        yield from _total_times(part)
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A device that is known to be right, and what times kernels on it."""
-
-    timer: Timer
-    device: Device
-    machine: Mapping[str, str]
-    """What was measured on: the device, the core, the SDK's versions."""
-
-    def close(self) -> None:
-        """Give the core back."""
-        self.device.close()
-
-
-def open_bench(load: Callable[[], Callable[..., Any]]) -> Bench:
-    """The device and timer for kernels of one dialect; the known kernels have run.
+@contextlib.contextmanager
+def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
+    """What times kernels of one dialect on the device, whose known kernel has come out right.
 
     Parameters
     ----------
@@ -246,8 +216,7 @@ def open_bench(load: Callable[[], Callable[..., Any]]) -> Bench:
     BackendMissingError : no device, or nothing that times this dialect's kernels.
     UntrustedDeviceError, InfrastructureError, NoCoreError : the device is not to be used.
     """
-    backend = device_backend()
-    sdk = detect_sdk()
+    backend, sdk = device_backend(), detect_sdk()
     dialect = dialect_of(load())
     device = backend.backend_for(dialect)
     if not isinstance(device, Device):
@@ -258,11 +227,9 @@ def open_bench(load: Callable[[], Callable[..., Any]]) -> Bench:
     timer = find_timer(sdk, device)
     try:
         device.check()
-        machine = {"device": device.description, "core": str(device.core.index), **sdk.versions}
-    except BaseException:
+        yield timer
+    finally:
         device.close()
-        raise
-    return Bench(timer, device, machine)
 
 
 def find_timer(sdk: Sdk, device: Device) -> Timer:
@@ -279,7 +246,7 @@ def find_timer(sdk: Sdk, device: Device) -> Timer:
                 f"{sdk.classic.found}, whose neuronxcc.nki has no benchmark: nothing can time a "
                 "classic kernel"
             )
-        return ClassicTimer(benchmark, device.core)
+        return ClassicTimer(benchmark, device)
     python = device.core.settings.nrtpy_python
     tool = next(filter(None, map(shutil.which, TOOLS)), None)
     if not keep_neffs() or (python is None and tool is None):

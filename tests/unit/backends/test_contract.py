@@ -14,7 +14,7 @@ from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.backend import device_backend
 from difftest.backends.dialect import close_backend
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
-from difftest.backends.sdk import ClassicSimulator, NewerSimulator
+from difftest.backends.sdk import SdkSimulator
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
 
@@ -28,8 +28,8 @@ FLOAT32 = np.dtype("float32")
 BACKENDS = {
     "embedded": lambda: EmbeddedSimulator(),
     "plain": lambda: PlainSimulator(),
-    "classic simulator": lambda: ClassicSimulator(detect_sdk().classic),
-    "newer simulator": lambda: NewerSimulator(detect_sdk().newer),
+    "classic simulator": lambda: SdkSimulator(detect_sdk().classic, "classic"),
+    "newer simulator": lambda: SdkSimulator(detect_sdk().newer, "newer"),
     "classic device": lambda: device_backend().backend_for(CLASSIC),
     "newer device": lambda: device_backend().backend_for(NEWER),
 }

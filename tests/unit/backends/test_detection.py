@@ -15,7 +15,6 @@ from tests.unit.backends.sdk_standin import (
 def test_nothing_installed(site):
     assert detect().module is None
     assert detect().found == "no package neuronxcc"
-    assert detect_sdk().lacks() == []
 
 
 def test_the_empty_stub_is_named_as_a_stub(site):
@@ -85,23 +84,3 @@ def test_the_version_of_nki_tells_the_release(site, nki, release):
 def test_baremetal_is_refused_from_sdk_2_30_on(site, compiler, refused):
     write_classic(site, compiler)
     assert (detect_sdk().refuses_classic() is not None) is refused
-
-
-def test_what_a_generation_cannot_do_is_listed(site):
-    """SDK 2.28: the classic namespace works, the newer one has neither simulator nor NumPy."""
-    write_classic(site, "2.23.1.0")
-    (site / "nki").mkdir()
-    (site / "nki" / "__init__.py").write_text("def jit(fn): return fn")
-    assert detect_sdk().lacks() == [
-        "nki has no simulate: no simulator, and no NumPy arrays on the device (both came with SDK "
-        "2.29)"
-    ]
-
-
-def test_an_sdk_without_anything_lists_what_is_missing(site):
-    write_package(site, "neuronxcc", "")
-    assert [line.split(":")[0] for line in detect_sdk().lacks()] == [
-        "neuronxcc.nki has no simulate_kernel",
-        "neuronxcc.nki has no baremetal",
-        "neuronxcc.nki has no benchmark",
-    ]

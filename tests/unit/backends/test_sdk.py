@@ -12,7 +12,7 @@ from difftest.backends.base import (
     poisoned,
 )
 from difftest.backends.detection import detect_sdk
-from difftest.backends.sdk import ClassicSimulator, NewerSimulator, sdk_simulator
+from difftest.backends.sdk import SdkSimulator, sdk_simulator
 from tests.unit.backends.sdk_standin import (
     SDK,
     STUB_TEXT,
@@ -27,14 +27,16 @@ from tests.unit.backends.sdk_standin import (
 def simulator(request, site):
     if request.param == "classic":
         write_classic(site)
-        return ClassicSimulator(detect_sdk().classic)
+        return SdkSimulator(detect_sdk().classic, "classic")
     write_newer(site)
-    return NewerSimulator(detect_sdk().newer)
+    return SdkSimulator(detect_sdk().newer, "newer")
 
 
 def test_the_description_has_the_version(site):
     write_classic(site)
-    assert sdk_simulator().description == "the Neuron SDK's simulator (neuronxcc 2.21.18209.0)"
+    assert sdk_simulator().description == (
+        "the Neuron SDK's simulator neuronxcc.nki.simulate_kernel (neuronxcc 2.21.18209.0)"
+    )
 
 
 def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):

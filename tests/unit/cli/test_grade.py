@@ -107,15 +107,3 @@ def test_a_file_without_the_kernel(grade):
     result = grade(student.OTHER_NAME)
     assert result.exit_code == 2
     assert "has no function fused_conv2d_maxpool" in result.output
-
-
-def test_measured_points_come_from_the_stages_history(grade, monkeypatch):
-    def measured(file, tests):
-        assert file.name == "conv2d.py"
-        return {test: test.full_us for test in tests if test.dtype == "float16"}
-
-    monkeypatch.setattr(command, "measurements_of", measured)
-    lines = grade(student.SOURCE).output.splitlines()
-    assert "Performance: 17.5 of 35 points (1 of 2 tests measured on a device)" in lines
-    assert "Extra credit: 1.25 of 2.5 points (1 of 2 tests measured on a device)" in lines
-    assert any("float16" in line and "; measured 1,002 us; predicted" in line for line in lines)

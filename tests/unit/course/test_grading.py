@@ -1,13 +1,10 @@
 import numpy as np
 import pytest
 
-from difftest.backends.device.measurements import HISTORY, Record, append, digest_of
-from difftest.course.assignment import PERFORMANCE, CorrectnessTest, PerformanceTest
+from difftest.course.assignment import CorrectnessTest, PerformanceTest
 from difftest.course.grading import (
-    GradingError,
     correctness_points,
     grade_correctness,
-    measurements_of,
     predict_p99,
 )
 from difftest.simulator.frontend.install import embedded
@@ -101,39 +98,3 @@ def test_a_prediction_comes_from_the_timing_model(tmp_path, monkeypatch):
         kernel = student.load(file)
         predicted = predict_p99(kernel, small)
         assert 5 < predicted.low < predicted.p99 < predicted.high < 500  # a few dozen instructions
-
-
-def test_measurements_are_of_exactly_this_file(tmp_path, monkeypatch):
-    file, other = tmp_path / "conv2d.py", tmp_path / "other.py"
-    file.write_text(student.SOURCE)
-    other.write_text(student.SOURCE + "# edited\n")
-    history = tmp_path / "history.json"
-    monkeypatch.setenv(HISTORY, str(history))
-    assert measurements_of(file, PERFORMANCE) == {}
-    append(
-        history,
-        Record(
-            test=PERFORMANCE[0].name,
-            source=digest_of(file),
-            when="2026-01-01T00:00:00+00:00",
-            metric="nc_latency",
-            p99=4000.0,
-            percentiles={"99": 4000.0},
-            spread=0.001,
-            rounds=1,
-            predicted=None,
-            relaxed=4964.0,
-            full=4596.0,
-            machine={},
-        ),
-    )
-    assert measurements_of(file, PERFORMANCE) == {PERFORMANCE[0]: 4000.0}
-    assert measurements_of(other, PERFORMANCE) == {}
-
-
-def test_a_history_that_cannot_be_read_says_so(tmp_path, monkeypatch):
-    history = tmp_path / "history.json"
-    history.write_text("not JSON")
-    monkeypatch.setenv(HISTORY, str(history))
-    with pytest.raises(GradingError, match=r"history.json is not a history"):
-        measurements_of(tmp_path / "conv2d.py", PERFORMANCE)

@@ -1,16 +1,14 @@
 import os
 import re
-import sys
 
 import numpy as np
 import pytest
 
 from difftest.backends import select_backends
 from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
-from difftest.backends.device import backend as device
 from difftest.backends.device.backend import device_backend
 from difftest.backends.device.core import DeviceError, InfrastructureError
-from difftest.backends.device.lease import NoCoreError, lease_core
+from difftest.backends.device.lease import CoreLease, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from tests.unit.backends.sdk_standin import (
     STUB_TEXT,
@@ -32,8 +30,7 @@ def test_without_device_and_sdk_the_error_names_both(site, nodes):
         "SDK",
         "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK",
         "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide);",
-        "          without one, --simulate runs the same tests on a simulator;",
-        "          difftest doctor says more",
+        "          without one, --simulate runs the same tests on a simulator",
     ]
 
 
@@ -73,13 +70,6 @@ def backend(request, site, chip, monkeypatch):
     made.close()
 
 
-def test_devices_are_found(backend, chip):
-    (chip / "neuron10").touch()
-    (chip / "neuron_core").touch()
-    assert device.find_devices() == (str(chip / "neuron0"), str(chip / "neuron10"))
-    assert backend.description.startswith(f"{chip / 'neuron0'} through nki.")
-
-
 def add(a, b):
     return a + b
 
@@ -111,13 +101,13 @@ def test_one_process_serves_many_data_draws_of_a_kernel(backend, tmp_path, monke
     assert len(set(processes)) == 1
 
 
-def test_the_known_kernels_run_once_and_first(backend, tmp_path, monkeypatch):
+def test_the_known_kernel_runs_once_on_two_inputs_and_first(backend, tmp_path, monkeypatch):
     count = tmp_path / "count"
     monkeypatch.setenv("STANDIN_COUNT", str(count))
     run(backend)
     run(backend)
     names = [line.split()[0] for line in count.read_text().splitlines()]
-    assert names == ["add", "add", "subtract", "add", "add"]
+    assert names == ["add", "add", "add", "add"]
 
 
 @pytest.mark.parametrize(
@@ -137,22 +127,6 @@ def test_a_device_that_is_wrong_about_known_kernels_is_not_believed(
         run(backend)
 
 
-class Sum(np.ndarray):
-    def __sub__(self, other):
-        return self + other
-
-
-def test_a_device_that_agrees_with_everything_is_not_believed(backend, monkeypatch):
-    """The known-wrong kernel comes out as the sum: it must not."""
-    for package in ("neuronxcc.nki", "nki"):
-        language = sys.modules.get(f"{package}.language")
-        if language is not None:
-            monkeypatch.setattr(language, "subtract", language.add)
-            monkeypatch.setattr(language, "load", lambda tensor: np.array(tensor).view(Sum))
-    with pytest.raises(UntrustedDeviceError, match="was taken for one that adds"):
-        run(backend)
-
-
 def test_a_device_that_is_not_believed_is_asked_once(backend, tmp_path, monkeypatch):
     count = tmp_path / "count"
     monkeypatch.setenv("STANDIN_COUNT", str(count))
@@ -163,9 +137,8 @@ def test_a_device_that_is_not_believed_is_asked_once(backend, tmp_path, monkeypa
     assert len(count.read_text().splitlines()) == 1
 
 
-def test_a_core_that_is_taken_is_waited_for_once(backend, monkeypatch):
-    taken = lease_core((0,))
-    monkeypatch.setenv("DIFFTEST_LEASE_WAIT", "0.01")
+def test_a_core_that_was_taken_is_not_asked_for_again(backend):
+    taken = CoreLease()
     other = device_backend()
     with pytest.raises(NoCoreError, match=r"core 0 by process"):
         run(other)
@@ -220,7 +193,7 @@ def test_a_kernels_fault_at_run_time_is_a_crash_and_not_run_again(backend, tmp_p
         outcome.error
     )
     assert "TDRV: nd0 nc0 reported an error" in str(outcome.error)
-    assert len(count.read_text().splitlines()) == 3 + 1
+    assert len(count.read_text().splitlines()) == 2 + 1
 
 
 def test_a_busy_core_is_tried_once_more(backend, tmp_path, monkeypatch):
@@ -235,10 +208,10 @@ def test_a_core_that_stays_busy_is_not_the_kernels_fault(backend, tmp_path, monk
     monkeypatch.setenv("STANDIN_FAULT", "busy")
     with pytest.raises(InfrastructureError, match=r"NRT_EXEC_NC_BUSY\(1005\)"):
         run(backend)
-    assert len(count.read_text().splitlines()) == 3 + 2
+    assert len(count.read_text().splitlines()) == 2 + 2
     with pytest.raises(InfrastructureError, match="the device failed 2 times, not the kernel"):
         run(backend)
-    assert len(count.read_text().splitlines()) == 3 + 2, "it is asked no more"
+    assert len(count.read_text().splitlines()) == 2 + 2, "it is asked no more"
 
 
 def test_a_hung_kernel_ends_only_its_own_process(backend, monkeypatch):

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.backends.base import Crashed, Ran
-from difftest.backends.device.runner import DeviceRunner, Difference, guarded
+from difftest.backends.device.runner import DeviceRunner, Difference
 from difftest.backends.device.selftest import ALL_ZERO, STALE
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure, HazardFailure
 from difftest.harness.recipes import Ones, Random, Zeros
 from difftest.harness.strategies import cases
-from difftest.harness.verdict import Inconclusive, Match, Mismatch
+from difftest.harness.verdict import Inconclusive, Match
 from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_spec
 
@@ -149,18 +149,13 @@ def test_the_next_test_begins_anew():
     assert len(device.calls) == 2
 
 
-def test_a_difference_shows_how_far_each_is_from_the_reference():
+def test_a_difference_says_who_agrees():
     device = Device(lambda output: output + np.float32(1))
     with pytest.raises(Difference) as caught:
         runner_of(device, arbiter=PlainBackend("sdk")).check(SPEC, CASE)
     text = str(caught.value)
     assert "add disagrees with its reference on device" in text
     assert "  device only: sdk agrees; not shrunk, for each step would compile" in text
-    lines = text[text.index("  float64:     largest distance") :].splitlines()[1:]
-    assert lines[0] == "    embedded: did not run, nobody asked it"
-    distances = dict(line.split(": ") for line in lines[1:])
-    assert float(distances["    device"]) > 1000
-    assert float(distances["    sdk"]) <= 0.5, "rounded once"
 
 
 def test_the_log_of_a_wrong_kernel_is_shown():
@@ -176,19 +171,13 @@ def test_without_a_simulator_the_report_says_that_none_was_asked():
         runner_of(Device(lambda output: output + 1)).check(SPEC, CASE)
 
 
-def test_a_device_that_breaks_down_is_reported_without_numbers():
+def test_a_device_that_breaks_down_is_a_difference():
     class Broken(Device):
         def run(self, call):
             return Crashed(RuntimeError("NRT_EXEC_OOB(1006)"))
 
-    with pytest.raises(Difference) as caught:
+    with pytest.raises(Difference, match=r"NRT_EXEC_OOB\(1006\)"):
         runner_of(Broken(), arbiter=PlainBackend("sdk")).check(SPEC, CASE)
-    assert "    device: failed: RuntimeError" in str(caught.value)
-
-
-def test_outputs_of_another_shape_are_reported_without_numbers():
-    with pytest.raises(Difference, match="device: its outputs have other shapes"):
-        runner_of(Device(lambda output: output[:1])).check(SPEC, CASE)
 
 
 @every(
@@ -198,8 +187,7 @@ def test_outputs_of_another_shape_are_reported_without_numbers():
 def test_what_is_suspected_stands_in_the_failure(breaks, suspicion):
     with pytest.raises(Difference) as caught:
         runner_of(Device(breaks)).check(SPEC, CASE)
-    message = caught.value.verdicts["device"].message
-    assert message.endswith(suspicion or "values differ by more than rounding explains")
+    assert (ALL_ZERO in str(caught.value)) is (suspicion is not None)
 
 
 def test_an_output_that_never_changes_is_found_although_the_first_is_right():
@@ -211,7 +199,7 @@ def test_an_output_that_never_changes_is_found_although_the_first_is_right():
 
     with pytest.raises(Difference) as caught:
         runner_of(Device(stale)).check(SPEC, CASE)
-    assert caught.value.verdicts["device"].message.endswith(STALE)
+    assert STALE in str(caught.value)
 
 
 def test_zeros_that_are_right_are_right():
@@ -225,9 +213,6 @@ def test_what_is_suspicious_fails_although_the_comparison_can_tell_nothing():
     runner = runner_of(Device(np.zeros_like))
     with pytest.raises(Difference):
         runner.check(spec, CASE)
-    assert isinstance(guarded(Inconclusive("wide"), ALL_ZERO), Mismatch)
-    assert guarded(Match(1, True), ALL_ZERO).kind == "guard"
-    assert guarded(Match(1, True), None) == Match(1, True)
 
 
 HAZARD = Finding(

@@ -1,14 +1,6 @@
 import numpy as np
 
-from difftest.backends.base import poisoned
-from difftest.backends.device.selftest import (
-    ALL_CANARY,
-    ALL_ZERO,
-    STALE,
-    Guard,
-    is_all_canary,
-)
-from tests.every import every
+from difftest.backends.device.selftest import ALL_ZERO, STALE, Guard
 
 SHAPE = (2, 3)
 
@@ -41,19 +33,7 @@ def test_one_value_that_is_not_zero_is_enough():
     assert suspect(Guard(), output, array(1)) is None
 
 
-@every("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "uint8"])
-def test_what_was_there_before_the_run_is_suspicious(dtype):
-    before = poisoned(SHAPE, np.dtype(dtype))
-    assert is_all_canary(before)
-    assert suspect(Guard(), before, array(1)) == ALL_CANARY
-
-
-def test_bool_has_no_value_to_spare_for_a_canary():
-    assert not is_all_canary(poisoned(SHAPE, np.dtype("bool")))
-
-
-def test_an_empty_output_is_neither():
-    assert not is_all_canary(np.zeros((0, 3)))
+def test_an_empty_output_is_not_suspicious():
     assert Guard().suspect("kernel", (np.zeros((0, 3)),), (np.zeros((0, 3)),)) is None
 
 

@@ -13,14 +13,15 @@ def test_what_is_set_counts():
         {
             "DIFFTEST_DEVICE_TIMEOUT": "12.5",
             "NEURON_RT_EXEC_TIMEOUT": "7",
-            "DIFFTEST_LEASE_WAIT": "1",
             "DIFFTEST_NRTPY_PYTHON": "/env/bin/python",
         }
     )
-    assert settings == Settings(12.5, 7, 1.0, "/env/bin/python")
+    assert settings == Settings(12.5, 7, "/env/bin/python")
 
 
 @every("text", ["soon", "0", "-1", "inf", "nan"])
 def test_a_number_that_is_none_names_the_variable(text):
-    with pytest.raises(SettingError, match=rf"DIFFTEST_LEASE_WAIT: received '{text}'; accepted"):
-        read_settings({"DIFFTEST_LEASE_WAIT": text})
+    with pytest.raises(
+        SettingError, match=rf"DIFFTEST_DEVICE_TIMEOUT: received '{text}'; accepted"
+    ):
+        read_settings({"DIFFTEST_DEVICE_TIMEOUT": text})

@@ -1,3 +1,5 @@
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ from difftest.backends.base import BackendMissingError, KernelCall
 from difftest.backends.device.backend import ARTIFACTS
 from difftest.backends.device.core import DeviceError
 from difftest.backends.device.selftest import UntrustedDeviceError
-from difftest.backends.device.timers import open_bench
+from difftest.backends.device.timers import opened_timer, p99_of
 from tests.unit.backends.nrtpy_standin import write_nrtpy
 from tests.unit.backends.sdk_standin import write_classic, write_newer
 
@@ -38,35 +40,27 @@ CALL = KernelCall(kernel=add, inputs=(np.ones((2, 2), np.float32),) * 2)
 
 
 @pytest.fixture
-def bench(site, chip, monkeypatch, tmp_path_factory):
-    """Opens a bench, and closes it when the test ends."""
+def timer(site, chip, monkeypatch, tmp_path_factory):
+    """Opens a timer, and closes it when the test ends."""
     monkeypatch.setenv(ARTIFACTS, str(tmp_path_factory.mktemp("artifacts")))
     monkeypatch.setenv("STANDIN_LATENCY", "100 110")
-    opened = []
-
-    def make():
-        opened.append(open_bench(lambda: add))
-        return opened[-1]
-
-    yield make
-    for one in opened:
-        one.close()
+    with contextlib.ExitStack() as after:
+        yield lambda: after.enter_context(opened_timer(lambda: add))
 
 
-def test_classic_kernels_are_timed_by_nki_benchmark(site, bench):
+def test_classic_kernels_are_timed_by_nki_benchmark(site, timer):
     write_classic(site)
-    latency = bench().timer.measure(CALL, warmup=5, iterations=20)
-    assert latency.metric == "nc_latency of nki.benchmark"
-    assert (latency.percentiles[0], latency.percentiles[100]) == (100, 110)
-    assert latency.p99 == pytest.approx(109.9)
+    opened = timer()
+    assert opened.metric == "nc_latency of nki.benchmark"
+    assert opened.p99(CALL, warmup=5, iterations=20) == pytest.approx(109.9)
 
 
-def test_newer_kernels_are_timed_by_nrtpy_where_it_is(site, bench, monkeypatch):
+def test_newer_kernels_are_timed_by_nrtpy_where_it_is(site, timer, monkeypatch):
     write_newer(site, "0.6.0")
     monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
-    latency = bench().timer.measure(CALL, warmup=5, iterations=20)
-    assert (latency.metric, latency.iterations) == ("device time of nrtpy", 20)
-    assert latency.p99 == pytest.approx(110)
+    opened = timer()
+    assert opened.metric == "device time of nrtpy"
+    assert opened.p99(CALL, warmup=5, iterations=20) == pytest.approx(110)
 
 
 @pytest.mark.parametrize(
@@ -77,25 +71,25 @@ def test_newer_kernels_are_timed_by_nrtpy_where_it_is(site, bench, monkeypatch):
         ("no NEFF", "NKI_ARTIFACTS_DIR has 0"),
     ],
 )
-def test_what_nrtpy_cannot_time_says_why(site, bench, monkeypatch, fault, message):
+def test_what_nrtpy_cannot_time_says_why(site, timer, monkeypatch, fault, message):
     write_newer(site, "0.6.0")
     if fault == "no NEFF":
         keep_nothing(site)
     monkeypatch.setenv("STANDIN_NRTPY", fault)
     monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
     with pytest.raises(DeviceError, match=message):
-        bench().timer.measure(CALL, warmup=5, iterations=20)
+        timer().p99(CALL, warmup=5, iterations=20)
 
 
-def test_a_kernel_is_compiled_once_for_all_its_rounds(site, bench, monkeypatch, tmp_path):
+def test_a_kernel_is_compiled_once_for_all_its_rounds(site, timer, monkeypatch, tmp_path):
     write_newer(site, "0.6.0")
     monkeypatch.setenv("STANDIN_COUNT", str(tmp_path / "count"))
     monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", str(write_nrtpy(site)))
-    timer = bench().timer
+    opened = timer()
     for _ in range(3):
-        timer.measure(CALL, warmup=5, iterations=20)
+        opened.p99(CALL, warmup=5, iterations=20)
     lines = (tmp_path / "count").read_text().splitlines()
-    assert [line.split()[0] for line in lines] == ["add", "add", "subtract", "add", *["load"] * 3]
+    assert [line.split()[0] for line in lines] == ["add", "add", "add", *["load"] * 3]
 
 
 @pytest.fixture
@@ -110,58 +104,60 @@ def capture(site, monkeypatch):
     monkeypatch.setenv("STANDIN_SUMMARY", '{"profile": [{"total_time": 0.000123}]}')
 
 
-def test_or_by_capture_where_it_is_not(capture, bench):
-    latency = bench().timer.measure(CALL, warmup=5, iterations=3)
-    assert (latency.metric, latency.warmup) == ("total_time of a profile", 1)
-    assert latency.iterations == 3
-    assert latency.p99 == pytest.approx(123)
+def test_or_by_capture_where_it_is_not(capture, timer):
+    opened = timer()
+    assert opened.metric == "total_time of a profile"
+    assert opened.p99(CALL, warmup=5, iterations=3) == pytest.approx(123)
+
+
+def test_a_percentile_is_a_duration_that_was_measured():
+    assert p99_of([float(one) for one in range(1, 21)]) == 20
+
+
+@pytest.mark.parametrize("durations", [[], [1.0, 0.0], [-1.0], [float("nan")], [float("inf")]])
+def test_what_is_no_duration_is_an_error(durations):
+    with pytest.raises(DeviceError, match="accepted: positive numbers"):
+        p99_of(durations)
 
 
 @pytest.mark.parametrize("summary", ["", "{}", "not JSON", '{"total_time": null}'])
-def test_a_summary_without_a_time_is_an_error(capture, bench, monkeypatch, summary):
+def test_a_summary_without_a_time_is_an_error(capture, timer, monkeypatch, summary):
     monkeypatch.setenv("STANDIN_SUMMARY", summary)
     with pytest.raises(DeviceError, match="shows no total_time"):
-        bench().timer.measure(CALL, warmup=5, iterations=1)
+        timer().p99(CALL, warmup=5, iterations=1)
 
 
-def test_a_tool_that_fails_says_why(capture, bench, monkeypatch):
+def test_a_tool_that_fails_says_why(capture, timer, monkeypatch):
     monkeypatch.setenv("STANDIN_CAPTURE", "no device")
     with pytest.raises(DeviceError, match="capture ended with 3: no device"):
-        bench().timer.measure(CALL, warmup=5, iterations=1)
+        timer().p99(CALL, warmup=5, iterations=1)
 
 
-def test_without_any_tool_the_error_says_what_to_install(site, bench, monkeypatch):
+def test_without_any_tool_the_error_says_what_to_install(site, timer, monkeypatch):
     write_newer(site)
     monkeypatch.setenv("PATH", str(site))
     with pytest.raises(BackendMissingError, match=r"no neuron-explorer and no neuron-profile"):
-        bench()
+        timer()
 
 
-def test_a_classic_sdk_without_benchmark_says_so(site, bench):
+def test_a_classic_sdk_without_benchmark_says_so(site, timer):
     write_classic(site)
     package = site / "neuronxcc" / "nki" / "__init__.py"
     package.write_text(package.read_text().replace("def benchmark", "def no_benchmark"))
     with pytest.raises(BackendMissingError, match=r"has no benchmark"):
-        bench()
+        timer()
 
 
-def test_a_device_that_is_wrong_is_not_timed(site, bench, monkeypatch):
+def test_a_device_that_is_wrong_is_not_timed(site, timer, monkeypatch):
     write_classic(site)
     monkeypatch.setenv("STANDIN_PROBE_FAULT", "zeros")
     with pytest.raises(UntrustedDeviceError):
-        bench()
+        timer()
 
 
-def test_a_kernel_that_does_not_compile_has_no_latency(site, bench, monkeypatch):
+def test_a_kernel_that_does_not_compile_has_no_latency(site, timer, monkeypatch):
     write_classic(site)
-    timer = bench().timer
+    opened = timer()
     monkeypatch.setenv("STANDIN_FAULT", "compiler error")
     with pytest.raises(DeviceError, match="NCC_EVRF007"):
-        timer.measure(CALL, warmup=5, iterations=20)
-
-
-def test_the_bench_says_what_it_measures_on(site, bench):
-    write_classic(site)
-    machine = bench().machine
-    assert machine["core"] == "0"
-    assert machine["neuronx-cc"] == "2.21.18209.0"
+        opened.p99(CALL, warmup=5, iterations=20)
