@@ -158,7 +158,8 @@ CONFORMANCE = Rule(
     (
         *("numpy", "ml_dtypes", "pytest", "conformance"),
         *("difftest.host", "difftest.simulator.launch_ranks", "difftest.migration"),
-        *("difftest.lint", "difftest.simulator.witness", "jsonschema"),
+        *("difftest.lint", "difftest.inspection", "difftest.simulator.witness", "jsonschema"),
+        *(f"difftest.simulator.{name}" for name in ("MACHINES", "NkiError", "launch")),
     ),
 )
 
@@ -267,8 +268,8 @@ def test_each_layer_is_there():
         (
             CONFORMANCE,
             "conformance/a.py",
-            "from difftest.simulator import launch",
-            "difftest.simulator.launch",
+            "from difftest.simulator import Engine",
+            "difftest.simulator.Engine",
         ),
         (
             REFERENCE,
