@@ -1,16 +1,14 @@
-"""Who judges points: this process, or workers of Dask, here or elsewhere."""
+"""Who judges points: this process, processes here, or workers of Dask elsewhere."""
 
 from __future__ import annotations
 
-import contextlib
-import statistics
+import functools
 import threading
-import time
 import warnings
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import click
@@ -18,16 +16,17 @@ import click
 from difftest.harness.limits import limit
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
+from difftest.host.pool import START, LostTask, answer_all, results
 from difftest.scale.axes import Point
 from difftest.scale.judging import PointJudge
 from difftest.scale.store import Row, need
 from difftest.verdict.outcome import Outcome
 
 AHEAD = 2
-"""Points that a worker has at a time: one that it judges, and the next."""
-SLOW, POLL = 5.0, 0.5
-"""At the end of a sweep a point that takes so many times as long as most, and as many seconds, is
-given to a second worker; seconds between two looks."""
+"""Points that a worker of Dask has at a time: one that it judges, and the next."""
+_CALLS = 2
+"""Of a case: the reference and the kernel. Each may take the time of a call."""
+_ENDED = "the processes that judged it ended, one after the other"
 
 
 class SweepOrders(NamedTuple):
@@ -56,6 +55,49 @@ def judged_here(
             yield task, judge.row(task.point)
     finally:
         undo()
+
+
+def serve(connection: Connection, orders: SweepOrders) -> None:
+    """Judge the points that come through a connection, in a process of the pool."""
+
+    def work(spec: KernelSpec) -> None:
+        judge = PointJudge(spec, orders.cases)
+        answer_all(connection, lambda task: judge.row(task.point))
+
+    limit(orders.timeout, None)
+    try:
+        with_spec(orders.test, work)
+    except click.ClickException as error:
+        connection.send(error.message)
+
+
+def judged_apart(
+    orders: SweepOrders, tasks: Sequence[SweepTask], count: int
+) -> Iterator[tuple[SweepTask, Row]]:
+    """The rows of points as so many processes know them.
+
+    What a process that ends had is judged by another; a point that ends that too is a crash.
+
+    Raises
+    ------
+    click.ClickException : the processes cannot collect the test.
+    """
+    work, seconds = functools.partial(serve, orders=orders), _CALLS * orders.timeout * orders.cases
+    lost: list[SweepTask] = []
+    for left in (tasks, lost):
+        told = results(left, work, min(count, len(left)), dict, lambda news: START + seconds)
+        try:
+            for task, row in told:
+                if not isinstance(row, LostTask):
+                    yield task, row
+                elif row.is_late:
+                    yield task, {"outcome": Outcome.TIMEOUT.value, "reason": "it took too long"}
+                elif left is lost:
+                    yield task, {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+                else:
+                    lost.append(task)
+        except RuntimeError as error:
+            raise click.ClickException(f"a worker cannot go on: {error}") from None
 
 
 class Collected(threading.Thread):
@@ -97,111 +139,54 @@ def judge_remotely(orders: SweepOrders, point: Point) -> Row:
         return _COLLECTED[orders].judge.result().row(point)
 
 
-@contextlib.contextmanager
-def client_of(workers: int, scheduler: str | None, timeout: float = 20) -> Iterator[Any]:
-    """A client of a cluster of so many local processes, or of the scheduler at an address.
+def judged_elsewhere(
+    orders: SweepOrders, tasks: Sequence[SweepTask], scheduler: str, timeout: float = 20
+) -> Iterator[tuple[SweepTask, Row]]:
+    """The rows of points as the workers of the scheduler at an address know them.
+
+    Only so many are submitted as keep the workers busy.
 
     Raises
     ------
     click.UsageError : Dask is not installed.
-    click.ClickException : nobody answers there.
+    click.ClickException : nobody answers there, or the workers cannot collect the test.
     """
-    need("distributed", "a sweep on several processes (-n 0 needs none)")
+    need("distributed", "a sweep on a cluster")
     import distributed
 
-    settings: Any = {"threads_per_worker": 1, "silence_logs": 50}
-    with contextlib.ExitStack() as after:
-        after.enter_context(warnings.catch_warnings())
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dask's are no errors of the session that collects
-        place: Any = scheduler
-        if scheduler is None:
-            settings["dashboard_address"] = "127.0.0.1:0"  # several sweeps at a time
-            place = after.enter_context(distributed.LocalCluster(n_workers=workers, **settings))
         try:
-            client = after.enter_context(distributed.Client(place, timeout=timeout))
+            client: Any = distributed.Client(scheduler, timeout=timeout)
         except OSError as error:
             raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
-        yield client
+        with client:
+            left, running = iter(tasks), dict[Any, SweepTask]()
+
+            def submitted(count: int) -> list[Any]:
+                futures = {
+                    client.submit(
+                        judge_remotely, orders, task.point, key=f"point-{task.key}", pure=False
+                    ): task
+                    for task in islice(left, count)
+                }
+                running.update(futures)
+                return [*futures]
+
+            done: Any = distributed.as_completed(submitted(AHEAD * max(1, len(client.ncores()))))
+            for future in done:
+                yield running.pop(future), row_of(future)
+                done.update(submitted(1))
 
 
-@dataclass
-class Cluster:
-    """Points on the workers of a client.
+def row_of(future: Any) -> Row:
+    """What a worker of Dask says of a point."""
+    import distributed
 
-    Only so many are submitted as keep the workers busy. What a worker that ends had is judged by
-    another; a point that has ended several in a row is a crash. When nothing is left to submit,
-    what a slow worker has is given to another too: the first row counts.
-    """
-
-    client: Any
-    orders: SweepOrders
-    twins: int = 0
-    _running: dict[Any, tuple[SweepTask, float]] = field(default_factory=dict)
-    _took: list[float] = field(default_factory=list)
-
-    def results(self, tasks: Sequence[SweepTask]) -> Iterator[tuple[SweepTask, Row]]:
-        """The rows of points as they are known, each once.
-
-        Raises
-        ------
-        click.ClickException : the workers cannot collect the test.
-        """
-        left = deque(tasks)
-        while left or self._running:
-            while left and len(self._running) < AHEAD * max(1, len(self.client.ncores())):
-                self._submit(left.popleft())
-            if not left:
-                self._add_twins()
-            for future in self._ready():
-                if future not in self._running:  # its twin was first
-                    continue
-                task, began = self._running.pop(future)
-                self._took.append(time.monotonic() - began)
-                for other in [one for one, (its, _) in self._running.items() if its is task]:
-                    del self._running[other]
-                    other.cancel()
-                yield task, self._row(future)
-
-    def _submit(self, task: SweepTask, name: str = "", **where: Any) -> None:
-        key = f"point-{task.key}{name}"
-        future = self.client.submit(
-            judge_remotely, self.orders, task.point, key=key, pure=False, **where
-        )
-        self._running[future] = task, time.monotonic()
-
-    def _ready(self) -> list[Any]:
-        """The futures that are done, if one is soon."""
-        import distributed
-
-        try:
-            return [*distributed.wait([*self._running], POLL, "FIRST_COMPLETED").done]
-        except distributed.TimeoutError:  # before Python 3.11 another than the built-in
-            return []
-
-    def _add_twins(self) -> None:
-        """Give what takes long to workers that do nothing, too."""
-        least = SLOW * max(statistics.median(self._took or [0.0]), 1.0)
-        tasks = [task for task, _ in self._running.values()]
-        now = time.monotonic()
-        late = [
-            task
-            for task, began in self._running.values()
-            if now - began > least and tasks.count(task) == 1
-        ]
-        processing = self.client.processing() if late else {}
-        idle = [worker for worker, keys in processing.items() if not keys]
-        for task, worker in zip(late, idle, strict=False):
-            self.twins += 1
-            self._submit(task, f"-{self.twins}", workers=[worker])
-
-    def _row(self, future: Any) -> Row:
-        import distributed
-
-        error = future.exception() if future.status == "error" else None
-        if isinstance(error, distributed.KilledWorker):
-            reason = "the processes that judged it ended, one after the other"
-            return {"outcome": Outcome.CRASHED.value, "reason": reason}
-        if error is not None:
-            raise click.ClickException(f"a worker cannot go on: {error}")
-        row: Row = future.result()
-        return row
+    error = future.exception() if future.status == "error" else None
+    if isinstance(error, distributed.KilledWorker):
+        return {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+    if error is not None:
+        raise click.ClickException(f"a worker cannot go on: {error}")
+    row: Row = future.result()
+    return row

@@ -19,12 +19,12 @@ import click
 
 from difftest.choices import missing
 from difftest.harness.spec import KernelSpec, is_function_of_the_domain
+from difftest.host.journal import Journal
 from difftest.host.output import replacing
 from difftest.plugin.run_report import versions
 from difftest.report.mutants.ledger import package_digest
 from difftest.report.mutants.reached import functions_of
 from difftest.scale.axes import Point
-from difftest.verdict.batch import Results
 
 Row = dict[str, Any]
 IDENTITY = MappingProxyType(
@@ -111,7 +111,7 @@ class Store:
         self.rows: dict[str, Row] = {}
         if file.exists() and not fresh:
             self.rows |= {row["key"]: row for row in read_rows(file)}
-        self.journal = Results(journal, "row", "a sweep")
+        self.journal = Journal(journal, "row", "a sweep")
         self.rows |= self.journal.known
 
     def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:

@@ -16,7 +16,13 @@ from difftest.host.console import progress
 from difftest.host.output import OutputFile, end_interrupted
 from difftest.scale.axes import Axes, parse_axes, parse_case
 from difftest.scale.comparison import comparison
-from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of, judged_here
+from difftest.scale.engine import (
+    SweepOrders,
+    SweepTask,
+    judged_apart,
+    judged_elsewhere,
+    judged_here,
+)
 from difftest.scale.placing import check_axes
 from difftest.scale.shown import heat_map, print_rows
 from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, need, read_rows
@@ -80,11 +86,11 @@ def _results(
     spec: KernelSpec, orders: SweepOrders, settings: SweepSettings, left: Sequence[SweepTask]
 ) -> Iterator[tuple[SweepTask, Row]]:
     """The rows of points as they come."""
-    if not left or (not settings.workers and settings.scheduler is None):
-        yield from judged_here(spec, orders, left)
-        return
-    with client_of(min(settings.workers, len(left)), settings.scheduler) as client:
-        yield from Cluster(client, orders).results(left)
+    if settings.scheduler is not None and left:
+        return judged_elsewhere(orders, left, settings.scheduler)
+    if settings.workers and left:
+        return judged_apart(orders, left, settings.workers)
+    return judged_here(spec, orders, left)
 
 
 def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:

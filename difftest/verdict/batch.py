@@ -10,11 +10,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import random
-import sys
 import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,9 +21,10 @@ from typing import Any, NamedTuple
 import click
 
 from difftest.host.console import progress
+from difftest.host.journal import Journal
 from difftest.host.output import end_interrupted, write_file
+from difftest.host.pool import LostTask, results
 from difftest.plugin.run_report import versions
-from difftest.report.crew import LostTask, results
 from difftest.verdict.bench import BatchOrders, serve
 from difftest.verdict.command import JudgeSettings, unjudged
 from difftest.verdict.outcome import Outcome
@@ -34,9 +32,6 @@ from difftest.verdict.text import place_of
 
 PATIENCE = 10
 """Times the seconds of a run that all of a kernel may take."""
-_FAR = 2**40
-_FIRST = b'{"key": "'
-"""How each line of the results begins."""
 
 
 class Keyed(NamedTuple):
@@ -44,62 +39,6 @@ class Keyed(NamedTuple):
 
     kernel: str
     key: str
-
-
-class Results:
-    """The objects of keys, in a file that grows by a line for each.
-
-    Parameters
-    ----------
-    member : what a line calls its object. of : whose results they are, in words.
-
-    Raises
-    ------
-    click.UsageError : the file holds something else, or another process writes to it.
-    """
-
-    def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
-        self.file, self.member = file, member
-        self.known: dict[str, dict[str, Any]] = {}
-        self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        weakref.finalize(self, os.close, self._open)
-        self._alone()
-        text = file.read_bytes()
-        whole, _, torn = text.rpartition(b"\n")
-        try:
-            for line in whole.splitlines():
-                row = json.loads(line)
-                self.known[row["key"]] = row[member]
-            if not torn.startswith(_FIRST[: len(torn)]):
-                raise ValueError(f"its last line is none of {of}")
-        except (ValueError, KeyError, TypeError) as error:
-            raise click.UsageError(f"{file} holds no results of {of}: {error}") from None
-        if torn:
-            os.truncate(self._open, len(text) - len(torn))
-
-    def _alone(self) -> None:
-        """Let no other process have the file for its results, until this one ends."""
-        try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                os.lseek(self._open, _FAR, os.SEEK_SET)  # others may read the lines
-                msvcrt.locking(self._open, msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(self._open, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            told = f"another process writes to {self.file}: wait for it, or name another file"
-            raise click.UsageError(told) from None
-
-    def add(self, key: str, result: dict[str, Any]) -> None:
-        """Write a line, and see it on the disk."""
-        self.known[key] = result
-        with open(self._open, "ab", closefd=False) as file:
-            file.write(json.dumps({"key": key, self.member: result}).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
@@ -158,7 +97,7 @@ def judge_batch(
 
     After Ctrl-C it raises click.exceptions.Exit.
     """
-    known = Results(results)
+    known = Journal(results)
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(one["seed"]) for one in known.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))

@@ -17,8 +17,8 @@ from difftest.backends.device.faults import Blame, find_fault
 from difftest.backends.device.lease import VISIBLE_CORES, CoreLease, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError, check_device
 from difftest.backends.device.settings import EXEC_TIMEOUT, Settings
-from difftest.backends.device.worker import Worker, WorkerDiedError, WorkerHungError
 from difftest.backends.sdk import ran_of
+from difftest.host.worker import Worker, WorkerDiedError, WorkerHungError
 
 NAME = "device"
 LNC = "NEURON_LOGICAL_NC_CONFIG"

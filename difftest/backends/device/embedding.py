@@ -15,8 +15,8 @@ from typing import Any
 
 from difftest.backends.base import KernelCall, Ran
 from difftest.backends.detection import CLASSIC, PACKAGES
-from difftest.backends.device.worker import Worker
 from difftest.backends.dialect import dialect_of, function_of
+from difftest.host.worker import Worker
 
 SECONDS = 1800.0
 """Simulating the course's largest image takes minutes on a small computer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TypeAlias
 from difftest.harness.explicit import case_from_json
 from difftest.harness.limits import LIMITS, USED
 from difftest.harness.spec import KernelSpec
-from difftest.report.crew import START, LostTask, results
+from difftest.host.pool import START, LostTask, answer_all, results
 from difftest.report.mutants.judge import INVALID, TIMEOUT, Examiner, Fate, Test
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.suite import Death, Suite, suites_of
@@ -40,10 +39,7 @@ def serve(connection: Connection, orders: Orders) -> None:
 
     def work(specs: Specs) -> None:
         judge = Examiner(_suites(specs, orders.cases), connection.send)
-        connection.send(None)
-        with contextlib.suppress(EOFError):
-            while True:
-                connection.send(judge.judge(*connection.recv()))
+        answer_all(connection, lambda task: judge.judge(*task))
 
     orders.collect(work)
 

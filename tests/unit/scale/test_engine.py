@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import click
@@ -17,8 +15,15 @@ import pytest
 from hypothesis import settings
 
 from difftest.harness.limits import LIMITS
+from difftest.host.pool import LostTask
 from difftest.scale import engine
-from difftest.scale.engine import Cluster, SweepOrders, SweepTask, client_of
+from difftest.scale.engine import (
+    SweepOrders,
+    SweepTask,
+    judged_apart,
+    judged_elsewhere,
+    row_of,
+)
 from difftest.scale.store import read_rows
 from tests.unit.scale import sample
 from tests.unit.scale.test_sweep import TEST, swept, without_seconds
@@ -26,18 +31,9 @@ from tests.unit.scale.test_sweep import TEST, swept, without_seconds
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 ORDERS = SweepOrders(TEST, 2, 60.0)
 TASKS = [SweepTask(f"k{n}", {"n": n}) for n in range(20)]
-SLOW_POINT, STOP = 19, threading.Event()
-_FIRST = itertools.count()
 
 
 def quick(orders, point):
-    return {"n": point["n"]}
-
-
-def slow_once(orders, point):
-    """The first worker that has the slow point keeps it until the test ends."""
-    if point["n"] == SLOW_POINT and next(_FIRST) == 0:
-        STOP.wait()
     return {"n": point["n"]}
 
 
@@ -46,82 +42,42 @@ def broken(orders, point):
 
 
 @pytest.fixture(scope="module")
-def client():
-    """Two workers that are threads of this process."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster) as made,
-    ):
-        yield made
+def scheduler():
+    """The address of one whose two workers are threads of this process."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster.scheduler_address
 
 
-def test_each_point_has_one_row_and_few_are_submitted_at_a_time(client, monkeypatch):
+def test_each_point_has_one_row(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", quick)
-    cluster, most = Cluster(client, ORDERS), []
-    rows = []
-    for task, row in cluster.results(TASKS):
-        rows.append((task.point["n"], row["n"]))
-        most.append(len(cluster._running))
+    rows = [(task.point["n"], row["n"]) for task, row in judged_elsewhere(ORDERS, TASKS, scheduler)]
     assert sorted(rows) == [(n, n) for n in range(20)]
-    assert max(most) < engine.AHEAD * 2
-    assert cluster.twins == 0
 
 
-def test_a_slow_worker_does_not_hold_the_end(client, monkeypatch):
-    monkeypatch.setattr(engine, "judge_remotely", slow_once)
-    monkeypatch.setattr(engine, "POLL", 0.02)
-    monkeypatch.setattr(engine, "SLOW", 0.1)
-    cluster = Cluster(client, ORDERS)
-    try:
-        rows = [row["n"] for _, row in cluster.results(TASKS)]
-    finally:
-        STOP.set()
-    assert sorted(rows) == list(range(20))
-    assert cluster.twins == 1
-
-
-def test_what_is_not_done_yet_is_waited_for(client, monkeypatch):
-    class NotYet(Exception):
-        """Before Python 3.11 it is none of the built-in ones."""
-
-    def wait(*arguments):
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise NotYet
-        return done(*arguments)
-
-    calls, done = [], distributed.wait
-    monkeypatch.setattr(distributed, "wait", wait)
-    monkeypatch.setattr(distributed, "TimeoutError", NotYet)
-    monkeypatch.setattr(engine, "judge_remotely", quick)
-    assert len(list(Cluster(client, ORDERS).results(TASKS))) == 20
-
-
-def test_what_a_worker_cannot_do_is_told(client, monkeypatch):
+def test_what_a_worker_cannot_do_is_told(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", broken)
     with pytest.raises(click.ClickException, match="it cannot be collected"):
-        list(Cluster(client, ORDERS).results(TASKS))
+        list(judged_elsewhere(ORDERS, TASKS, scheduler))
 
 
-def test_a_point_that_ends_its_processes_is_a_crash(client):
+def test_a_point_that_ends_its_processes_is_a_crash():
     class Ended:
         status = "error"
 
         def exception(self):
             return distributed.KilledWorker("k", None, 3)
 
-    row = Cluster(client, ORDERS)._row(Ended())
+    row = row_of(Ended())
     assert row["outcome"] == "crashed"
     assert "ended" in row["reason"]
 
 
-def test_workers_judge_as_this_process_does(client, tmp_path, monkeypatch):
+def test_workers_judge_as_this_process_does(scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_COLLECTED", {})
-    address = client.scheduler.address
     try:
-        rows = swept(tmp_path / "a.parquet", scheduler=address)
+        rows = swept(tmp_path / "a.parquet", scheduler=scheduler)
     finally:
         for one in engine._COLLECTED.values():
             one.ended.set()
@@ -132,9 +88,30 @@ def test_workers_judge_as_this_process_does(client, tmp_path, monkeypatch):
 
 
 def test_nobody_at_the_scheduler_s_address_is_told():
-    made = client_of(1, "tcp://127.0.0.1:9", timeout=0.2)
     with pytest.raises(click.ClickException, match="no scheduler of Dask at"):
-        made.__enter__()
+        next(judged_elsewhere(ORDERS, TASKS, "tcp://127.0.0.1:9", timeout=0.2))
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "outcome"),
+    [
+        (LostTask([], False), {"outcome": "agrees"}, "agrees"),
+        (LostTask([], False), LostTask([], False), "crashed"),
+        (LostTask([], True), {"outcome": "agrees"}, "timeout"),
+    ],
+)
+def test_what_ends_its_process_is_judged_by_another_once(monkeypatch, first, then, outcome):
+    """A process that somebody killed is tried again; one that stands still is not waited for."""
+    told = iter([first, then])
+    monkeypatch.setattr(engine, "results", lambda tasks, *rest: ((t, next(told)) for t in tasks))
+    ((task, row),) = judged_apart(ORDERS, TASKS[:1], 2)
+    assert (task, row["outcome"]) == (TASKS[0], outcome)
+
+
+def test_a_test_that_cannot_be_collected_ends_the_sweep(tmp_path):
+    orders = SweepOrders(f"{tmp_path / 'nowhere.py'}::test_add", 1, 60.0)
+    with pytest.raises(click.ClickException, match=r"cannot go on: no file at .*nowhere\.py"):
+        list(judged_apart(orders, TASKS[:2], 1))
 
 
 WORDS = [

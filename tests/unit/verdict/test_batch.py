@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.report.crew import LostTask
-from difftest.verdict.batch import Keyed, Results, candidates, lost, summary
+from difftest.host.journal import Journal
+from difftest.host.pool import LostTask
+from difftest.verdict.batch import Keyed, candidates, lost, summary
 from difftest.verdict.bench import BatchOrders, remembered
 from difftest.verdict.command import JudgeSettings
 from difftest.verdict.judge import home_file
@@ -52,7 +53,7 @@ def killed(folder, count):
 
 def interrupted(monkeypatch, count):
     """What the batch says and ends with where Ctrl-C comes after so many lines of this run."""
-    add, added = Results.add, []
+    add, added = Journal.add, []
 
     def stop(self, *line):
         add(self, *line)
@@ -61,7 +62,7 @@ def interrupted(monkeypatch, count):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Results, "add", stop)
+        patch.setattr(Journal, "add", stop)
         return CliRunner().invoke(main, BATCH)
 
 
@@ -107,11 +108,11 @@ def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd
 
 def test_a_line_that_a_kill_cut_off_anywhere_is_taken_away(tmp_path):
     file = tmp_path / "out.jsonl"
-    Results(file).add("one", {"seed": 3})
+    Journal(file).add("one", {"seed": 3})
     whole = file.read_bytes()
     for end in range(len(whole)):
         file.write_bytes(whole + whole[:end])
-        assert Results(file).known == {"one": {"seed": 3}}
+        assert Journal(file).known == {"one": {"seed": 3}}
         assert file.read_bytes() == whole
 
 
@@ -120,7 +121,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, text):
     file = tmp_path / "notes"
     file.write_bytes(text)
     with pytest.raises(click.UsageError, match="holds no results of a batch"):
-        Results(file)
+        Journal(file)
     assert file.read_bytes() == text
 
 

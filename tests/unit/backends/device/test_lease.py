@@ -7,7 +7,7 @@ import pytest
 
 from difftest.backends.device import lease
 from difftest.backends.device.lease import CoreLease, NoCoreError, find_cores
-from difftest.backends.device.worker import Worker
+from difftest.host.worker import Worker
 from tests.every import every
 
 HOLD = """

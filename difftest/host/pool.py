@@ -1,13 +1,17 @@
-"""Processes that work through tasks: what loops or eats memory ends with its process."""
+"""The one pool: processes that work through tasks. What loops or eats memory ends with its process.
+
+A batch, a mutation run and a sweep stand on :func:`results`. What is known goes to a journal
+(:mod:`difftest.host.journal`), so that a run which is ended in any way goes on where it was.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -16,6 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 Task = TypeVar("Task")
 START = 120.0
 """Seconds that a process may take until it is ready."""
+_GRACE = 5.0
+"""Seconds in which a process without a task may end by itself."""
 
 
 class LostTask(NamedTuple):
@@ -25,16 +31,26 @@ class LostTask(NamedTuple):
     is_late: bool
 
 
-@dataclass
-class _Member:
-    """A process and what it does now."""
+class Member:
+    """A process at the other end of a connection, and what it does now.
 
-    process: BaseProcess
-    connection: Connection
-    tasks: list[Any] = field(default_factory=list)
-    news: list[Any] = field(default_factory=list)
-    deadline: float = 0.0
-    _waited: float = 0.0
+    Parameters
+    ----------
+    serve : what the process calls with its end of the connection; pickled, unless it is forked.
+    """
+
+    def __init__(self, serve: Callable[[Connection], None], method: str = "spawn") -> None:
+        context: Any = multiprocessing.get_context(method)
+        self.connection, theirs = context.Pipe()
+        # One that is forked may start processes of its own.
+        self.process: BaseProcess = context.Process(
+            target=serve, args=(theirs,), daemon=method == "spawn"
+        )
+        self.tasks: list[Any] = []
+        self.news: list[Any] = []
+        self.deadline = self._waited = 0.0
+        self.process.start()
+        theirs.close()
 
     def allow(self, seconds: float) -> None:
         """Give it so many seconds, without those in which it waits for a core (on Linux)."""
@@ -54,12 +70,12 @@ class _Member:
         except (EOFError, ConnectionError):
             return LostTask(self.news, False)
 
-    def end(self) -> None:
+    def end(self, grace: float = _GRACE) -> None:
         """End it. One that has no task sees the end of the connection."""
         self.connection.close()
         if self.tasks:
             self.process.terminate()
-        self.process.join(5)
+        self.process.join(grace)
         self.process.kill()
         self.process.join()
 
@@ -76,7 +92,7 @@ def results(
     Parameters
     ----------
     serve : what each of ``count`` processes calls with its end of a connection. It sends None when
-        it is ready, then what comes of each task that it receives.
+        it is ready, then what comes of each task that it receives (see :func:`answer_all`).
     result : the class of what comes of a task; what else is sent is news of it.
     limit : the seconds that a task may take, after such news or after None.
 
@@ -84,9 +100,9 @@ def results(
     ------
     RuntimeError : a process could not start, with what it says of that.
     """
-    left, members = iter(tasks), list[_Member]()
+    left, members = iter(tasks), list[Member]()
     try:
-        members += [_start(serve) for _ in range(count)]
+        members += [_started(serve) for _ in range(count)]
         while members:
             first = min(one.deadline for one in members) - time.monotonic()
             ready = wait([one.connection for one in members], max(0.0, first))
@@ -107,24 +123,27 @@ def results(
                 if isinstance(told, LostTask) or not one.tasks:
                     members.remove(one)
                     one.end()
-                    members += [_start(serve)] if isinstance(told, LostTask) else []
+                    members += [_started(serve)] if isinstance(told, LostTask) else []
                 one.allow(limit(one.news[-1] if one.news else None))
     finally:
         for one in members:
             one.end()
 
 
-def _start(serve: Callable[[Connection], None]) -> _Member:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs,), daemon=True)
+def answer_all(connection: Connection, answer: Callable[[Any], Any]) -> None:
+    """Say that this process is ready, and what comes of each task, until no more come."""
+    connection.send(None)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(answer(connection.recv()))
+
+
+def _started(serve: Callable[[Connection], None]) -> Member:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it inherits that
     try:
-        process.start()
+        member = Member(serve)
     finally:
         signal.signal(signal.SIGINT, before)
-    theirs.close()
-    member = _Member(process, ours)
     member.allow(START)
     return member
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import faulthandler
-import multiprocessing
+import functools
 import os
 import pickle
 import signal
@@ -21,8 +21,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import IO, Any
+
+from difftest.host.pool import Member
 
 _PR_SET_PDEATHSIG = 1
 _FORK_WARNING = ".*multi-threaded.*fork.*"
@@ -74,7 +75,7 @@ class WorkerDiedError(Exception):
         super().__init__(f"the process ended in the middle of it, {_describe_exit(exit_code)}")
 
 
-class Worker:
+class Worker(Member):
     """A forked process that calls one function again and again.
 
     Parameters
@@ -84,27 +85,16 @@ class Worker:
     """
 
     def __init__(self, function: Callable[..., Any], environment: Mapping[str, str]) -> None:
-        context = multiprocessing.get_context("fork")
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - see _close
-        self._connection, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(
-            target=_serve,
-            args=(function, dict(environment), theirs, self._connection, self._log, os.getpid()),
-            daemon=False,  # a compiler may start processes of its own
-        )
         sys.stdout.flush()
         sys.stderr.flush()
         with warnings.catch_warnings():
             # pytest-xdist's workers have a second thread. It only waits for bytes, and the child
             # uses nothing of it.
             warnings.filterwarnings("ignore", _FORK_WARNING, DeprecationWarning)
-            self._process.start()
-        theirs.close()
+            serve = functools.partial(self._serve, function, dict(environment), os.getpid())
+            super().__init__(serve, "fork")
         atexit.register(self.close)  # else Python would wait for the process, and it for jobs
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid
 
     def run(self, *arguments: Any, timeout: float) -> Answer:
         """Call the function in the child.
@@ -119,13 +109,13 @@ class Worker:
         """
         began = self._log.seek(0, os.SEEK_END)
         try:
-            self._connection.send_bytes(pickle.dumps(arguments))
-            if not self._connection.poll(timeout):
+            self.connection.send_bytes(pickle.dumps(arguments))
+            if not self.connection.poll(timeout):
                 raise WorkerHungError(timeout, self._close(began, grace=0.0))
-            value, error, where = pickle.loads(self._connection.recv_bytes())
+            value, error, where = pickle.loads(self.connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join()
-            code = self._process.exitcode
+            self.process.join()
+            code = self.process.exitcode
             raise WorkerDiedError(code, self._close(began)) from None
         if error is not None:
             error.__cause__ = RemoteTraceback(where)
@@ -133,19 +123,14 @@ class Worker:
 
     def close(self) -> None:
         """End the process, which frees the core; a second time does nothing."""
-        if self._log.closed:
-            return
-        self._close(0)
+        if not self._log.closed:
+            self._close(0)
 
     def _close(self, began: int, grace: float = _GRACE_SECONDS) -> str:
         atexit.unregister(self.close)
-        self._connection.close()  # an idle child reads the end of its jobs and leaves
-        self._process.join(grace)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self.end(grace)
         log = self._read_log(began)
-        self._process.close()
+        self.process.close()
         self._log.close()
         return log
 
@@ -155,31 +140,29 @@ class Worker:
         text = os.pread(self._log.fileno(), end - start, start).decode(errors="replace").strip()
         return f"[…]{text}" if start > began else text
 
-
-def _serve(
-    function: Callable[..., Any],
-    environment: Mapping[str, str],
-    connection: Connection,
-    parents_end: Connection,
-    log: IO[bytes],
-    parent: int,
-) -> None:
-    """The child: answer jobs until the parent closes its end."""
-    parents_end.close()
-    _die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends
-    os.dup2(log.fileno(), 1)
-    os.dup2(log.fileno(), 2)
-    # Past pytest's capture, and open for as long as this process lives.
-    sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-    faulthandler.enable(sys.stderr)  # a crash says where, in the log
-    os.environ.update(environment)
-    while True:
-        try:
-            arguments = pickle.loads(connection.recv_bytes())
-        except EOFError:
-            return
-        connection.send_bytes(_call(function, arguments))
+    def _serve(
+        self,
+        function: Callable[..., Any],
+        environment: dict[str, str],
+        parent: int,
+        connection: Connection,
+    ) -> None:
+        """The child: answer jobs until the parent closes its end."""
+        self.connection.close()
+        _die_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when this ends
+        os.dup2(self._log.fileno(), 1)
+        os.dup2(self._log.fileno(), 2)
+        # Past pytest's capture, and open for as long as this process lives.
+        sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        faulthandler.enable(sys.stderr)  # a crash says where, in the log
+        os.environ.update(environment)
+        while True:
+            try:
+                arguments = pickle.loads(connection.recv_bytes())
+            except EOFError:
+                return
+            connection.send_bytes(_call(function, arguments))
 
 
 def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:

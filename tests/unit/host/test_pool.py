@@ -6,17 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from difftest.report import crew
+from difftest.host import pool
 
 
 @pytest.mark.parametrize(("seconds", "late"), [(0.0, True), (60.0, False)])
 def test_seconds_without_a_core_do_not_count(monkeypatch, seconds, late):
     waits = iter([100.0, 100.0 + seconds, 100.0 + seconds])
-    monkeypatch.setattr(crew, "waited", lambda process: next(waits))
-    member = crew._Member(SimpleNamespace(pid=1), SimpleNamespace())
+    monkeypatch.setattr(pool, "waited", lambda process: next(waits))
+    member = pool.Member.__new__(pool.Member)
+    member.process = SimpleNamespace(pid=1)
     member.allow(0.0)
     assert member.is_late() is late
 
 
 def test_a_process_that_is_gone_has_not_waited():
-    assert crew.waited(None) == 0.0
+    assert pool.waited(None) == 0.0

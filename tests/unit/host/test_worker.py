@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from difftest.backends.device.worker import RemoteError, Worker, WorkerDiedError, WorkerHungError
+from difftest.host.worker import RemoteError, Worker, WorkerDiedError, WorkerHungError
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_it_calls_the_function_in_another_process_again_and_again(start):
     worker = start(lambda array: (array * 2, os.getpid()))
     first, pid = worker.run(np.arange(3), timeout=10).value
     assert first.tolist() == [0, 2, 4]
-    assert worker.run(np.ones(1), timeout=10).value[1] == pid == worker.pid != os.getpid()
+    assert worker.run(np.ones(1), timeout=10).value[1] == pid == worker.process.pid != os.getpid()
 
 
 def test_its_environment_is_its_own(start):
@@ -134,7 +134,7 @@ def test_a_compiler_may_start_processes_of_its_own(start):
 
 
 FORGOTTEN = """
-from difftest.backends.device.worker import Worker
+from difftest.host.worker import Worker
 
 worker = Worker(len, {})
 print(worker.run("four", timeout=10).value)
@@ -150,13 +150,13 @@ def test_python_ends_although_nobody_closed_it():
 
 ORPHAN = """
 import os, time
-from difftest.backends.device.worker import Worker
+from difftest.host.worker import Worker
 
 def hang():
     time.sleep(60)
 
 worker = Worker(hang, {})
-print(worker.pid, flush=True)
+print(worker.process.pid, flush=True)
 worker.run(timeout=60)
 """
 
