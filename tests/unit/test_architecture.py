@@ -174,6 +174,7 @@ LAYERS = (
     "machine",
     "trace",
     "dtypes",
+    "lifted",
     "trace_json",
     "descriptor",
     "index",

@@ -40,6 +40,7 @@ from difftest.simulator.exact.bounded import (
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, ExactSettings, chain_of
 from difftest.simulator.exact.held import Owners, holding, raw_values
 from difftest.simulator.exact.losses import Losses
+from difftest.simulator.exact.numbers import Numbers
 from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
@@ -51,9 +52,9 @@ from difftest.simulator.trace import Engine
 Rule = Callable[..., Any]
 
 RULES: dict[str, Rule] = {}
-"""By instruction: ``rule(run, call, *operands)``, with a :class:`Bounded` for each tile. It returns
-the numbers of ``dst``, or those of all destinations, or None where the machine's are exact. Each
-record has one, or :mod:`.table` cannot be imported."""
+"""Of instructions whose meaning does not run on numbers: ``rule(run, call, *operands)``, with a
+:class:`Bounded` for each tile. It returns the numbers of ``dst``, or those of all destinations, or
+None where the machine's are exact."""
 COPIES: set[str] = set()
 """Instructions that put the numbers of their first operand elsewhere, and compute nothing."""
 OF_TILES: set[str] = set()
@@ -132,7 +133,7 @@ class Shadow(Follower):
         self.random = settings.random
         self.contract = Contract(settings)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
-        self._registers: dict[int, dict[str, Bounded]] = {}
+        self._registers: dict[int, dict[str, Any]] = {}
         self.losses = Losses() if settings.losses else None
         self.owners = Owners()
         self._pending: list[Pending] | None = None
@@ -140,7 +141,7 @@ class Shadow(Follower):
         self._name = ""
 
     @property
-    def accumulators(self) -> dict[str, Bounded]:
+    def accumulators(self) -> dict[str, Any]:
         """The reduction registers of the core that runs, by engine."""
         return self._registers.setdefault(current().seat, {})
 
@@ -176,7 +177,8 @@ class Shadow(Follower):
             self.sure(*[one for one in values if isinstance(one, Bounded)])
             made = None
         else:
-            made = RULES[call.name](self, call, *values)
+            rule = RULES.get(call.name)
+            made = self._lifted(call, values) if rule is None else rule(self, call, *values)
         first, *rest = made if type(made) is tuple else (made,)
         if not call.is_simple:
             first, where = self._through_indices(plan, call, (first, dst, operands), where)
@@ -186,6 +188,25 @@ class Shadow(Follower):
         if others:
             pairs = zip_longest(others, rest)
             self._pending += [_pending(tile, one, None) for tile, one in pairs if tile is not None]
+
+    def _lifted(self, call: Call, values: list[Any]) -> Any:
+        """What the record's own meaning makes of numbers with bounds."""
+        given = [
+            Numbers(self, value if type(value) is Bounded else number(value))
+            if isinstance(value, (Bounded, int, float, np.generic))
+            else value
+            for value in values
+        ]
+        if "reduce_cmd" not in call.options:
+            made = call.instruction.meaning(call, *given)
+        else:
+            core, registers = current(), self.accumulators
+            machine, core.accumulators = core.accumulators, registers
+            try:
+                made = call.instruction.meaning(call, *given)
+            finally:
+                core.accumulators = machine
+        return tuple(map(_numbers, made)) if type(made) is tuple else _numbers(made)
 
     def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:
         """An operand as its rule takes it: the numbers of a tile, or what else was given."""
@@ -359,16 +380,12 @@ class Shadow(Follower):
         if any(one.error is not None and one.error.any() for one in numbers):
             self.doubt("a rounded value names elements", lost=True)
 
-    # -- what rules need --------------------------------------------------------------------------
+    # -- what arithmetic needs --------------------------------------------------------------------
 
     def doubt(self, reason: str, *, lost: bool) -> None:
         """Say that the exact run has less meaning, or none, from this line on."""
         location = kernel_location()
         self.doubts.setdefault((reason, location), Doubt(reason, location, lost))
-
-    def operand(self, value: Any) -> Bounded:
-        """An operand that may be a number."""
-        return value if isinstance(value, Bounded) else number(value)
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
         """The relative error of a sum with n roundings, one of ``elements`` such sums.
@@ -396,6 +413,15 @@ def _spread_over(where: Array, chosen: Array) -> Array:
     full = np.zeros(where.shape)
     full[where] = chosen
     return full
+
+
+def _numbers(made: Any) -> Any:
+    """What a meaning made: None for a plain array, whose elements the machine has too."""
+    if type(made) is Masked:
+        chosen: Any = made.chosen
+        plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
+        return Masked(_numbers(made.values), plain)
+    return made.held if isinstance(made, Numbers) else None
 
 
 def _pending(tile: Any, made: Any, where: Array | None) -> Pending:

@@ -42,6 +42,7 @@ from difftest.simulator.instructions.rules import (
     vector_ops,
 )
 from difftest.simulator.instructions.values import as_float, column, rows
+from difftest.simulator.lifted import as_constant, is_array, made_like
 from difftest.simulator.trace import Engine
 
 NARROW = (FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32)
@@ -119,14 +120,11 @@ def exponential(
     call: Call, src: Array, max_value: Any, reduce_init: Any
 ) -> tuple[Array, Array | None]:
     """``dst = exp(src - max_value)``, and its sum into the registers; NeuronCore-v4 on."""
-    if not isinstance(reduce_init, np.ndarray) and reduce_init not in (None, 0):
+    if reduce_init is not None and not is_array(reduce_init) and reduce_init != 0:
         _check_loaded(call, reduce_init)
     values = as_float(src)
-    if isinstance(max_value, np.ndarray):
-        values = values - column(max_value, values.ndim)
-    else:
-        values = values - np.float32(max_value)
-    result = np.exp(values)
+    top = column(max_value, values.ndim) if is_array(max_value) else as_constant(max_value)
+    result = np.exp(values - top)
     return result, registers("vector", result, ALU_OPS["add"], call["reduce_cmd"], reduce_init)
 
 
@@ -170,9 +168,9 @@ def tensor_scalar_cumulative(call: Call, src: Array, imm0: Any, imm1: Any) -> Ar
     op = call["op1"]
     held = held_before("vector", lines, op.name, call["reduce_cmd"], imm1)
     state = held[:, 0]
-    result = np.empty(lines.shape, dtype=np.float32)
+    result: Array = made_like(lines, lines.shape)
     for i in range(lines.shape[1]):
         state = op.compute(lines[:, i], state)
         result[:, i] = state
-    held[:, 0] = state
+    held[...] = state[:, None]
     return result.reshape(call.result.shape)

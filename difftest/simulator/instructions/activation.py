@@ -15,7 +15,7 @@ from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
-from difftest.simulator.instructions.functions import ACTIVATIONS, check_range
+from difftest.simulator.instructions.functions import activated, check_range
 from difftest.simulator.instructions.record import DST, ISA, Call, Fit, Role, Takes, instruction
 from difftest.simulator.instructions.registers import (
     LOADS_NOTHING,
@@ -27,6 +27,7 @@ from difftest.simulator.instructions.registers import (
 )
 from difftest.simulator.instructions.rules import needs_generation, reducing
 from difftest.simulator.instructions.values import as_float, column, multiply_add
+from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.trace import Engine
 
 BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
@@ -73,12 +74,12 @@ def scaled(values: Array, scale: Any, bias: Any) -> Array:
 
     That devices fuse the two is on public record from trn2.
     """
-    factor = column(scale, values.ndim) if isinstance(scale, np.ndarray) else np.float32(scale)
-    multiplied = isinstance(factor, np.ndarray) or factor != 1
+    factor = column(scale, values.ndim) if is_array(scale) else as_constant(scale)
+    multiplied = is_array(scale) or factor != 1
     if bias is None:
         return values * factor if multiplied else values
-    if not isinstance(bias, np.ndarray):
-        bias = np.full((len(values), 1), bias, FLOAT32)
+    if not is_array(bias):
+        bias = np.broadcast_to(as_constant(bias), (len(values), 1))
     shift = as_float(column(bias, values.ndim))
     return multiply_add(values, factor, shift) if multiplied else values + shift
 
@@ -118,9 +119,8 @@ def _adds_up(call: Call) -> None:
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""
     values = scaled(as_float(data), scale, bias)
-    name = call["op"]
-    check_range(name, values)
-    result = np.asarray(ACTIVATIONS[name](values), dtype=values.dtype)
+    check_range(values, call["op"])
+    result = activated(values, call["op"])
     return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])
 
 
@@ -210,6 +210,6 @@ def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) ->
         below = apply_scalar(ALU_OPS["multiply"], values, relu_param, reverse=False)
         result = np.where(values > 0, values, below)
     else:
-        check_range(name, values)
-        result = np.asarray(ACTIVATIONS[name](values), dtype=values.dtype)
+        check_range(values, name)
+        result = activated(values, name)
     return result, registers("scalar", result, call["reduce_op"], call["reduce_cmd"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import KernelError
+from difftest.simulator.lifted import step
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 
@@ -40,7 +41,7 @@ class AluOp:
 def _float_logic(name: str) -> Callable[[Array, Array], Array]:
     """A logical operator on numbers, where anything but 0 is true."""
     function = getattr(np, name)
-    return lambda x, y: function(np.asarray(x) != 0, np.asarray(y) != 0)
+    return lambda x, y: function(np.not_equal(x, 0), np.not_equal(y, 0))
 
 
 def _logical_shift_right(x: Array, y: Array) -> Array:
@@ -51,7 +52,9 @@ def _logical_shift_right(x: Array, y: Array) -> Array:
     return shifted.view(bits.dtype)
 
 
-def _rsqrt(x: Array, _: Any = None) -> Array:
+@step
+def rsqrt(x: Array) -> Array:
+    """``1 / sqrt(x)``, each of which rounds."""
     result: Array = np.float32(1) / np.sqrt(x)
     return result
 
@@ -93,7 +96,7 @@ _OPS = (
         AluOp(name=name, compute=_float_logic(name), reduction=True, comparison=True)
         for name in ("logical_and", "logical_or", "logical_xor")
     ),
-    AluOp(name="rsqrt", compute=_rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)),
+    AluOp(name="rsqrt", compute=rsqrt, unary=True, engines=(Engine.GPSIMD, Engine.SCALAR)),
     AluOp(name="reciprocal", compute=np.reciprocal, unary=True, engines=_WITHOUT_GPSIMD),
     AluOp(name="abs", compute=np.abs, unary=True, engines=_WITHOUT_GPSIMD),
     AluOp(name="power", compute=np.power, engines=(Engine.GPSIMD,)),

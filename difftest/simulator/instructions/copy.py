@@ -44,6 +44,7 @@ from difftest.simulator.instructions.rules import (
 )
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.instructions.writing import check_destination, write
+from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -151,7 +152,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
         return np.zeros((), dtype=dtype)
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     if not exact:
-        return np.asarray(value, dtype=FLOAT32)
+        return as_constant(value)
     return np.asarray(min(max(int(value), -(2**63)), 2**63 - 1), dtype=np.int64)
 
 
@@ -174,7 +175,7 @@ def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
     chosen = carrying.holds(call, predicate).reshape(shape)
-    values = src.reshape(shape) if isinstance(src, np.ndarray) else constant(src, call.result.dtype)
+    values = src.reshape(shape) if is_array(src) else constant(src, call.result.dtype)
     return Masked(values, chosen)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import BOOL, FLOAT32, WIDE_INTEGERS, Array
+from difftest.simulator.dtypes import BOOL, WIDE_INTEGERS, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions import carrying
@@ -42,6 +42,7 @@ from difftest.simulator.instructions.rules import (
     same_shape,
 )
 from difftest.simulator.instructions.values import as_float, column
+from difftest.simulator.lifted import as_constant, is_array, step
 from difftest.simulator.trace import Engine, Space
 
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
@@ -156,9 +157,15 @@ def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     if data1.shape != data2.shape and _same_count(call, "data1", "data2"):
         data2 = data2.reshape(data1.shape)
     if call.engine is Engine.GPSIMD and _is_exact(call):
-        exact: Array = op.compute(data1.astype(np.int64), data2.astype(np.int64))
-        return exact.astype(call.result.dtype)  # the low 32 bits
+        return in_integers(data1, data2, op, call.result.dtype)
     return kept_bits(op, apply(op, data1, data2), call.result.dtype)
+
+
+@step
+def in_integers(left: Array, right: Array, op: AluOp, dtype: np.dtype[Any]) -> Array:
+    """``left <op> right`` of 32-bit integers, of which the low 32 bits are kept."""
+    exact: Array = op.compute(left.astype(np.int64), right.astype(np.int64))
+    return exact.astype(dtype)
 
 
 def apply(op: AluOp, left: Array, right: Array) -> Array:
@@ -256,12 +263,12 @@ def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Arra
 
 def apply_scalar(op: AluOp, values: Array, operand: Any, *, reverse: bool) -> Array:
     """``values <op> operand``, or ``operand <op> values``, for a number or a [P, 1] vector."""
-    if isinstance(operand, np.ndarray):
+    if is_array(operand):
         other = column(operand, values.ndim)
     elif op.bitvec:
         other = _bit_pattern(op, operand, values.dtype)
     else:
-        other = np.asarray(operand, FLOAT32)
+        other = as_constant(operand)
     return apply(op, other, values) if reverse and not op.unary else apply(op, values, other)
 
 
@@ -333,4 +340,5 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
 )
 def reciprocal(call: Call, data: Array) -> Array:
     """``dst = 1 / data``."""
-    return np.float32(1) / as_float(data)
+    result: Array = np.reciprocal(as_float(data))
+    return result

@@ -18,6 +18,7 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import name_of_operator
 from difftest.simulator.instructions.observing import see
+from difftest.simulator.lifted import step
 from difftest.simulator.strictness import note
 from difftest.simulator.trace import Seen
 
@@ -144,7 +145,14 @@ def activation_name(op: object) -> str:
     return str(name)
 
 
-def check_range(name: str, values: Array) -> None:
+@step
+def activated(values: Array, name: str) -> Array:
+    """What the function of this name makes of float32 values."""
+    return np.asarray(ACTIVATIONS[name](values), dtype=values.dtype)
+
+
+@step
+def check_range(values: Array, name: str) -> None:
     """Note a call whose function is not valid for some of the values.
 
     They may lie in a padded row, which a device would run all the same.

@@ -411,4 +411,4 @@ def _of_the_data(call: Call) -> Walk:
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""
-    return np.ascontiguousarray(rows(data).T)
+    return rows(data).T.copy()

@@ -70,16 +70,18 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(ufunc.reduce(values, axis=axes))
     floats = as_float(values)
     if op.comparison:
-        return np.asarray(getattr(np, op.name).reduce(floats != 0, axis=axes))
-    if op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW:
+        ufunc, floats = getattr(np, op.name), floats != 0
+    few = op.name in _ORDERLESS and math.prod(values.shape[k] for k in axes) <= _FEW
+    if few and isinstance(floats, np.ndarray):
         return _reduce_by_slices(ufunc, floats, axes)
     if op.name == "subtract" or (op.name == "add" and 0 not in axes):
         lead = tuple(k for k in range(values.ndim) if k not in axes)
         shape = tuple(values.shape[k] for k in lead)
         lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), -1)
         ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
-        return np.asarray(ordered).reshape(shape)
-    return np.asarray(ufunc.reduce(floats, axis=axes))
+        return ordered.reshape(shape)
+    result: Array = ufunc.reduce(floats, axis=axes)
+    return result
 
 
 def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:
@@ -192,7 +194,7 @@ def tensor_partition_reduce(call: Call, data: Array) -> Array:
     """``dst = op-reduction of data`` across partitions."""
     if call["op"] is AVERAGE:
         total = reduce_array(ALU_OPS["add"], data, (0,))
-        return np.asarray(total / np.float32(len(data))).reshape(call.result.shape)
+        return (total / np.float32(len(data))).reshape(call.result.shape)
     result = reduce_array(call["op"], data, (0,)).reshape(call.result.shape)
     return kept_bits(call["op"], result, call.result.dtype)
 

@@ -20,6 +20,7 @@ from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Reach, Role, Rule, Takes
 from difftest.simulator.instructions.rules import named
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
+from difftest.simulator.lifted import as_constant, made_like
 from difftest.simulator.memory import Shape
 
 
@@ -149,7 +150,7 @@ def accumulated(
     lines = rows(as_float(values))
     held = held_before(engine, lines, name, command, start)
     if command is not Accumulate.RESET:
-        held[:, 0] = _reduce_into(held[:, 0], lines, name)
+        held[...] = _reduce_into(held[:, 0], lines, name)[:, None]
     return held.copy()
 
 
@@ -162,11 +163,12 @@ def held_before(
     """
     core = current()
     if command is not Accumulate.REDUCE or engine not in core.accumulators:
-        shape = (core.machine.partitions, 1)
-        core.accumulators[engine] = np.full(shape, IDENTITIES[name], lines.dtype)
+        whole = made_like(lines, (core.machine.partitions, 1))
+        whole[...] = IDENTITIES[name]
+        core.accumulators[engine] = whole
     held: Array = core.accumulators[engine][: len(lines)]
     if command is Accumulate.LOAD_REDUCE:
-        held[...] = as_float(np.asarray(start)).reshape(-1, 1)
+        held[...] = as_constant(start).reshape(-1, 1)
     return held
 
 

@@ -16,6 +16,7 @@ from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import Call, Reach, Result, Role, Takes, instruction
 from difftest.simulator.instructions.rules import need_vector_ops, not_both_in_psum, same_elements
 from difftest.simulator.instructions.values import as_float, column, rows
+from difftest.simulator.lifted import as_constant, is_array, made_like
 from difftest.simulator.trace import Engine
 
 BN_STATS_FIELDS = 6
@@ -67,10 +68,9 @@ def _scanned(call: Call) -> Result:
 def tensor_tensor_scan(call: Call, data0: Array, data1: Array, initial: Any) -> Array:
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
     lines, others = as_float(rows(data0)), as_float(rows(data1))
-    vector = isinstance(initial, np.ndarray)
-    start = as_float(column(initial, 2)) if vector else np.asarray(initial, FLOAT32)
+    start = as_float(column(initial, 2)) if is_array(initial) else as_constant(initial)
     state = np.broadcast_to(start, (lines.shape[0], 1))[:, 0]
-    result = np.empty(lines.shape, dtype=lines.dtype)
+    result: Array = made_like(lines, lines.shape)
     op0, op1 = call["op0"].compute, call["op1"].compute
     for i in range(lines.shape[1]):
         here, other = lines[:, i], others[:, i]
@@ -111,7 +111,7 @@ def _moments(values: Array) -> Array:
     """(count, mean, variance * count) of each row, float32."""
     count = values.shape[1]
     mean = values.mean(axis=1, dtype=np.float32) if count else np.zeros(len(values), np.float32)
-    spread = ((values - mean[:, None]) ** 2).sum(axis=1, dtype=np.float32)
+    spread = np.square(values - mean[:, None]).sum(axis=1, dtype=np.float32)
     return np.stack([np.full_like(mean, count), mean, spread], axis=1)
 
 
@@ -156,7 +156,7 @@ def bn_aggr(call: Call, data: Array) -> Array:
     count, mean, spread = (lines[:, k::BN_TUPLE] for k in range(BN_TUPLE))
     total = count.sum(axis=1, keepdims=True)
     centre = (count * mean).sum(axis=1, keepdims=True) / total
-    variance = (spread + count * (mean - centre) ** 2).sum(axis=1, keepdims=True) / total
+    variance = (spread + count * np.square(mean - centre)).sum(axis=1, keepdims=True) / total
     return np.concatenate([centre, variance], axis=1)
 
 

@@ -27,6 +27,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import limits, named, one_dtype, same_partitions
 from difftest.simulator.instructions.scan import free_axes
 from difftest.simulator.instructions.values import as_float, rows
+from difftest.simulator.lifted import made_like
 from difftest.simulator.trace import Engine
 
 EIGHT = 8
@@ -97,7 +98,7 @@ def _candidates(lines: Array) -> Array:
     """
     partitions, length = lines.shape
     depth = length // _COLUMNS
-    if depth < _WORTH_FOLDING:
+    if depth < _WORTH_FOLDING or not isinstance(lines, np.ndarray):
         return lines
     folded = lines[:, : depth * _COLUMNS].reshape(partitions, depth, _COLUMNS)
     best = np.argpartition(-np.fmax.reduce(folded, axis=1), EIGHT - 1, axis=1)[:, :EIGHT]
@@ -279,10 +280,10 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
     """Each group of 16 partitions gathers elements at indices held in the same partitions."""
     lanes, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     lines = rows(src_buffer)
-    result = np.empty((lines.shape[0], used, width), dtype=lines.dtype)
+    result: Array = made_like(lines, (lines.shape[0], used, width))
     for start in range(0, lines.shape[0], lanes):
         group = slice(start, start + lanes)
-        order = index[group].reshape(lanes, -1).flatten(order="F")[:used].astype(np.int64)
+        order = index[group].reshape(lanes, -1).T.reshape(-1)[:used].astype(np.int64)
         columns = order[:, None] + np.arange(width)
         if columns.max() >= lines.shape[1]:
             raise OutOfBoundsError(
@@ -388,13 +389,13 @@ def nc_stream_shuffle(call: Call, src: Array) -> Masked:
 def _moved_partitions(call: Call, src: Array) -> Masked:
     order, quadrant, lines = call["shuffle_mask"], call.machine.shuffle_quadrant, rows(src)
     partitions = call.result.shape[0]
-    values = np.zeros((partitions, lines.shape[1]), lines.dtype)
+    values = made_like(lines, (partitions, lines.shape[1]))
     chosen = np.zeros(values.shape, dtype=np.bool_)
-    for p in range(partitions):
-        source = order[p % quadrant]
-        start = p - p % quadrant
-        if source != KEEP and start + source < lines.shape[0]:
-            values[p], chosen[p] = lines[start + source], True
+    to = np.arange(partitions)
+    sources = np.array(order)[to % quadrant]
+    there = (sources != KEEP) & (to - to % quadrant + sources < lines.shape[0])
+    chosen[there] = True
+    values[there] = lines[(to - to % quadrant + sources)[there]]
     return Masked(values.reshape(call.result.shape), chosen.reshape(call.result.shape))
 
 

@@ -43,6 +43,7 @@ from difftest.simulator.instructions.rules import (
     same_rank,
 )
 from difftest.simulator.instructions.values import as_float, column
+from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -107,7 +108,7 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
     chosen = _compared(call, pred, on_true_tile)
-    return np.where(chosen, as_float(on_true_tile), np.float32(on_false_value))
+    return np.where(chosen, as_float(on_true_tile), as_constant(on_false_value))
 
 
 # -- range_select ----------------------------------------------------------------------------------
@@ -155,7 +156,9 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
     places = np.arange(data[0].size) if call.places is None else call.places
     index = (call["range_start"] + places.astype(np.float32)).reshape(1, *data.shape[1:])
     low, high = (column(bound, data.ndim) for bound in (bound0, bound1))
-    chosen: Array = call["comp_op0"].compute(index, low) & call["comp_op1"].compute(index, high)
+    chosen: Array = np.logical_and(
+        call["comp_op0"].compute(index, low), call["comp_op1"].compute(index, high)
+    )
     return chosen
 
 
@@ -226,10 +229,8 @@ def select_reduce(
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     values = as_float(on_true)
     chosen = carrying.holds(call, predicate).reshape(values.shape)
-    if isinstance(on_false, np.ndarray):
-        other = as_float(column(on_false, values.ndim))
-    else:
-        other = np.asarray(on_false, FLOAT32)
+    is_vector = is_array(on_false)
+    other = as_float(column(on_false, values.ndim)) if is_vector else as_constant(on_false)
     result = np.where(chosen, values, other).reshape(call.result.shape)
     return result, registers("vector", result, call["reduce_op"], call["reduce_cmd"])
 
@@ -265,7 +266,7 @@ def _chosen(call: Call) -> Result:
 )
 def where(call: Call, condition: Array, x: Any, y: Any) -> Array:
     """``dst = condition ? x : y``, element by element (``nl.where``)."""
-    sides = [v if isinstance(v, np.ndarray) else np.asarray(v, FLOAT32) for v in (x, y)]
+    sides: list[Array] = [v if is_array(v) else as_constant(v) for v in (x, y)]
     if not all(side.dtype == call.result.dtype for side in sides):
         sides = [as_float(side) for side in sides]
     first, second = sides

@@ -25,6 +25,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import limits, same_partitions
 from difftest.simulator.instructions.search import UINT32
 from difftest.simulator.instructions.values import as_float, rows
+from difftest.simulator.lifted import made_like
 from difftest.simulator.trace import Engine
 
 N_RANGE = (8, 65535)
@@ -99,9 +100,9 @@ def laid(call: Call, found: Array) -> Masked:
     """A row of results [groups, k] in the layout of the destinations, and where there are any."""
     groups, k = found.shape
     lanes = call.machine.gpsimd_core_partitions
-    padded = np.zeros((groups, k, lanes), dtype=found.dtype)
-    padded.reshape(groups, -1)[:, :k] = found
-    values = padded.transpose(0, 2, 1).reshape(groups * lanes, k)
+    padded = made_like(found, (groups, k * lanes))
+    padded[:, :k] = found
+    values = padded.reshape(groups, k, lanes).transpose(0, 2, 1).reshape(groups * lanes, k)
     return Masked(values.reshape(call.result.shape), results(call).reshape(call.result.shape))
 
 

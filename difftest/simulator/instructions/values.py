@@ -11,6 +11,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, Array, DType, need_arithmetic
 from difftest.simulator.instructions.observing import rounded_integers, rounded_sum
+from difftest.simulator.lifted import step
 
 FLOAT64 = np.dtype(np.float64)
 """No dtype of the machine: for what must not be rounded on the way."""
@@ -71,6 +72,7 @@ class _Workspace(threading.local):
 _workspace = _Workspace()
 
 
+@step
 def sum_in_order(lines: Array, start: Array | None = None) -> Array:
     """The sum of each row of float32 ``lines`` [P, N] from its first element to its last: [P].
 
@@ -89,6 +91,7 @@ def sum_in_order(lines: Array, start: Array | None = None) -> Array:
     return result
 
 
+@step
 def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
     """``values * factor + shift`` for float32, rounded once, as a fused multiply-add rounds.
 
@@ -106,7 +109,7 @@ def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
         part = slice(first, first + step)
         wide = _workspace.array("wide", values[part].shape, FLOAT64)
         wide[...] = values[part]
-        wide *= (factor[part] if isinstance(factor, np.ndarray) else factor).astype(FLOAT64)
+        wide *= (factor[part] if factor.ndim else factor).astype(FLOAT64)
         wide += shift[part].astype(FLOAT64)
         result[part] = wide
     return result

@@ -140,6 +140,17 @@ def test_a_comparison_that_may_go_either_way():
     assert not exact_of(compute, ones + 1).doubts
 
 
+def test_a_doubt_stands_on_the_kernels_line():
+    """Not on a line of what Python's operators are made of."""
+
+    def compute(tile):
+        nearly = nl.subtract(nl.multiply(nl.multiply(tile, 3.0), 1 / 3), 1.0)
+        return nl.where(nearly, tile, 2.0)
+
+    (doubt,) = exact_of(compute, np.ones((2, 2), np.float32)).doubts
+    assert doubt.location.file == __file__
+
+
 def test_random_data_let_long_sums_have_narrower_bounds():
     long = np.random.default_rng(0).standard_normal((4, 8192)).astype(np.float32)
 

@@ -1,12 +1,15 @@
-"""Error rules of the Tensor Engine: matrix products, and microscaling (MX).
+"""Rules of instructions whose meaning does not run on numbers with bounds.
 
-What a group's scale and its elements are is the machine's. A quantization decides, as a conversion
-to integers does: what it makes of exact numbers is exact, and a reference has to make the same of
-them. What it makes of rounded numbers is known where no rounding can turn it into something else.
+They are those that write ``dst`` themselves, draw random numbers, or look up places; and what makes
+bits. In microscaling (MX) what a group's scale and its elements are is the machine's. A
+quantization decides, as a conversion to integers does: what it makes of exact numbers is exact, and
+a reference has to make the same of them. What it makes of rounded numbers is known where no
+rounding can turn it into something else.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,11 +17,73 @@ import numpy as np
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
 from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
+from difftest.simulator.exact.numbers import doubtful_truth
 from difftest.simulator.exact.shadow import Shadow, rule
+from difftest.simulator.instructions.dma import turned
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.tile import Tile
+
+# -- copies, constants, and what no reference knows ------------------------------------------------
+
+
+@rule("tensor_copy", "dma_copy", copies=True)
+@rule("tensor_copy_dynamic_src", "tensor_copy_dynamic_dst", copies=True)
+def copied(run: Shadow, call: Call, src: Bounded, held: Bounded | None = None) -> Bounded:
+    """The numbers of ``src``, or their sum with what ``dst`` holds."""
+    if held is None:
+        return src
+    return bounded.add(held, src.shaped(lambda array: array.reshape(held.value.shape)))
+
+
+@rule("dma_transpose", copies=True)
+def dma_transpose(run: Shadow, call: Call, src: Bounded) -> Bounded:
+    """The numbers of ``src`` with their axes permuted."""
+    return src.shaped(functools.partial(turned, call))
+
+
+@rule("dma_compute")
+def dma_compute(run: Shadow, call: Call, *srcs: Bounded | None) -> Bounded:
+    """The sum of all sources, in their order."""
+    given = [src.shaped(np.ravel) for src in srcs if src is not None]
+    return functools.reduce(bounded.add, given)
+
+
+@rule("iota")
+def iota(run: Shadow, call: Call, expr: Any) -> Bounded:
+    """Whole numbers."""
+    return Bounded(expr.array().astype(np.float64), None)
+
+
+@rule("rng", "rand", "rand2", "dropout")
+def drawn(run: Shadow, call: Call, *operands: Any) -> None:
+    """Random numbers, of which no reference knows."""
+    run.doubt("random numbers", lost=True)
+
+
+_LOOKED_UP = {
+    "nc_find_index8": ("places of rounded values are looked up", False),
+    "nc_match_replace8": ("rounded values are matched and replaced", True),
+    "nonzero_with_count": ("places of rounded values are looked up", True),
+    "sequence_bounds": ("rounded values name segments", True),
+}
+"""Of instructions whose results are the machine's: the doubt where they come of rounded values, and
+whether all meaning is lost then."""
+
+
+@rule(*_LOOKED_UP)
+def looked_up(run: Shadow, call: Call, *operands: Any) -> None:
+    """Places, which could be others if rounded values stood in another order, or were 0 or not."""
+    rounded = [one for one in operands if isinstance(one, Bounded) and one.error is not None]
+    if call.name == "nonzero_with_count":
+        rounded = [one for one in rounded if doubtful_truth(one).any()]
+    if rounded:
+        reason, lost = _LOOKED_UP[call.name]
+        run.doubt(reason, lost=lost)
+
+
+# -- products -------------------------------------------------------------------------------------
 
 
 def matrix_product(run: Shadow, left: Bounded, right: Bounded) -> Bounded:

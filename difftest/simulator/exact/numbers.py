@@ -1,0 +1,339 @@
+"""Numbers with bounds as array-likes: on them the meaning of a record gives its exact run.
+
+What they carry over, a rule of each of NumPy's functions and of each step says; so a record needs
+none of its own. What they cannot decide is a doubt of the launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from difftest.simulator.dtypes import FLOAT32, Array
+from difftest.simulator.exact import bounded
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, spread
+from difftest.simulator.exact.functions import FUNCTIONS
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.lifted import Lifted
+
+if TYPE_CHECKING:
+    from difftest.simulator.exact.shadow import Shadow
+
+Axes = tuple[int, ...]
+
+ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
+    np.add: bounded.add,
+    np.subtract: bounded.subtract,
+    np.multiply: bounded.multiply,
+    np.divide: bounded.divide,
+    np.power: bounded.power,
+    np.maximum: bounded.extreme(np.maximum),
+    np.minimum: bounded.extreme(np.minimum),
+    np.negative: bounded.negative,
+    np.absolute: bounded.absolute,
+    **{getattr(np, name): FUNCTIONS[name] for name in ("square", "reciprocal", "exp")},
+}
+"""Ufuncs that decide nothing."""
+_COMPARISONS = (np.equal, np.not_equal, np.greater, np.greater_equal, np.less, np.less_equal)
+_LOGIC = (np.logical_not, np.logical_and, np.logical_or, np.logical_xor)
+
+
+class Numbers(Lifted):
+    """Numbers of one launch's exact run."""
+
+    __slots__ = ("_filled", "_held", "_rounded", "run")
+
+    def __init__(self, run: Shadow, held: Bounded, filled: Numbers | None = None) -> None:
+        self.run, self._held = run, held
+        self._filled = filled
+        """The array that was made to be filled in, if these are some of its elements; it alone
+        knows what became of it."""
+        self._rounded: bool | None = None
+        """Whether an array that was filled at once has errors; None for one filled bit by bit."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        shape: tuple[int, ...] = self._held.value.shape
+        return shape
+
+    @property
+    def held(self) -> Bounded:
+        """The numbers."""
+        held = self._held
+        if self._filled is None:
+            return held
+        about, rounded = self._filled._held, self._filled._rounded
+        rounded = held.error.any() if rounded is None else rounded
+        error = held.error if rounded else None
+        return Bounded(held.value, error, about.dtype, about.sums, about.adds, about.partial)
+
+    def _of(self, operand: Any) -> Bounded:
+        """An operand, which may be an array that nothing has rounded, or a number."""
+        if isinstance(operand, Numbers):
+            return operand.held
+        if np.ndim(operand):
+            return Bounded(operand.astype(np.float64), None, FLOAT32)
+        return bounded.number(operand)
+
+    def _made(self, held: Bounded) -> Numbers:
+        return Numbers(self.run, held)
+
+    def moved(self, change: Callable[[Any], Any]) -> Numbers:
+        return Numbers(self.run, self._held.shaped(change), self._filled)
+
+    def settled(self) -> Array:
+        self.run.sure(self.held)
+        value: Array = self._held.value
+        return value
+
+    def __setitem__(self, index: Any, numbers: Any) -> None:
+        filled, made = self._filled, self._of(numbers)
+        assert filled is not None
+        self._held.value[index] = made.value
+        self._held.error[index] = 0.0 if made.error is None else made.error
+        held, whole = filled._held, index is ...
+        filled._rounded = made.error is not None if whole else None
+        about = (made.dtype, made.sums, made.adds and whole, made.partial)
+        if not whole and about != (held.dtype, held.sums, held.adds, held.partial):
+            about = (FLOAT32, 0, False, False)
+        held.dtype, held.sums, held.adds, held.partial = about
+
+    def computed(self, ufunc: Any, *operands: Any) -> Numbers:
+        rule = ARITHMETIC.get(ufunc)
+        given = [self._of(operand) for operand in operands]
+        if rule is not None:
+            return self._made(rule(*given))
+        if ufunc in _COMPARISONS:
+            return self._made(compared(self.run, ufunc, *given))
+        if ufunc in _LOGIC:
+            return self._made(_logic(self.run, ufunc, *given))
+        if ufunc in (np.mod, np.fmod):
+            return self._made(_remainder(self.run, ufunc, *given))
+        raise self._unknown(f"np.{ufunc.__name__}")
+
+    def reduced(self, ufunc: Any, axes: Axes, *, keepdims: bool) -> Numbers:
+        rule = _REDUCTIONS.get(ufunc)
+        if rule is None:
+            raise self._unknown(f"np.{ufunc.__name__}.reduce")
+        return self._made(rule(self.run, ufunc, self.held, axes, keepdims))
+
+    # -- other functions of NumPy's ----------------------------------------------------------------
+
+    def do_where(self, condition: Any, yes: Any, no: Any) -> Numbers:
+        unsure = None
+        if isinstance(condition, Numbers):
+            unsure = doubtful_truth(condition.held)
+            condition = condition.held.value != 0
+        return self._made(chosen_from(condition, unsure, self._of(yes), self._of(no)))
+
+    def do_zeros(self, shape: tuple[int, ...]) -> Numbers:
+        """An array to be filled in, for now with numbers like these."""
+        like = self.held
+        zeros = Bounded(np.zeros(shape), np.zeros(shape), like.dtype, like.sums)
+        zeros.adds, zeros.partial = like.adds, like.partial
+        filled = self._made(zeros)
+        filled._filled = filled
+        return filled
+
+    def do_full_like(self, like: Any, number: float) -> Numbers:
+        return self._made(Bounded(np.full(like.shape, float(number)), None, FLOAT32))
+
+    def do_concatenate(self, parts: Sequence[Any], axis: int) -> Numbers:
+        return self._joined(np.concatenate, parts, axis)
+
+    def do_stack(self, parts: Sequence[Any], axis: int) -> Numbers:
+        return self._joined(np.stack, parts, axis)
+
+    def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Numbers:
+        given = [self._of(part) for part in parts]
+        value = join([part.value for part in given], axis=axis)
+        if all(part.error is None for part in given):
+            return self._made(Bounded(value, None, FLOAT32))
+        errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in given]
+        error = join(errors, axis=axis)
+        return self._made(Bounded(value, error if error.any() else None, FLOAT32))
+
+    def do_sort(self, numbers: Numbers, axis: int) -> Numbers:
+        """The k-th smallest of all ends is an end of the k-th smallest."""
+        held = numbers.held
+        value, low, high = (np.sort(x, axis=axis) for x in (held.value, *bounded.ends(held)))
+        error = None if held.error is None else bounded.between(value, low, high)
+        return self._made(Bounded(value, error, held.dtype, held.sums))
+
+    def do_argsort(self, numbers: Numbers, axis: int, kind: Any) -> Array:
+        """Places of the exact values; of rounded ones the machine may have others."""
+        held = numbers.held
+        if held.error is not None:
+            self.run.doubt("places of rounded values are looked up", lost=False)
+        return np.argsort(held.value, axis=axis, kind=kind)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def do_sum_in_order(self, lines: Numbers, start: Numbers | None = None) -> Any:
+        if start is not None and (start.held.error is not None or start.held.value.any()):
+            lines = self.do_concatenate([start[:, None], lines], axis=1)
+        return lines.sum(1)
+
+    def do_multiply_add(self, values: Numbers, factor: Any, shift: Any) -> Any:
+        return values * factor + shift
+
+    def do_in_integers(self, left: Numbers, right: Numbers, op: AluOp, dtype: Any) -> Any:
+        return op.compute(left, right)
+
+    def do_rsqrt(self, values: Numbers) -> Numbers:
+        return self._made(FUNCTIONS["rsqrt"](values.held))
+
+    def do_check_range(self, values: Numbers, name: str) -> None:
+        """The machine's values are checked."""
+
+    def do_activated(self, values: Numbers, name: str) -> Numbers:
+        if name != "sign":
+            return self._made(FUNCTIONS[name](values.held))
+        value, unsure = np.sign(values.held.value), doubtful_truth(values.held)
+        if unsure is None or not unsure.any():
+            return self._made(Bounded(value, None, FLOAT32))
+        self.run.doubt("a rounded value decides", lost=False)
+        return self._made(Bounded(value, np.where(unsure, 2.0, 0.0), FLOAT32))
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+def decided(run: Shadow, value: Any, unsure: Any) -> Bounded:
+    """What a decision gives, 1 or 0, with a doubt where a rounding may have turned it round."""
+    truth = np.asarray(value, dtype=np.float64)
+    if unsure is None or not np.any(unsure):
+        return Bounded(truth, None, FLOAT32)
+    run.doubt("a rounded value decides", lost=False)
+    return Bounded(truth, np.where(unsure, 1.0, 0.0), FLOAT32)
+
+
+def compared(run: Shadow, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
+    """A comparison of exact values: unsure where the bounds let the machine decide otherwise."""
+    error = bounded.both(left.error, right.error)
+    unsure = None
+    if error is not None:
+        unsure = (np.abs(left.value - right.value) <= error) & (error > 0)
+    return decided(run, ufunc(left.value, right.value), unsure)
+
+
+def doubtful_truth(x: Bounded) -> Any:
+    """Where it is not sure that a number is not 0; None if it is everywhere."""
+    return None if x.error is None else (np.abs(x.value) <= x.error) & (x.error > 0)
+
+
+def _logic(run: Shadow, ufunc: Any, *operands: Bounded) -> Bounded:
+    unsure = None
+    for operand in operands:
+        other = doubtful_truth(operand)
+        unsure = other if unsure is None else unsure if other is None else unsure | other
+    return decided(run, ufunc(*(operand.value for operand in operands)), unsure)
+
+
+def _remainder(run: Shadow, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
+    """``left - k * right`` for a whole number k, which a rounding may change."""
+    value = ufunc(left.value, right.value)
+    if left.error is None and right.error is None:
+        return bounded.rounded(value, None, left, right)
+    turns = np.abs(np.round((left.value - value) / right.value))
+    error = np.zeros_like(value)
+    for part, times in ((left.error, 1.0), (right.error, turns)):
+        if part is not None:
+            error = error + part * times
+    size = np.abs(right.value)
+    near = error if right.error is None else error + right.error
+    unsure = (np.abs(value) <= near) | (size - np.abs(value) <= near)
+    if unsure.any():
+        run.doubt("a rounded value decides", lost=False)
+        error = np.where(unsure, size + near, error)
+    return bounded.rounded(value, error, left, right)
+
+
+def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
+    """``condition ? yes : no``; where the condition is not sure, within a bound that holds both."""
+    value = np.where(condition, yes.value, no.value)
+    sums = max(yes.sums, no.sums)
+    dtype = yes.dtype if yes.dtype == no.dtype else FLOAT32
+    if yes.error is None and no.error is None and unsure is None:
+        return Bounded(value, None, dtype, sums)
+    zero = np.zeros(())
+    left, right = (zero if side.error is None else side.error for side in (yes, no))
+    error = np.where(condition, left, right)
+    if unsure is not None:
+        apart = np.abs(yes.value - no.value) + np.maximum(left, right)
+        error = np.where(unsure, apart, error)
+    return Bounded(value, error, dtype, sums)
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+
+def _total(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+    """A sum in float32, in whatever order."""
+    value = x.value
+    n = math.prod(value.shape[axis] for axis in axes)
+    summed = np.asarray(value.sum(axis=axes, keepdims=keepdims))
+    sizes = np.asarray(np.abs(value).sum(axis=axes, keepdims=keepdims))
+    error, errors = spread(x), 0.0
+    if error is not None:
+        errors = error.sum(axis=axes, keepdims=keepdims)
+    elif n == 1 or (sizes.max(initial=0.0) <= LARGEST_SUM and bounded.is_integral(value)):
+        return Bounded(summed, None, FLOAT32, adds=True)
+    carried = errors + run.gamma(n - 1, summed.size, terms=n) * (sizes + errors)
+    return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
+
+
+def _extreme(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+    value = ufunc.reduce(x.value, axis=axes, keepdims=keepdims)
+    error = spread(x)
+    if error is not None:
+        low, high = (ufunc.reduce(end, axis=axes, keepdims=keepdims) for end in bounded.ends(x))
+        error = bounded.between(value, low, high)
+    return Bounded(np.asarray(value), error, x.dtype, x.sums)
+
+
+def _all_or_any(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+    value = ufunc.reduce(x.value != 0, axis=axes, keepdims=keepdims)
+    unsure = doubtful_truth(x)
+    if unsure is not None:
+        unsure = spread(Bounded(x.value, unsure)).any(axis=axes, keepdims=keepdims)
+    return decided(run, value, unsure)
+
+
+def _product(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+    value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
+    sizes = np.abs(x.value)
+    error = spread(x)
+    largest = sizes if error is None else sizes + error
+    most = np.asarray(largest.prod(axis=axes, keepdims=keepdims))
+    carried = most - np.abs(value)
+    small = most.max(initial=0.0) <= LARGEST_SUM
+    if error is None and small and bounded.is_integral(x.value):
+        return Bounded(value, None, FLOAT32)
+    n = math.prod(x.value.shape[axis] for axis in axes)
+    carried = carried + run.gamma(n, value.size) * most + n * bounded.TINY
+    return Bounded(value, bounded.defined(value, carried), FLOAT32)
+
+
+def _difference(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+    """The first element along an axis minus the others."""
+    (axis,) = axes
+    signs = np.full(x.value.shape[axis], -1.0)
+    signs[0] = 1.0
+    shape = [1] * x.value.ndim
+    shape[axis] = -1
+    turned = Bounded(x.value * signs.reshape(shape), x.error)
+    return _total(run, np.add, turned, axes, keepdims)
+
+
+_REDUCTIONS: dict[Any, Callable[..., Bounded]] = {
+    np.add: _total,
+    np.subtract: _difference,
+    np.multiply: _product,
+    np.maximum: _extreme,
+    np.minimum: _extreme,
+    **dict.fromkeys(_LOGIC[1:], _all_or_any),
+}

@@ -1,0 +1,171 @@
+"""Array-likes on which the meaning of a record runs unchanged, in another arithmetic.
+
+A meaning is a NumPy function. NumPy asks its operands first (``__array_ufunc__``: NEP 13,
+``__array_function__``: NEP 18), so the same text computes with numbers that carry more than a
+machine's values, such as bounds on their errors (:mod:`difftest.simulator.exact.numbers`). What
+NumPy has no word for is a named :func:`step`. What an arithmetic does not know is a TypeError that
+names it. No such class derives from ndarray, and none becomes an array by itself: what it carries
+cannot get lost in silence.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from difftest.simulator.dtypes import Array
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _operator(ufunc: np.ufunc) -> Any:
+    """An operator of Python's; NumPy's own mixin would stand on the kernel's line in its place."""
+    return lambda self, *other: self.computed(ufunc, self, *other)
+
+
+class Lifted:
+    """One operand of such a meaning: planes of one shape, which moves treat alike.
+
+    A kind has ``moved``, ``computed`` and ``reduced``, and a method ``do_x`` for each other NumPy
+    function and each step x that it knows, with the arguments of x.
+    """
+
+    __slots__ = ()
+    dtype = np.dtype(np.float64)
+    """It asks for what is not rounded on the way."""
+    shape: tuple[int, ...]
+
+    def moved(self, change: Callable[[Any], Any]) -> Any:
+        """The same elements elsewhere: ``change`` does it to an array."""
+        raise NotImplementedError
+
+    def computed(self, ufunc: np.ufunc, *operands: Any) -> Any:
+        """What a ufunc makes of operands, element by element."""
+        raise NotImplementedError
+
+    def reduced(self, ufunc: np.ufunc, axes: tuple[int, ...], *, keepdims: bool) -> Any:
+        """What a ufunc reduces it to along axes."""
+        raise NotImplementedError
+
+    def settled(self) -> Any:
+        """The plain array, where it names elements or decides; the kind says if it is not sure."""
+        raise NotImplementedError
+
+    __add__, __sub__, __neg__ = map(_operator, (np.add, np.subtract, np.negative))
+    __mul__, __truediv__ = map(_operator, (np.multiply, np.divide))
+    __eq__, __ne__ = map(_operator, (np.equal, np.not_equal))
+    __lt__, __le__ = map(_operator, (np.less, np.less_equal))
+    __gt__, __ge__ = map(_operator, (np.greater, np.greater_equal))
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- NumPy's protocols -------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **how: Any) -> Any:
+        if method == "__call__" and not how:
+            return self.computed(ufunc, *operands)
+        if method != "reduce" or how.keys() - {"axis", "keepdims"}:
+            raise self._unknown(
+                f"np.{ufunc.__name__} ({method} with {', '.join(how) or 'nothing'})"
+            )
+        axis = how.get("axis", 0)
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        return self.reduced(ufunc, axes, keepdims=how.get("keepdims", False))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, how: Any) -> Any:
+        return self.do(function.__name__, *args, **how)
+
+    def __array__(self, *args: Any, **how: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} became a plain array, which would lose its planes")
+
+    def do(self, name: str, *args: Any, **how: Any) -> Any:
+        """A function of NumPy's, or a step, by its name."""
+        rule = getattr(self, f"do_{name}", None)
+        if rule is None:
+            raise self._unknown(name)
+        return rule(*args, **how)
+
+    def _unknown(self, name: str) -> TypeError:
+        return TypeError(f"{name} has no rule for {type(self).__name__}")
+
+    # -- moves -------------------------------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def T(self) -> Any:
+        return self.moved(np.transpose)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.settled())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.moved(lambda plane: plane[index])
+
+    def reshape(self, *shape: Any) -> Any:
+        return self.moved(lambda plane: plane.reshape(*shape))
+
+    def transpose(self, *axes: int) -> Any:
+        return self.moved(lambda plane: plane.transpose(*axes))
+
+    def copy(self) -> Any:
+        return self.moved(np.copy)
+
+    def astype(self, dtype: Any) -> Any:
+        """Itself, for floats round where they are written; integers are places, and plain."""
+        return self if np.dtype(dtype).kind == "f" else self.settled().astype(dtype)
+
+    def sum(self, axis: int, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        return self.reduced(np.add, (axis,), keepdims=keepdims)
+
+    def mean(self, axis: int, dtype: Any = None) -> Any:
+        return self.sum(axis) / self.shape[axis]
+
+    def do_broadcast_to(self, array: Any, shape: tuple[int, ...]) -> Any:
+        return array.moved(lambda plane: np.broadcast_to(plane, shape))
+
+    def do_take_along_axis(self, array: Any, places: Any, axis: int) -> Any:
+        return array.moved(lambda plane: np.take_along_axis(plane, places, axis=axis))
+
+
+def step(function: Function) -> Function:
+    """Let array-likes, as the first argument, have their own way to do what a function does."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def done(values: Any, *args: Any, **how: Any) -> Any:
+        if isinstance(values, Lifted):
+            return values.do(name, values, *args, **how)
+        return function(values, *args, **how)
+
+    return done  # type: ignore[return-value]
+
+
+def is_array(value: object) -> bool:
+    """Whether an operand is an array, and not one number."""
+    return isinstance(value, np.ndarray) or (isinstance(value, Lifted) and value.ndim > 0)
+
+
+def as_constant(value: Any) -> Array:
+    """A number as the float32 that it is to an engine."""
+    constant: Any = value if isinstance(value, Lifted) else np.asarray(value, np.float32)
+    return constant  # type: ignore[no-any-return]
+
+
+def made_like(array: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of the kind of ``array``, to be filled in."""
+    if isinstance(array, Lifted):
+        return array.do("zeros", shape)
+    return np.zeros(shape, array.dtype)
