@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,10 +19,18 @@ from difftest.simulator.exact.functions import FUNCTIONS
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.lifted import Lifted
 
-if TYPE_CHECKING:
-    from difftest.simulator.exact.shadow import Shadow
-
 Axes = tuple[int, ...]
+
+
+class Run(Protocol):
+    """What numbers ask of the launch's exact run (:class:`.shadow.Shadow`)."""
+
+    def doubt(self, reason: str, *, lost: bool) -> None: ...
+
+    def sure(self, *numbers: Bounded) -> None: ...
+
+    def gamma(self, n: int, elements: int, *, terms: int = 0) -> float: ...
+
 
 ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
     np.add: bounded.add,
@@ -46,7 +54,7 @@ class Numbers(Lifted):
 
     __slots__ = ("_filled", "_held", "_rounded", "run")
 
-    def __init__(self, run: Shadow, held: Bounded, filled: Numbers | None = None) -> None:
+    def __init__(self, run: Run, held: Bounded, filled: Numbers | None = None) -> None:
         self.run, self._held = run, held
         self._filled = filled
         """The array that was made to be filled in, if these are some of its elements; it alone
@@ -202,7 +210,7 @@ class Numbers(Lifted):
 # -- decisions -------------------------------------------------------------------------------------
 
 
-def decided(run: Shadow, value: Any, unsure: Any) -> Bounded:
+def decided(run: Run, value: Any, unsure: Any) -> Bounded:
     """What a decision gives, 1 or 0, with a doubt where a rounding may have turned it round."""
     truth = np.asarray(value, dtype=np.float64)
     if unsure is None or not np.any(unsure):
@@ -211,7 +219,7 @@ def decided(run: Shadow, value: Any, unsure: Any) -> Bounded:
     return Bounded(truth, np.where(unsure, 1.0, 0.0), FLOAT32)
 
 
-def compared(run: Shadow, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
+def compared(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """A comparison of exact values: unsure where the bounds let the machine decide otherwise."""
     error = bounded.both(left.error, right.error)
     unsure = None
@@ -225,7 +233,7 @@ def doubtful_truth(x: Bounded) -> Any:
     return None if x.error is None else (np.abs(x.value) <= x.error) & (x.error > 0)
 
 
-def _logic(run: Shadow, ufunc: Any, *operands: Bounded) -> Bounded:
+def _logic(run: Run, ufunc: Any, *operands: Bounded) -> Bounded:
     unsure = None
     for operand in operands:
         other = doubtful_truth(operand)
@@ -233,7 +241,7 @@ def _logic(run: Shadow, ufunc: Any, *operands: Bounded) -> Bounded:
     return decided(run, ufunc(*(operand.value for operand in operands)), unsure)
 
 
-def _remainder(run: Shadow, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
+def _remainder(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
     """``left - k * right`` for a whole number k, which a rounding may change."""
     value = ufunc(left.value, right.value)
     if left.error is None and right.error is None:
@@ -271,7 +279,7 @@ def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bound
 # -- reductions ------------------------------------------------------------------------------------
 
 
-def _total(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _total(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """A sum in float32, in whatever order."""
     value = x.value
     n = math.prod(value.shape[axis] for axis in axes)
@@ -286,7 +294,7 @@ def _total(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> B
     return Bounded(summed, bounded.defined(summed, carried), FLOAT32, adds=True)
 
 
-def _extreme(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _extreme(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = ufunc.reduce(x.value, axis=axes, keepdims=keepdims)
     error = spread(x)
     if error is not None:
@@ -295,7 +303,7 @@ def _extreme(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) ->
     return Bounded(np.asarray(value), error, x.dtype, x.sums)
 
 
-def _all_or_any(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _all_or_any(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = ufunc.reduce(x.value != 0, axis=axes, keepdims=keepdims)
     unsure = doubtful_truth(x)
     if unsure is not None:
@@ -303,7 +311,7 @@ def _all_or_any(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool)
     return decided(run, value, unsure)
 
 
-def _product(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _product(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     value = np.asarray(x.value.prod(axis=axes, keepdims=keepdims))
     sizes = np.abs(x.value)
     error = spread(x)
@@ -318,7 +326,7 @@ def _product(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) ->
     return Bounded(value, bounded.defined(value, carried), FLOAT32)
 
 
-def _difference(run: Shadow, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
+def _difference(run: Run, ufunc: Any, x: Bounded, axes: Axes, keepdims: bool) -> Bounded:
     """The first element along an axis minus the others."""
     (axis,) = axes
     signs = np.full(x.value.shape[axis], -1.0)
