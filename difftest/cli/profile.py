@@ -19,6 +19,7 @@ from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
+from difftest.timing.descriptors import TODAYS, Toolchain
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.perfetto import perfetto
@@ -43,10 +44,11 @@ def _picture(context: click.Context, parameter: click.Parameter, path: Path | No
 @click.command()
 @run_options
 @click.option(
-    "--static/--dge",
-    default=True,
-    help="DMA descriptors laid down before the kernel runs, as in profiles (the default), or "
-    "generated on the device, as in benchmarks.",
+    "--toolchain",
+    type=click.Choice([one.value for one in Toolchain]),
+    help="What compiles the kernel, and so makes DMA descriptors: today's compiler (of today's "
+    "dialect), or the classic one for a profile (--disable-dge; of the classic dialect) or a "
+    "benchmark.",
 )
 @click.option("--perfetto", "trace_file", type=OutputFile(), help="Trace for ui.perfetto.dev.")
 @click.option(
@@ -59,7 +61,7 @@ def _picture(context: click.Context, parameter: click.Parameter, path: Path | No
 @click.option("--json", "json_file", type=OutputFile(), help="Everything as JSON.")
 def profile(
     run: KernelRun,
-    static: bool,
+    toolchain: str | None,
     trace_file: Path | None,
     picture: Path | None,
     json_file: Path | None,
@@ -76,13 +78,14 @@ def profile(
         trace, target, function = run.launch()[:3]
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
+    named = toolchain or ("today" if trace.dialect == TODAYS else "classic-profile")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=len(trace))
         try:
             prediction = predict(
                 trace,
                 target,
-                dge=not static,
+                dge=Toolchain(named),
                 progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
         except UnknownCostError as error:

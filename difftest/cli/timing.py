@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
-from statistics import median
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,39 +10,35 @@ from rich.console import Console
 from rich.table import Table
 
 from difftest.cli.launching import KernelArguments, launched, random_arrays
-from difftest.host.console import print_table, table_console, titled_table
+from difftest.host.console import print_table, progress, table_console, titled_table
 from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
 from difftest.timing.alignment import align, device_trace
 from difftest.timing.calibration import Judged, calibration
-from difftest.timing.interval import COVERAGE, SCALE, Estimate, Interval
-from difftest.timing.measurements import (
-    Comparison,
-    Measurement,
-    grouped,
-    measurements,
-    median_error,
-)
-from difftest.timing.probes import Probed, probed, probes
+from difftest.timing.descriptors import Toolchain
+from difftest.timing.interval import COVERAGE, SCALE, Estimate
+from difftest.timing.measurements import Comparison, Measurement, grouped, measurements
+from difftest.timing.probes import probed, probes
 from difftest.timing.schedule import Schedule
 
-NEAR = 0.2
 MACHINE = "trn2"
 """Of which the published latencies are; what is said to be trn1 and is not judges nothing."""
-_WIDTH = 170  # characters: the sources are long
+FEW = 12
+"""Rows that are printed where not all are asked for: those of the largest errors."""
+_WIDTH = 170  # characters: rows are long
 
 LADDER = "conv2d"
-Times = dict[tuple[Any, ...], tuple[Estimate, Estimate]]
-"""What was launched -> its predicted nc_latency and total_time."""
+Times = dict[tuple[Any, ...], Mapping[str, Estimate]]
+"""What was launched -> by metric what is predicted of it."""
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 TRACES = {
-    (STREAM, (("FREE_DIM", 1000),), False): "vector-add-stream-256000-fd1k",
-    (STREAM, (("FREE_DIM", 2000),), False): "vector-add-stream-256000-fd2k",
-    ("kernels.classic.transpose:transpose_by_tiles", (), False): "matrix-transpose-1024",
+    (STREAM, (("FREE_DIM", 1000),)): "vector-add-stream-256000-fd1k",
+    (STREAM, (("FREE_DIM", 2000),)): "vector-add-stream-256000-fd2k",
+    ("kernels.classic.transpose:transpose_by_tiles", ()): "matrix-transpose-1024",
 }
-"""(counterpart, keywords, descriptors generated on the device) -> the device trace of the run."""
+"""(counterpart, keywords) of a profile -> the device trace of the run."""
 
 
 @click.group()
@@ -54,13 +48,15 @@ def timing() -> None:
 
 @timing.command()
 @click.option("--all", "whole", is_flag=True, help="Slow kernels too, which take minutes.")
-@click.option("-k", "keyword", default="", help="Only kernels whose name contains this.")
-def validate(whole: bool, keyword: str) -> None:
-    """Compare predictions with published measurements, kernel by kernel.
+@click.option("--rows", "each", is_flag=True, help="Every row, not the worst alone.")
+@click.option("-k", "keyword", default="", help="Only kernels whose name contains this; each row.")
+def validate(whole: bool, each: bool, keyword: str) -> None:
+    """Compare predictions with published measurements, class by class.
 
-    Measurements on trn2 with a counterpart in this repository's kernels/; what was measured is
-    printed with its source. Convolutions of the ladder were described in words only, so that
-    their kernels here are not the ones that were measured. Without --all it takes about 20 s.
+    Measurements on trn2 with a counterpart in this repository's kernels/, each with its source in
+    data/measurements-trn2.csv. Convolutions of the ladder and the tuned products were described in
+    words only, so that their kernels here are not the ones that were measured. Without --all it
+    takes about 20 s.
     """
     named = [one for one in grouped(measurements()) if keyword in one[0].counterpart]
     groups = [one for one in named if whole or not one[0].slow]
@@ -71,17 +67,24 @@ def validate(whole: bool, keyword: str) -> None:
     times: Times = {}
     timelines: dict[str, Schedule] = {}
     comparisons = []
-    for number, group in enumerate(groups, 1):
-        first = group[0]
-        click.echo(f"{number}/{len(groups)} {first.counterpart} {first.shape}", err=True)
-        comparisons.append(_compare(group, times, timelines))
-    for title, part in _parts(comparisons).items():
-        if part:
-            print_table(console, _table(title, part))
-    for table in (_steps(comparisons), _engines(timelines)):
-        if table.row_count:
-            print_table(console, table)
-    print_calibration(console, comparisons, keyword)
+    with progress("kernels", len(groups)) as advance:
+        for group in groups:
+            comparisons.append(_compare(group, times, timelines))
+            advance()
+    judged = [one for one in comparisons if one.first.kind == "measured"]
+    ours = [one for one in judged if one.first.machine == MACHINE]
+    parts = {name: [one.judged for one in part] for name, part in _parts(judged).items()}
+    if not keyword:
+        found = [probed(probe) for probe in probes()]
+        parts["probes of trn1 whose cost is theirs"] = [o.judged for o in found if o.probe.fitted]
+        parts["probes of trn1, others"] = [o.judged for o in found if not o.probe.fitted]
+    parts["all of trn2"] = [one.judged for one in ours]
+    print_table(console, _classes(parts))
+    print_table(console, _table(comparisons, None if each or keyword else FEW))
+    engines = _engines(timelines)
+    if engines.row_count:
+        print_table(console, engines)
+    _say(console, parts["all of trn2"])
     if len(groups) < len(named):
         console.print(f"Left out: {len(named) - len(groups)} slow ones, which --all has.")
 
@@ -98,69 +101,62 @@ def _compare(
             kernel = getattr(import_shipped(module), function)
             given = KernelArguments(arrays, dict(first.keywords))
             trace, machine = launched(kernel, given, MACHINES["trn2"])[:2]
-        prediction = predict(trace, machine, dge=first.dge)
-        times[first.run] = (prediction.latency_estimate, prediction.total_time_estimate)
-        name = TRACES.get((first.counterpart, first.keywords, first.dge))
-        if name:
+        prediction = predict(trace, machine, dge=first.toolchain)
+        times[first.run] = prediction.estimates
+        name = TRACES.get((first.counterpart, first.keywords))
+        if name and first.toolchain is Toolchain.CLASSIC_PROFILE:
             timelines[name] = prediction.schedule
-    latency, total_time = times[first.run]
-    return Comparison(measurements=group, estimate=total_time if first.is_profile else latency)
+    return Comparison(measurements=group, estimates=times[first.run])
 
 
 def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
     """The comparisons by what they show."""
-    static = "Static descriptors: profiles of the same kernels"
-    dge = "Descriptors generated on the device: the same kernels"
-    ladder = "The ladder: described in words only, not the same kernels"
-    other = "Said to be trn1 (compared with trn2), not the same kernels"
-    titles = (static, dge, ladder, other, "Thresholds")
-    parts: dict[str, list[Comparison]] = {title: [] for title in titles}
+    parts: dict[str, list[Comparison]] = {}
     for one in comparisons:
-        if one.first.kind == "threshold":
-            title = "Thresholds"
-        elif one.first.machine != "trn2":
-            title = other
-        elif LADDER in one.first.counterpart:
-            title = ladder
+        first = one.first
+        if first.machine != MACHINE:
+            title = "said to be trn1 (compared with trn2), in words"
+        elif first.toolchain is Toolchain.TODAY:
+            title = "tuned products" if first.is_launched else "a product's ladder, in words"
+        elif LADDER in first.counterpart:
+            title = "convolutions, in words"
         else:
-            title = dge if one.first.dge else static
-        parts[title].append(one)
+            title = f"the same kernels, {first.toolchain.value}"
+        parts.setdefault(title, []).append(one)
+        if first.notes == "held out":
+            parts.setdefault("products held out of the fit", []).append(one)
     return parts
 
 
-def _steps(comparisons: list[Comparison]) -> Table:
-    """By which factor each step made an operation faster: as measured, and as predicted."""
+def _classes(parts: Mapping[str, Sequence[Judged]]) -> Table:
+    """How good each class is: errors, intervals, order."""
     table = titled_table(
-        "Step by step: how many times faster",
-        ("From", "To", "Shape", "dtype"),
-        ("Measured", "Predicted"),
+        "Classes (predicted against measured; Rank: Kendall's, 1 is the device's order, 0 none)",
+        ("Class",),
+        ("n", "Median error", "Within 20%", "Inside", "Median width", "Pairs in order", "Rank"),
     )
-    last: dict[tuple[str, ...], Comparison] = {}
-    for one in comparisons:
-        first = one.first
-        if first.kind != "measured" or not first.dge:
+    for name, judged in parts.items():
+        if not judged:
             continue
-        shape = first.shape.replace(" pool1", "")
-        family = (first.machine, shape, first.dtype, first.metric)
-        before = last.get(family)
-        if before is not None and "pool2" not in shape:
-            table.add_row(
-                before.first.kernel,
-                first.kernel,
-                first.shape,
-                first.dtype,
-                f"{before.measured / one.measured:,.2f} x",
-                f"{before.predicted / one.predicted:,.2f} x",
-            )
-        last[family] = one
+        result = calibration(judged)
+        table.add_row(
+            name,
+            str(result.rows),
+            f"{result.median_error:.1%}",
+            str(result.near),
+            f"{result.inside} ({result.inside / result.rows:.0%})",
+            f"{result.median_width:.0%}",
+            f"{result.in_order} of {result.pairs}",
+            f"{result.rank:+.2f}" if result.pairs else "",
+        )
     return table
 
 
 def _engines(timelines: dict[str, Schedule]) -> Table:
     """Engine by engine, against the device traces that are shipped."""
     table = titled_table(
-        "Engine by engine against device traces (us from the first DMA trigger; offsets: how "
-        "much later the n-th instruction starts here than there)",
+        "Engine by engine against device traces (us from the first DMA trigger; offset: how much "
+        "later the n-th instruction starts here)",
         ("Trace", "Engine"),
         ("Instructions", "Device", "Predicted", "Median offset", "Worst offset"),
     )
@@ -178,99 +174,45 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
     return table
 
 
-def _table(title: str, comparisons: Sequence[Comparison]) -> Table:
-    measured = [one for one in comparisons if one.first.kind == "measured"]
-    error = f"; median error of {len(measured)}: {median_error(measured):.1%}" if measured else ""
+def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
+    """The rows; of many, ``most`` measured ones of the largest errors."""
+    shown = list(comparisons)
+    if most is not None:
+        shown = [one for one in shown if one.first.kind == "measured"]
+        shown = sorted(shown, key=lambda one: -abs(one.error))[:most]
+    left = len(comparisons) - len(shown)
+    more = f", {left} others with --rows" if left else ""
     table = titled_table(
-        f"{title} (us, predicted against measured{error})",
-        ("Measured kernel", "Shape", "dtype", "Counterpart"),
+        f"Rows (us, predicted against measured{more})",
+        ("Measured kernel", "Shape", "dtype", "Toolchain"),
         ("n", "Measured", "Predicted", "Interval", "Error"),
     )
-    table.add_column("Source", overflow="fold")
-    for one in comparisons:
+    for one in shown:
         first = one.first
+        low, high = one.judged.interval
+        outside = first.kind == "measured" and not one.judged.inside
         table.add_row(
             first.kernel,
             first.shape,
             first.dtype,
-            first.counterpart.partition(":")[2],
+            first.toolchain.value,
             str(len(one.measurements)),
             f"{'<= ' if first.kind == 'threshold' else ''}{one.measured:,.2f}",
             f"{one.predicted:,.2f}",
-            spread(one.judged.interval, first.kind == "measured" and not one.judged.inside),
+            f"{'OUTSIDE ' if outside else ''}{low:,.1f} to {high:,.1f}",
             f"{one.error:+.1%}",
-            first.source,
         )
     return table
 
 
-def spread(interval: Interval, outside: bool) -> str:
-    """An interval in a table; outside of it lies what was measured."""
-    text = f"{interval.low:,.1f} to {interval.high:,.1f}"
-    return f"OUTSIDE {text}" if outside else text
-
-
-def print_calibration(console: Console, comparisons: Sequence[Comparison], keyword: str) -> None:
-    """The probes of trn1, and how many of all published times lie inside their intervals."""
-    judged = [
-        one.judged
-        for one in comparisons
-        if one.first.kind == "measured" and one.first.machine == MACHINE
-    ]
-    _say(console, "published latencies of kernels on trn2", judged)
-    if keyword:
-        return
-    found = [probed(probe) for probe in probes()]
-    print_table(console, _probes(found))
-    _say(
-        console,
-        "probes of trn1 from which no cost was taken",
-        [one.judged for one in found if not one.probe.fitted],
-    )
-
-
-def _say(console: Console, what: str, judged: Sequence[Judged]) -> None:
-    if not judged:
+def _say(console: Console, judged: Sequence[Judged]) -> None:
+    """Whether the intervals hold where their scale is taken from other kernels."""
+    if len({one.kernel for one in judged}) < 2:
         return
     result = calibration(judged)
-    errors = [abs(one.predicted / one.measured - 1) for one in judged]
-    pairs = [
-        (a.measured < b.measured) == (a.predicted < b.predicted) for a, b in combinations(judged, 2)
-    ]
-    text = (
-        f"Of {result.rows} {what}: median error {median(errors):.1%}, "
-        f"{sum(one <= NEAR for one in errors)} within {NEAR:.0%}, {sum(pairs)} of {len(pairs)} "
-        f"pairs in order.\nCalibration: {result.inside} lie inside their interval "
-        f"({result.inside / result.rows:.0%}); median width {result.median_width:.0%} of the "
-        "prediction, from end to end.\n"
+    console.print(
+        f"Each kernel with the scale that the others alone give: {result.left_out} of "
+        f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
+        f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.",
+        highlight=False,
     )
-    if len({one.kernel for one in judged}) > 1:
-        text += (
-            f"Each kernel with the scale that the others alone give: {result.left_out} of "
-            f"{result.rows} inside ({result.left_out / result.rows:.0%}). A scale of "
-            f"{result.scale:.2f} holds {COVERAGE:.0%} of them all; the model has {SCALE:g}.\n"
-        )
-    console.print(text, highlight=False)
-
-
-def _probes(found: Sequence[Probed]) -> Table:
-    """The probes of single instructions, with what the model says of each."""
-    table = titled_table(
-        "Trn1: published probes of single instructions (ns, predicted against measured)",
-        ("Engine", "Instruction", "Of"),
-        ("Measured", "Predicted", "Interval", "Error"),
-    )
-    table.add_column("Cost taken from it")
-    for one in found:
-        probe, judged = one.probe, one.judged
-        table.add_row(
-            probe.engine.value,
-            probe.instruction,
-            probe.what,
-            f"{judged.measured:,.0f}",
-            f"{judged.predicted:,.0f}",
-            spread(judged.interval, not judged.inside),
-            f"{judged.predicted / judged.measured - 1:+.0%}",
-            "yes" if probe.fitted else "no",
-        )
-    return table

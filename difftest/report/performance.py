@@ -42,7 +42,7 @@ def _predicted(spec: KernelSpec, case: Case, trace: Trace) -> dict[str, Any]:
         why = f"{len(trace):,} instructions: difftest profile says how long they take"
         return {**document, "why_not": why}
     machine = MACHINES[trace.machine]
-    prediction = predict(trace, machine, dge=True)
+    prediction = predict(trace, machine)
     report, bounds = Report(prediction), roofline(prediction)
     summary, timeline = report.summary(), timeline_svg(report)
     return {

@@ -149,7 +149,7 @@ class Tuner:
             line = bounds_of(program)
             if max(line.tensor_bound, line.memory_bound) >= below:
                 return Attempt(point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound))
-            prediction = predict(ran.trace, machine, dge=True, lowered=program)
+            prediction = predict(ran.trace, machine, lowered=program)
             times = prediction.middle, prediction.latency, *prediction.latency_interval
         except (UnknownCostError, ValueError) as error:
             return Attempt(point, Outcome.INCONCLUSIVE.value, reason=str(error))

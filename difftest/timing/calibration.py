@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from statistics import median
 from typing import NamedTuple
 
 from difftest.timing.interval import COVERAGE, SCALE, Interval
 
+NEAR = 0.2
+"""An error that is small."""
 WIDEST = 64.0
 """The largest scale that is tried: what even this does not reach, no interval holds."""
 STEPS = 40
@@ -91,10 +94,23 @@ class Calibration(NamedTuple):
     """That holds nine of ten."""
     median_width: float
     """Of the intervals, from end to end, as a part of the prediction."""
+    median_error: float
+    near: int
+    """Those whose error is ``NEAR`` at most."""
+    in_order: int
+    """Pairs that are predicted in the order in which they were measured."""
+    pairs: int
+
+    @property
+    def rank(self) -> float:
+        """Kendall's rank correlation: 1 if all pairs are in order, -1 if none is."""
+        return 2 * self.in_order / self.pairs - 1
 
 
 def calibration(judged: Sequence[Judged]) -> Calibration:
     """The intervals of all; leave-one-kernel-out beside it."""
+    errors = [abs(one.predicted / one.measured - 1) for one in judged]
+    pairs = list(combinations(judged, 2))
     left_out = 0
     for one in judged:
         others = [other.needed for other in judged if other.kernel != one.kernel]
@@ -105,4 +121,8 @@ def calibration(judged: Sequence[Judged]) -> Calibration:
         left_out=left_out,
         scale=scale_for([one.needed for one in judged]),
         median_width=median(one.width for one in judged),
+        median_error=median(errors),
+        near=sum(error <= NEAR for error in errors),
+        in_order=sum((a.measured < b.measured) == (a.predicted < b.predicted) for a, b in pairs),
+        pairs=len(pairs),
     )

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from difftest.simulator.trace import Trace
+from difftest.timing.descriptors import Toolchain
 
 
 class RepeatRule(Enum):
@@ -33,13 +34,15 @@ QUESTIONS = {
     "repeated_transposes": "which repeated transposes does it leave out",
     "repeated_loads": "which repeated loads does it leave out",
     "merged_loads": "does it trigger loads into one tile as one",
-    "stores_apart": "are descriptors of loads and stores generated side by side",
+    "toolchain": "who makes the descriptors of DMAs",
     "one_table": "are all activation functions in one table",
 }
 
 
-def answer(value: bool | float | RepeatRule | None) -> str:
+def answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
     """What a compiler's field says to its question."""
+    if isinstance(value, Toolchain):
+        return value.words
     if isinstance(value, RepeatRule):
         parts = {RepeatRule.KEPT: "none", RepeatRule.REMOVED: "all"}
         return parts.get(value, "what no loop changes")
@@ -67,8 +70,8 @@ class Compiler(NamedTuple):
     """Loads of an input's bytes that lie in another tile of the same form."""
     merged_loads: bool
     """Whether loads one after the other, into one tile from one tensor, are triggered as one."""
-    stores_apart: bool
-    """Whether stores have a generator of descriptors of their own."""
+    toolchain: Toolchain | None
+    """Who makes the descriptors; None: who is taken to by what the prediction is asked for."""
     one_table: bool
     """Whether the kernel's activation functions are all in the table that is loaded first."""
 
@@ -81,31 +84,26 @@ LIKELY = Compiler(
     repeated_transposes=RepeatRule.OLDER,
     repeated_loads=RepeatRule.KEPT,
     merged_loads=False,
-    stores_apart=False,
+    toolchain=None,
     one_table=False,
 )
 """What predictions are made with."""
-FASTEST = Compiler(
-    renames=True,
+FASTEST = LIKELY._replace(
     by_tensor=False,
     expected=None,
     repeated_copies=RepeatRule.REMOVED,
     repeated_transposes=RepeatRule.INVARIANT,
     repeated_loads=RepeatRule.REMOVED,
     merged_loads=True,
-    stores_apart=True,
+    toolchain=Toolchain.CLASSIC_PROFILE,
     one_table=True,
 )
-SLOWEST = Compiler(
+SLOWEST = LIKELY._replace(
     renames=False,
-    by_tensor=True,
     expected=0.5,
     repeated_copies=RepeatRule.KEPT,
     repeated_transposes=RepeatRule.KEPT,
-    repeated_loads=RepeatRule.KEPT,
-    merged_loads=False,
-    stores_apart=False,
-    one_table=False,
+    toolchain=Toolchain.CLASSIC_BENCHMARK,
 )
 
 

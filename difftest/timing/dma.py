@@ -69,8 +69,8 @@ class DmaEngines:
         From its trigger to the first byte's turn, an engine's time for a row, and from the last
         row to the semaphore.
         """
-        size, rows, _, _, reads, writes, turns = transfer[:7]
-        key = size, rows, reads, writes, turns, generated
+        size, rows, partitions, _, reads, writes, turns = transfer[:7]
+        key = size, rows, partitions, reads, writes, turns, generated
         known = self._costs.get(key)
         if known is None:
             figures = self.clockwork

@@ -7,6 +7,7 @@ Sources are named by these keys, here and in docs/reference/timing-costs.md:
   agree with the profiler's own
 - TODAY: public traces of kernels of today's dialect on one core of trn2 (neuronx-cc 2.23.6484),
   decoded; instructions and DMAs agree with the profiler's own where it had any
+- SWEEP: tuned products of a public search on trn2, see data/measurements-trn2.csv
 - WRITEUP: latencies that people published, see data/measurements-trn2.csv
 - PROBE: published probes of single instructions and DMAs on one core of a trn1.2xlarge (nki 0.6.0,
   neuronx-cc 2.27.5334): the slope over 256 repeats, back to back

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Engine
+from difftest.timing.descriptors import ON_DEVICE, ways
 from difftest.timing.evidence import Evidence
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.ranges import (
@@ -29,6 +30,7 @@ from difftest.timing.ranges import (
     spilled,
 )
 from difftest.timing.schedule import Schedule, Span, Stretch, critical_path, waited_for_place
+from difftest.timing.transfer import Transfer
 
 COVERAGE = 0.9
 """The part of published latencies that are to lie inside their intervals."""
@@ -39,6 +41,8 @@ SCALE = 3.3
 many with this, of which half are narrower than 35 %."""
 LAUNCH = 3.0
 """Microseconds by which what a launch adds to nc_latency is unsure (WRITEUP: 9 to 15 us in all)."""
+LAUNCHED = 8.0
+"""The same of times with the whole launch in them (SWEEP: what is left of half of ten products)."""
 PROFILE = 0.4
 """The same of a profile's preamble and postamble (TRACE)."""
 LONG_PROFILE = 3.0
@@ -172,7 +176,7 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
     """What the instruction's own time rests on."""
     one = span.instruction
     if one.transfer is not None:
-        return _transfer(one, schedule)
+        return _transfer(one, one.transfer, schedule)
     if one.matmul is not None:
         return _product(one, schedule)
     cost = one.times[span.engine].cost
@@ -184,7 +188,7 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
     return Basis(cost.evidence.value, one.opcode), within
 
 
-def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
+def _transfer(one: LoweredInstruction, moved: Transfer, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine.name
     does = purpose(one.event)
     if does is not Purpose.COPY:
@@ -192,7 +196,7 @@ def _transfer(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range
         basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
         return Basis(basis.value, one.opcode), known
     within = range_of_evidence(one.modelled, machine)
-    if schedule.dge and one.event.arguments.get("dge_mode") != "none":
+    if ways(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
         generated = within.with_all_of(GENERATED)
         return Basis(one.modelled.value, "DMAs with generated descriptors"), generated
     return Basis(one.modelled.value, "DMAs"), within

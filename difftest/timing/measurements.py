@@ -7,7 +7,7 @@ repository that it is the latency of, if there is one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -15,6 +15,7 @@ from typing import Any
 
 from difftest.timing.calibration import Judged, judge
 from difftest.timing.data_files import rows_of
+from difftest.timing.descriptors import Toolchain
 from difftest.timing.interval import Estimate
 
 
@@ -27,8 +28,7 @@ class Measurement:
     shape: str
     dtype: str
     machine: str
-    descriptors: str
-    """``dge`` if generated on the device, ``static`` if not."""
+    toolchain: Toolchain
     metric: str
     kind: str
     """``measured`` or ``threshold``."""
@@ -43,18 +43,15 @@ class Measurement:
     notes: str
 
     @property
-    def dge(self) -> bool:
-        return self.descriptors == "dge"
-
-    @property
-    def is_profile(self) -> bool:
-        """Whether it is a profile's total_time, else a benchmark's nc_latency."""
-        return self.metric == "profile total_time"
+    def is_launched(self) -> bool:
+        """Whether the whole launch is in it."""
+        return self.metric == "launched latency"
 
     @property
     def run(self) -> tuple[Any, ...]:
         """What is launched: equal for the measurements of one kernel on the same inputs."""
-        return (self.counterpart, self.inputs, self.keywords, self.dtype, self.machine, self.dge)
+        what = self.counterpart, self.inputs, self.keywords, self.dtype
+        return (*what, self.machine, self.toolchain)
 
 
 @cache
@@ -71,6 +68,7 @@ def _measurement(row: dict[str, str]) -> Measurement:
         inputs=tuple(tuple(shape) for shape in inputs),
         keywords=tuple(sorted(keywords.items())),
         slow=row.pop("slow") == "yes",
+        toolchain=Toolchain(row.pop("toolchain")),
         **row,
     )
 
@@ -80,7 +78,12 @@ class Comparison:
     """The measurements of one kernel on the same inputs, and the prediction. Microseconds."""
 
     measurements: tuple[Measurement, ...]
-    estimate: Estimate
+    estimates: Mapping[str, Estimate]
+    """Metric -> what is predicted of it; ``""`` for all others."""
+
+    @property
+    def estimate(self) -> Estimate:
+        return self.estimates.get(self.first.metric, self.estimates[""])
 
     @property
     def predicted(self) -> float:
@@ -114,11 +117,3 @@ def grouped(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
         if row.counterpart:
             groups.setdefault((row.run, row.metric, row.kernel, row.source), []).append(row)
     return [tuple(group) for group in groups.values()]
-
-
-def median_error(comparisons: Iterable[Comparison]) -> float:
-    """The median of the absolute relative errors."""
-    errors = [abs(one.error) for one in comparisons]
-    if not errors:
-        raise ValueError("no comparison: there is no error to take the median of")
-    return median(errors)

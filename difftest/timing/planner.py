@@ -15,12 +15,13 @@ for HBM lets the transposes of other blocks go first.
 from __future__ import annotations
 
 from difftest.simulator.trace import Engine
+from difftest.timing.descriptors import ON_DEVICE, Toolchain
 from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.scheduler import Order, Scheduler
 from difftest.timing.units import Unit
 
 
-def planned_order(program: Program, *, dge: bool) -> Order | None:
+def planned_order(program: Program, *, dge: bool | Toolchain) -> Order | None:
     """The order that the compiler gives; None if it is that in which they get ready."""
     part = program.compiler.expected
     tensor = any(one.engine is Engine.TENSOR for one in program.instructions)
@@ -34,7 +35,7 @@ class Planner(Scheduler):
     hops = dict.fromkeys(Engine, second_waits)
     same_engine = 0.0
 
-    def __init__(self, program: Program, *, dge: bool, part: float) -> None:
+    def __init__(self, program: Program, *, dge: bool | Toolchain, part: float) -> None:
         super().__init__(program, dge=dge, phase=0.0)
         self.part = part
         self.taken: Order = [[] for _ in self.cores]
@@ -50,9 +51,10 @@ class Planner(Scheduler):
         figures, engine, producer = self.clockwork, unit.engine, unit.engine
         if one.transfer is not None:
             producer = Engine.DMA
-            busy = self._triggering(one, one.transfer, now)[0]
+            way = self.ways[one.transfer.kind]
+            busy = self._triggering(one, one.transfer, way, now)[0]
             dma = self.cores[one.core].dma
-            time = dma.alone(one.transfer, self._generates(one.transfer)) * self.part
+            time = dma.alone(one.transfer, way in ON_DEVICE) * self.part
         elif one.matmul is not None:
             busy = time = figures.cycles(engine, one.matmul.passes * one.matmul.rows)
             self.taken[one.core].append(one.index)

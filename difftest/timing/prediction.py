@@ -13,10 +13,12 @@ from functools import cached_property
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
 from difftest.timing.compiler import FASTEST, LIKELY, QUESTIONS, SLOWEST, Compiler, answer
+from difftest.timing.descriptors import Toolchain
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
     ASKS,
     LAUNCH,
+    LAUNCHED,
     LONG_PROFILE,
     PROFILE,
     Estimate,
@@ -90,6 +92,13 @@ class Prediction:
         """The same of a profile's total_time."""
         self._need_costs()
         return self._estimate(self._around, LONG_PROFILE if self._is_long else PROFILE)
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Metric of a published time -> what is predicted of it; ``""`` for all others."""
+        launch = self.program.clockwork.launched_overhead.value / 1e3
+        other = self._estimate(launch, LAUNCHED), self.total_time_estimate, self.latency_estimate
+        return dict(zip(("launched latency", "profile total_time", ""), other, strict=True))
 
     @property
     def latency_interval(self) -> Interval:
@@ -207,7 +216,7 @@ def predict(
     trace: Trace,
     machine: Machine,
     *,
-    dge: bool,
+    dge: bool | Toolchain | None = None,
     progress: Progress | None = None,
     compiler: Compiler = LIKELY,
     lowered: Program | None = None,
@@ -218,8 +227,9 @@ def predict(
     ----------
     trace : of one launch, recorded.
     machine : the machine that it was launched for.
-    dge : True for what ``nki.benchmark`` measures (descriptors generated on the device), False for
-        a profile with static descriptors.
+    dge : who makes descriptors: a :class:`~difftest.timing.descriptors.Toolchain`. None is the one
+        that the user's own call would get: today's, or in the classic dialect that of
+        ``nki.benchmark``, which True means too; False is that of a profile with static ones.
     progress : told how far it is: half of it when each instruction has its cost and dependences,
         all of it when they are scheduled.
     compiler : what it is taken to do; ``FASTEST`` and ``SLOWEST`` bound what is inferred of it.
@@ -232,6 +242,7 @@ def predict(
     """
     if not len(trace):
         raise ValueError("the trace is empty: launch the kernel with record=True")
+    dge = Toolchain.of(dge, trace.dialect)
     with _no_collection():
         program = lowered or lower(trace, machine, _half(progress, 0), compiler)
         middle = schedule(program, dge=dge, phase=MIDDLE, progress=_half(progress, 1))

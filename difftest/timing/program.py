@@ -32,14 +32,13 @@ from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, Compiler, cores_of
 from difftest.timing.costing import PRODUCTS, Costing, Timed
+from difftest.timing.descriptors import TODAYS
 from difftest.timing.evidence import Evidence
 from difftest.timing.renaming import Renaming, in_other_tiles, refills
 from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
-from difftest.timing.transfer import Transfer
+from difftest.timing.transfer import IN_SOFTWARE, Transfer
 
-TODAYS = "nki"
-"""The dialect whose compiler tracks dependences by tensor."""
 BARRIER = "core_barrier"
 _LOAD, _DRAIN = Kind("dma_copy", Engine.DMA), Kind(BARRIER, Engine.GPSIMD)
 """What stands around each turn of a loop that runs on the device."""
@@ -179,11 +178,6 @@ class Program:
         alone = self.clockwork.hbm_bandwidth.value
         together = self.clockwork.shared_hbm.value
         return alone if self.cores == 1 else min(alone * self.cores, together)
-
-    @property
-    def stores_apart(self) -> bool:
-        """Whether loads and stores have a generator each; trn1's hardware has none (ARCH3)."""
-        return self.compiler.stores_apart and self.machine.nc_version > 2
 
     @cached_property
     def wiring(self) -> Wiring:
@@ -387,7 +381,8 @@ class _Builder:
         work = self.known.get(event.number) or self.costing.of(event)
         product, moved = work.matmul, work.transfer
         if moved is not None:
-            trigger = Engine.GPSIMD if moved.writes_hbm or moved.software else Engine.SYNC
+            software = moved.kind in IN_SOFTWARE
+            trigger = Engine.GPSIMD if moved.writes_hbm or software else Engine.SYNC
         if product is not None and product.turns:
             identity = self.identities[core, event.reads[0].dtype.name]
             reads = (*reads, _whole(identity))

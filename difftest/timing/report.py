@@ -14,11 +14,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine, Region, Space
+from difftest.timing.descriptors import Way, ways
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Span, critical_path
+from difftest.timing.transfer import in_software
 
 ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SYNC)
 UNAVAILABLE = -1.0
@@ -138,11 +140,11 @@ class Report:
         transfers = [one.instruction.transfer for one in dmas if one.instruction.transfer]
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
-        rows = Counter[str]()
+        rows = Counter[Way]()
+        made = ways(self.prediction.schedule.toolchain, self.prediction.program.machine)
         for transfer in transfers:
-            hardware = self.prediction.schedule.dge and transfer.generated
-            how = "software" if transfer.software else "hardware" if hardware else "static"
-            rows[how] += transfer.rows
+            way = made[transfer.kind]
+            rows[way] += (in_software(transfer) if way is Way.SOFTWARE else transfer).rows
         return {
             "dma_active_time": active,
             "dma_active_time_percent": active / own,
@@ -150,9 +152,9 @@ class Report:
             "dma_transfer_total_bytes": total,
             "dma_transfer_average_bytes": total / len(transfers) if transfers else 0.0,
             "dma_queue_count": len({one.instruction.is_store for one in dmas}),
-            "static_dma_packet_count": rows["static"],
-            "software_dynamic_dma_packet_count": rows["software"],
-            "hardware_dynamic_dma_packet_count": rows["hardware"],
+            "static_dma_packet_count": rows[Way.LAID_DOWN] + rows[Way.IN_TURN],
+            "software_dynamic_dma_packet_count": rows[Way.SOFTWARE],
+            "hardware_dynamic_dma_packet_count": rows[Way.HARDWARE],
         }
 
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:
@@ -248,7 +250,7 @@ def as_mapping(report: Report) -> Mapping[str, object]:
     return {
         "predicted": True,
         "machine": prediction.program.machine.name,
-        "descriptors": "dge" if prediction.schedule.dge else "static",
+        "descriptors": prediction.schedule.toolchain.value,
         "unknown_costs": prediction.unknown,
         "nc_latency_us": None
         if prediction.unknown

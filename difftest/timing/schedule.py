@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
+from difftest.timing.descriptors import Toolchain
 from difftest.timing.planner import planned_order
 from difftest.timing.program import LoweredInstruction, Program, Progress
 from difftest.timing.scheduler import Order, Scheduler
@@ -53,7 +54,7 @@ class Schedule:
 
     program: Program
     timeline: Timeline
-    dge: bool
+    toolchain: Toolchain
     phase: float
     order: Order | None
     """In which the Tensor Engines took their instructions; None: as they got ready."""
@@ -70,7 +71,7 @@ class Schedule:
         """
         if other.instructions is not self.program.instructions:
             return False
-        if self.dge and other.stores_apart != self.program.stores_apart:
+        if other.compiler.toolchain not in (None, self.toolchain):
             return False
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
@@ -102,7 +103,7 @@ class Schedule:
 def schedule(
     program: Program,
     *,
-    dge: bool,
+    dge: bool | Toolchain,
     phase: float = MIDDLE,
     order: Order | None = None,
     progress: Progress | None = None,
@@ -112,15 +113,15 @@ def schedule(
     Parameters
     ----------
     program : what runs.
-    dge : whether descriptors are generated on the device (``nki.benchmark``) or lie in HBM
-        (profiles with ``--disable-dge``).
+    dge : who makes descriptors, if the program's compiler does not say: a toolchain, or whether a
+        classic one generates them on the device.
     phase : the part of a throttle window that had passed when the kernel began, 0 to 1.
     order : what the compiler gives the Tensor Engines, if that is known.
     progress : told how far it is.
     """
     order = order or planned_order(program, dge=dge)
-    run = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress).run
-    return Schedule(program, run(), dge, phase, order)
+    made = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress)
+    return Schedule(program, made.run(), made.toolchain, phase, order)
 
 
 class Stretch(NamedTuple):

@@ -12,11 +12,12 @@ from heapq import heappop, heappush
 from difftest.analysis.purpose import purpose
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
+from difftest.timing.descriptors import ON_DEVICE, Toolchain, Way, ways
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
 from difftest.timing.timeline import Timeline
-from difftest.timing.transfer import INDIRECT, Transfer
-from difftest.timing.units import GENERATOR, STORING, PhysicalCore, Unit
+from difftest.timing.transfer import INDIRECT, Transfer, in_software
+from difftest.timing.units import PhysicalCore, Unit
 
 NEVER = float("inf")
 FREE = 1 << 30
@@ -54,14 +55,14 @@ class Scheduler:
 
     hops: Mapping[Engine, Mapping[Engine, float]] = HOPS
     same_engine = SAME_ENGINE.value
-    second_waits: Mapping[Engine, float] = {engine: WAITS.get(engine, 0.0) for engine in Engine}
+    second_waits: Mapping[Engine, float] = WAITS
     """A second engine's semaphore takes a wait instruction of its own."""
 
     def __init__(
         self,
         program: Program,
         *,
-        dge: bool,
+        dge: bool | Toolchain,
         phase: float,
         order: Order | None = None,
         progress: Progress | None = None,
@@ -69,7 +70,8 @@ class Scheduler:
         self.program = program
         self.instructions = program.instructions
         self.clockwork = program.clockwork
-        self.dge = dge
+        self.toolchain = program.compiler.toolchain or Toolchain.of(dge, "")
+        self.ways = ways(self.toolchain, program.machine)
         self.progress = progress
         hbm = SharedHbm(self.clockwork.shared_hbm.value) if program.cores > 1 else None
         self.cores = [PhysicalCore(program, number, phase, hbm) for number in range(program.cores)]
@@ -83,7 +85,6 @@ class Scheduler:
         self.missing = wiring.missing.copy()
         self.followers, self.opener = wiring.followers, wiring.opener
         self.shares = wiring.shares
-        self.storing = STORING if program.stores_apart else GENERATOR
         self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
@@ -164,8 +165,12 @@ class Scheduler:
         core = self.cores[one.core]
         engine = one.engine
         if one.transfer is not None:
-            generator = self.storing if one.is_store else GENERATOR
-            engine = generator if self._takes_turns(one.transfer) else one.trigger
+            way = self.ways[one.transfer.kind]
+            engine = one.trigger
+            if way is Way.SOFTWARE:
+                engine = Engine.GPSIMD
+            elif way is not Way.LAID_DOWN:
+                engine = core.generator(self.toolchain.generators)
         elif engine is Engine.UNKNOWN:
             engine = core.sharing.choose(one, ready)
         elif self.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
@@ -176,18 +181,6 @@ class Scheduler:
         if time < unit.wake:  # as _arm does; written out, for each instruction comes here
             unit.wake = time
             heappush(self.events, (time, unit.number, 0))
-
-    def _generates(self, transfer: Transfer) -> bool:
-        """Whether a DMA's descriptors are made on the device."""
-        return transfer.software or (self.dge and transfer.generated)
-
-    def _takes_turns(self, transfer: Transfer) -> bool:
-        """Whether a DMA waits in the generator's queue: what it generates, and transposes.
-
-        Transposes whose descriptors were laid down keep that queue for as long as they move data.
-        """
-        hardware = self.dge and not transfer.software
-        return hardware and (transfer.generated or transfer.transposes)
 
     def _arm(self, unit: Unit, time: float) -> None:
         if time < unit.wake:
@@ -268,8 +261,11 @@ class Scheduler:
         """Trigger a DMA: when that began, when it is done, and how long its engine took."""
         queue = core.stores if one.is_store else core.loads
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
-        busy, start = self._triggering(one, transfer, now)
-        begin, finish, end = core.dma.run(start, transfer, self._generates(transfer))
+        way = self.ways[transfer.kind]
+        busy, start = self._triggering(one, transfer, way, now)
+        if way is Way.SOFTWARE:
+            transfer = in_software(transfer)
+        begin, finish, end = core.dma.run(start, transfer, way in ON_DEVICE)
         self.timeline.transfer_start[one.index] = begin
         self.timeline.transfer_end[one.index] = finish
         queue.append(end)
@@ -278,7 +274,7 @@ class Scheduler:
         return now, end, busy
 
     def _triggering(
-        self, one: LoweredInstruction, transfer: Transfer, now: float
+        self, one: LoweredInstruction, transfer: Transfer, way: Way, now: float
     ) -> tuple[float, float]:
         """How long a DMA that begins at ``now`` keeps what triggers it, and when it starts."""
         figures, core, others = self.clockwork, self.cores[one.core], transfer.partitions - 1
@@ -288,15 +284,15 @@ class Scheduler:
             each = figures.indirect_per_partition.value
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy
-        if transfer.software:
+        if way is Way.SOFTWARE:
             times = figures.software_dispatch, figures.software_start
             if transfer.addressed:
                 times = figures.addressed_generation, figures.addressed_start
             return core.software.take(now, *(time.value for time in times))
-        if self._generates(transfer):
+        if way is Way.HARDWARE:
             busy = figures.generation.value + figures.generation_per_partition.value * others
             return busy, now + busy
-        if self._takes_turns(transfer):
+        if way is Way.IN_TURN:
             return core.dma.moving_time(transfer), now
         return figures.trigger.value, now
 
@@ -395,7 +391,8 @@ class Scheduler:
         last = max((timeline.start[store] for store in self.stores), default=0.0)
         figures, wait = self.clockwork, self.clockwork.final_wait.value
         now = last + wait
-        waits = figures.outstanding if self.dge else int(figures.final_waits.value)
+        profiled = self.toolchain is Toolchain.CLASSIC_PROFILE
+        waits = int(figures.final_waits.value) if profiled else figures.outstanding
         for done in sorted(timeline.end[store] for store in self.stores)[-waits:]:
             now = max(now, done) + wait
         return max(end, now)

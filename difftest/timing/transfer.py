@@ -19,6 +19,8 @@ TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
 JOINED_ROWS, JOINED_BYTES = 8, 4096
 """At most so many rows are one where software makes descriptors (TODAY)."""
 INDIRECT = (Purpose.GATHER, Purpose.SCATTER)
+IN_SOFTWARE = frozenset({"swdge", "register", "index"})
+"""Kinds of DMAs of which software makes the descriptors, whatever compiles the kernel."""
 INDEX = "index"
 """The role of an operand that says which elements of another one are meant."""
 
@@ -36,17 +38,28 @@ class Transfer(NamedTuple):
     reads_hbm: bool
     writes_hbm: bool
     transposes: bool
-    generated: bool
-    """Whether the device makes its descriptors, where it makes any."""
-    software: bool = False
-    """Whether the GpSimd Engine makes them."""
-    addressed: bool = False
-    """Whether its place is in a register or in an element of SBUF, which the GpSimd Engine loads
-    before it makes the descriptors: no other can (TODAY)."""
+    kind: str = "rows"
+    """What decides who makes its descriptors, one of :data:`~difftest.timing.descriptors.KINDS`."""
+    adjacent: int = 1
+    """Rows in a row in HBM that software's descriptors take as one (TODAY)."""
 
     @property
     def bytes(self) -> int:
         return self.row_bytes * self.rows
+
+    @property
+    def addressed(self) -> bool:
+        """Whether the GpSimd Engine loads its place before it makes the descriptors (TODAY)."""
+        return self.kind == "register"
+
+
+@lru_cache(maxsize=4096)
+def in_software(one: Transfer) -> Transfer:
+    """The transfer as the engines see it if software makes its descriptors."""
+    count = one.adjacent
+    busy = tuple((engine, -(-rows // count)) for engine, rows in one.busy)
+    rows = -(-one.rows // count)
+    return one._replace(row_bytes=one.row_bytes * count, rows=rows, busy=busy, adjacent=1)
 
 
 def transfer(event: Event, clockwork: Clockwork) -> Transfer:
@@ -66,7 +79,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     rows = max(1, small.elements // run)
     if does is Purpose.SUM:  # half a copy's rate for two sources (ARCH4)
         rows *= len(event.reads)
-    software = _in_software(event)
+    adjacent = 0
     if on_chip is None:
         first, last = 0, 1
         busy = _even(rows, clockwork.dma_engines)
@@ -74,10 +87,12 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         mark = footprint(on_chip)
         first, last = mark.first, mark.last
         busy = _by_partition(first, last, rows, clockwork.dma_partitions)
-        if software and does not in INDIRECT:
-            joined = _joined(target if on_chip is source else source, run * itemsize, rows)
-            run, rows = run * joined, -(-rows // joined)
-            busy = tuple((engine, -(-count // joined)) for engine, count in busy)
+        hbm = target if on_chip is source else source
+        if does not in INDIRECT and contiguous_run(hbm, hbm) == hbm.elements:
+            adjacent = max(1, min(JOINED_ROWS, rows, JOINED_BYTES // (run * itemsize)))
+    kind = kind_of(event, source)
+    if kind == "rows" and on_chip is not None:
+        kind = "row" if last - first == 1 else "run" if adjacent else kind
     return Transfer(
         row_bytes=run * itemsize,
         rows=rows,
@@ -86,16 +101,9 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
         reads_hbm=source.allocation.space.is_hbm,
         writes_hbm=target.allocation.space.is_hbm,
         transposes=does is Purpose.TRANSPOSE,
-        generated=_generated(event, source),
-        software=software,
-        addressed=is_addressed(event),
+        kind=kind,
+        adjacent=max(1, adjacent),
     )
-
-
-def _joined(hbm: Region, row_bytes: int, rows: int) -> int:
-    """Rows that descriptors made by software take as one, as they follow each other (TODAY)."""
-    adjacent = contiguous_run(hbm, hbm) == hbm.elements
-    return max(1, min(JOINED_ROWS, rows, JOINED_BYTES // row_bytes)) if adjacent else 1
 
 
 def source_of(event: Event) -> Region:
@@ -104,12 +112,6 @@ def source_of(event: Event) -> Region:
     if first.role != INDEX:
         return first
     return next(region for region in event.reads if region.role != INDEX)
-
-
-def _in_software(event: Event) -> bool:
-    """Whether the GpSimd Engine makes the descriptors, in profiles and benchmarks alike."""
-    mode = event.arguments.get("dge_mode")
-    return purpose(event) in INDIRECT or mode == "swdge" or is_addressed(event)
 
 
 def is_addressed(event: Event) -> bool:
@@ -123,17 +125,23 @@ def is_addressed(event: Event) -> bool:
     )
 
 
-def _generated(event: Event, source: Region) -> bool:
-    """Whether descriptors can come from the device: the kernel may forbid it.
+def kind_of(event: Event, source: Region) -> str:
+    """What a DMA is to who makes its descriptors: what its place is, then what the kernel asks for.
 
     The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
-    (DMA); the others have their descriptors laid down.
+    (DMA); the others are "turned".
     """
-    mode = event.arguments.get("dge_mode")
-    if purpose(event) is not Purpose.TRANSPOSE or mode == "swdge":
-        return mode != "none"
+    mode, does = str(event.arguments.get("dge_mode")), purpose(event)
+    if does in INDIRECT:
+        return "index"
+    if is_addressed(event):
+        return "register"
+    if mode in ("none", "swdge"):
+        return mode
+    if does is not Purpose.TRANSPOSE:
+        return "rows"
     whole = source.shape[0] == TRANSPOSED_ROWS and source.shape[-1] % TRANSPOSED_COLUMNS == 0
-    return source.whole and whole and source.dtype.itemsize == 2 and mode != "none"
+    return "transpose" if source.whole and whole and source.dtype.itemsize == 2 else "turned"
 
 
 @lru_cache(maxsize=4096)

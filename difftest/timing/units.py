@@ -11,13 +11,9 @@ from difftest.timing.dma import DmaEngines, SharedHbm
 from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.tensor_engine import TensorEngine
 
-GENERATOR = Engine.DMA
-"""Issues the DMAs whose descriptors are generated on the device."""
-
-STORING = Engine.UNKNOWN
-"""The same of stores, where those have a generator of their own."""
-_DMA = (GENERATOR, STORING)
-ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, *_DMA)
+GENERATORS = (Engine.DMA, Engine.UNKNOWN)
+"""Issue the DMAs whose descriptors the hardware generates; the second where there are two."""
+ENGINES = (Engine.SYNC, Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, *GENERATORS)
 
 
 class Unit:
@@ -119,7 +115,8 @@ class PhysicalCore:
         figures: Clockwork = program.clockwork
         first = core * len(ENGINES)
         self.units = {engine: Unit(engine, first + i) for i, engine in enumerate(ENGINES)}
-        self.units[STORING].engine = GENERATOR
+        self.units[GENERATORS[1]].engine = Engine.DMA
+        self._generated = 0
         self.tensor = TensorEngine(figures, phase)
         self.dma = DmaEngines(figures, hbm)
         self.loads, self.stores = (
@@ -136,3 +133,8 @@ class PhysicalCore:
         if self.table_loads:  # before all else (TRACE)
             self.units[Engine.SCALAR].free = figures.table_load.value
         self.buffers = {space: memory.copy() for space, memory in wiring.buffers[core].items()}
+
+    def generator(self, count: int) -> Engine:
+        """The unit of the next DMA whose descriptors one of ``count`` generators makes, in turn."""
+        self._generated += 1
+        return GENERATORS[self._generated % count]

@@ -41,7 +41,7 @@ def add_time(judgement: Judgement, trace: Trace, case: Case, spec: KernelSpec) -
         judgement.notes.append(text)
         return
     try:
-        prediction = predict(trace, MACHINES[trace.machine], dge=True)
+        prediction = predict(trace, MACHINES[trace.machine])
         interval = prediction.latency_interval
     except (UnknownCostError, ValueError) as error:
         judgement.notes.append(f"no time is predicted: {error}")

@@ -68,10 +68,10 @@ def plot(report: Report, path: Path, title: str) -> None:
         _memory(axis, report, space, end)
     axes[-1].set_xlabel("microseconds from the start of the kernel's own part (predicted)")
     axes[-1].set_xlim(0, end)
-    mode = "generated on the device" if schedule.dge else "static"
     machine = schedule.program.machine.name
     figure.suptitle(
-        f"{title}: {end:,.1f} us predicted for {machine}, DMA descriptors {mode}",
+        f"{title}: {end:,.1f} us predicted for {machine}, DMA descriptors "
+        f"{schedule.toolchain.words}",
         fontsize=12, x=0.01, ha="left",
     )  # fmt: skip
     figure.savefig(path, dpi=130)

@@ -11,6 +11,7 @@ from rich.text import Text
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine
 from difftest.timing.advice import Advice
+from difftest.timing.descriptors import Toolchain
 from difftest.timing.interval import COVERAGE, Interval
 from difftest.timing.report import ENGINES, Line, Report
 from difftest.timing.roofline import roofline
@@ -22,13 +23,14 @@ TOP = 12
 def totals(report: Report) -> Iterator[str]:
     """The predicted times in sentences; the first says that they are predicted."""
     prediction = report.prediction
-    mode = "generated on the device" if prediction.schedule.dge else "static"
+    toolchain = prediction.schedule.toolchain
     yield (
-        f"Predicted for {prediction.program.machine.name}, not measured; DMA descriptors {mode}."
+        f"Predicted for {prediction.program.machine.name}, not measured; compiled as "
+        f"{toolchain.value}: DMA descriptors {toolchain.words}."
     )
     if prediction.unknown:
         yield f"NO TOTAL: {prediction.describe_unknown()}."
-    elif prediction.schedule.dge:
+    elif toolchain is not Toolchain.CLASSIC_PROFILE:
         low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
         phase = f" (throttle phase: {low:,.1f} to {high:,.1f})" if high > low else ""
         yield f"nc_latency {prediction.latency:,.1f} us{phase}"

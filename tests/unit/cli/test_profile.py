@@ -17,6 +17,7 @@ from difftest.timing import clockwork
 from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
+BENCHMARK = "--toolchain", "classic-benchmark"
 TRANSPOSE = "kernels.classic.transpose:matrix_transpose"
 
 
@@ -27,7 +28,7 @@ def run(*arguments):
 def test_a_summary_tables_and_advice():
     result = run(STREAM, "--shape", "25600", "--shape", "25600", "--set", "FREE_DIM=200")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("Predicted for trn2, not measured; DMA descriptors static.\n")
+    assert "; compiled as classic-profile: DMA descriptors laid down" in result.stdout
     for part in ("total_time", "Engines (predicted)", "Source lines (predicted)", "Advice"):
         assert part in result.stdout
 
@@ -46,9 +47,9 @@ def test_the_newest_machine():
 
 
 def test_benchmark_mode():
-    result = run(TRANSPOSE, "--shape", "256,128", "--dtype", "float16", "--dge")
+    result = run(TRANSPOSE, "--shape", "256,128", "--dtype", "float16", *BENCHMARK)
     assert result.exit_code == 0, result.output
-    assert "DMA descriptors generated on the device" in result.stdout
+    assert "DMA descriptors all from one" in result.stdout
     assert "nc_latency" in result.stdout
 
 
@@ -61,8 +62,9 @@ def test_a_case_of_a_kernel_test():
         "data": {name: {"random": {"seed": 0, "spread": 1}} for name in ("lhsT", "rhs")},
     }
     test = "tests/kernels/test_matmul.py::test_nki_matmul_tiled"
-    result = run(test, "--case", json.dumps(case), "--dge")
+    result = run(test, "--case", json.dumps(case))
     assert result.exit_code == 0, result.output
+    assert "compiled as classic-profile" in result.stdout
     assert "matmul.py:51" in result.stdout
 
 

@@ -1,13 +1,14 @@
-import click
-from click.testing import CliRunner
-from rich.console import Console
+from dataclasses import replace
 
-from difftest.cli import timing
+import click
+import pytest
+from click.testing import CliRunner
+
 from difftest.cli import timing as command
 from difftest.cli.main import main
-from difftest.timing.calibration import Judged
+from difftest.timing.calibration import Judged, calibration
 from difftest.timing.interval import Interval
-from difftest.timing.measurements import grouped, measurements
+from difftest.timing.measurements import measurements
 
 
 def run(*arguments):
@@ -18,23 +19,22 @@ def test_predicted_against_measured():
     result = run("-k", "vector_add_stream")
     assert result.exit_code == 0, result.output
     rows = [line for line in result.stdout.splitlines() if "vector_add_stream FREE_DIM" in line]
-    assert len(rows) == 3 + 2 + 1  # profiles, benchmarks, a step from one to the other
+    assert len(rows) == 3 + 2  # profiles, benchmarks
     assert "us, predicted against measured" in result.stdout
-    assert "median error of 3" in result.stdout
     assert "26.60" in result.stdout
     assert "Interval" in result.stdout
-    assert "Calibration: " in result.stdout
-    assert "Of 5 published latencies of kernels on trn2: median error " in result.stdout
+    row = next(line for line in result.stdout.splitlines() if "the same kernels, classic-p" in line)
+    assert row.split("│")[2].strip() == "3"
     assert "vector-add-stream-256000-fd1k" in result.stdout
 
 
-def test_errors_and_order_are_counted(capsys):
+def test_errors_and_order_are_counted():
     """30 was measured as the slowest and is predicted as the fastest: of three pairs one holds."""
     known = (("a", 10.0, 11.0), ("b", 20.0, 30.0), ("c", 30.0, 9.0))
     judged = [Judged(*one, Interval(5.0, 25.0), 0.0) for one in known]
-    timing._say(Console(width=200), "rows", judged)
-    said = "Of 3 rows: median error 50.0%, 1 within 20%, 1 of 3 pairs in order."
-    assert capsys.readouterr().out.startswith(said)
+    found = calibration(judged)
+    assert (found.median_error, found.near, found.in_order, found.pairs) == (0.5, 1, 1, 3)
+    assert found.rank == pytest.approx(-1 / 3)
 
 
 def test_the_probes_are_beside_all_kernels(monkeypatch):
@@ -42,22 +42,27 @@ def test_the_probes_are_beside_all_kernels(monkeypatch):
     monkeypatch.setattr(command, "measurements", lambda: few)
     result = run()
     assert result.exit_code == 0, result.output
-    assert "Trn1: published probes of single instructions" in result.stdout
-    row = next(line for line in result.stdout.splitlines() if "float32 product of 512" in line)
-    assert " no " in row
-    assert "probes of trn1 from which no cost was taken: median error " in result.stdout
-    assert "Each kernel with the scale that the others alone give" in result.stdout
+    for name, count in (
+        ("probes of trn1 whose cost is theirs", "27"),
+        ("probes of trn1, oth", "7"),
+    ):
+        row = next(line for line in result.stdout.splitlines() if name in line)
+        assert row.split("│")[2].strip() == count
 
 
-def test_it_says_where_it_is_and_what_it_leaves_out():
-    result = run("-k", "vector_add_")
+def test_sixty_lines_whatever_the_rows(monkeypatch):
+    """Of many rows the worst; the others are counted, and the slow ones that are left out."""
+    rows = [one for one in measurements() if "vector_add" in one.counterpart]
+    many = [replace(rows[0], kernel=f"{n}", value_us=20.0 + n) for n in range(90)]
+    monkeypatch.setattr(command, "measurements", lambda: [*rows, *many])
+    result = run()
     assert result.exit_code == 0, result.output
-    rows = {one[0].run for one in grouped(measurements()) if "vector_add" in one[0].counterpart}
-    lines = result.stderr.splitlines()
-    assert lines[0] == "1/6 kernels.classic.vector_add:vector_add_stream 256000"
-    assert lines[-1].startswith("6/6 ")
-    assert len(rows) == 6  # one of them slow, one in a profile and in a picture
+    assert len(result.output.splitlines()) <= 60
+    assert "84 others with --rows" in result.stdout
+    assert "│ 89 " in result.stdout
+    assert "Each kernel with the scale that the others alone give" in result.stdout
     assert "Left out: 1 slow ones, which --all has." in result.stdout
+    assert len(run("--rows").stdout.splitlines()) > 100
 
 
 def test_slow_kernels_alone_are_named():

@@ -30,6 +30,8 @@ RUNS = {
     "nki_matmul_tiled_": ([*MATRICES[0], (256, 512)], {}),
     "matmul_hoisted": MATRICES,
     "matmul_blocked": (MATRICES[0], {"M_TILES": 1, "N_TILES": 1, "K_TILES": 1}),
+    "matmul_in_blocks": (MATRICES[0], {"ROWS_FIRST": False}),
+    "matmul_rung": (MATRICES[0], {"HOISTED": False}),
     "vector_add_naive": ([(100,), (100,)], {}),
     "vector_add_tiled": ([(512,), (512,)], {"ROW_CHUNK": 128}),
     "vector_add_stream": ([(512,), (512,)], {"FREE_DIM": 2}),

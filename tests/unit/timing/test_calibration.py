@@ -5,7 +5,7 @@ import pytest
 
 from difftest.timing.calibration import Judged, calibration, judge, needed_scale, scale_for
 from difftest.timing.interval import Interval
-from difftest.timing.measurements import grouped, measurements
+from difftest.timing.measurements import Comparison, grouped, measurements
 from tests.every import every
 from tests.unit.timing.estimates import estimate
 from tests.unit.timing.shipped import prediction_of
@@ -70,8 +70,6 @@ def test_published_latencies_lie_inside(kernel):
     assert measured
     for group in measured:
         first = group[0]
-        prediction = prediction_of(name, *first.inputs, dge=first.dge, **keywords)
-        low, high = (
-            prediction.total_time_interval if first.is_profile else prediction.latency_interval
-        )
+        prediction = prediction_of(name, *first.inputs, dge=first.toolchain, **keywords)
+        low, high = Comparison(measurements=group, estimates=prediction.estimates).judged.interval
         assert low <= median(row.value_us for row in group) <= high

@@ -12,7 +12,7 @@ ALL = tuple((engine, 8) for engine in range(16))
 
 def tile(row_bytes, *, writes_hbm=False, busy=ALL, transposes=False):
     rows = sum(count for _, count in busy)
-    return Transfer(row_bytes, rows, rows, busy, not writes_hbm, writes_hbm, transposes, True)
+    return Transfer(row_bytes, rows, rows, busy, not writes_hbm, writes_hbm, transposes)
 
 
 def row_time(engines, one):
@@ -104,7 +104,7 @@ def test_a_dma_with_software_descriptors_takes_what_the_traces_show(row_bytes, r
     """Medians from start to last semaphore packet (today's traces of trn2); 0.34 us later, and a
     hop, whoever waits begins."""
     busy = tuple((engine, rows // 16) for engine in range(16))
-    one = Transfer(row_bytes, rows, 128, busy, not store, store, False, True, software=True)
+    one = Transfer(row_bytes, rows, 128, busy, not store, store, False)
     assert DmaEngines(TRN2).run(0.0, one, generated=True)[2] == pytest.approx(
         traced + 340, rel=0.08
     )

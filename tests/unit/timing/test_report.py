@@ -147,7 +147,7 @@ def test_an_unknown_cost_leaves_no_total():
 def test_the_report_is_json_and_says_that_it_is_predicted(matmul):
     mapping = json.loads(json.dumps(as_mapping(matmul)))
     assert mapping["predicted"] is True
-    assert mapping["descriptors"] == "dge"
+    assert mapping["descriptors"] == "classic-benchmark"
     assert set(mapping["nc_latency_us"]) == {"0", "50", "100"}
 
 

@@ -9,7 +9,7 @@ from difftest.simulator.machine import TRN2 as MACHINE
 from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN2
-from difftest.timing.transfer import contiguous_run, transfer
+from difftest.timing.transfer import contiguous_run, in_software, transfer
 from difftest.timing.units import SoftwareGenerator
 from tests.every import every
 from tests.unit.timing import gathers
@@ -82,18 +82,18 @@ def test_a_store_writes_hbm():
 
 
 @every(
-    "shape, dtype, mode, generated",
+    "shape, dtype, mode, kind",
     [
-        ((16, 128), "float16", "unknown", True),
-        ((16, 384), "float16", "hwdge", True),
-        ((16, 128), "float16", "none", False),
-        ((128, 128), "float16", "unknown", False),
-        ((16, 100), "float16", "unknown", False),
-        ((16, 128), "float32", "unknown", False),
-        ((128, 64), "float16", "swdge", True),
+        ((16, 128), "float16", "unknown", "transpose"),
+        ((16, 384), "float16", "hwdge", "transpose"),
+        ((16, 128), "float16", "none", "none"),
+        ((128, 128), "float16", "unknown", "turned"),
+        ((16, 100), "float16", "unknown", "turned"),
+        ((16, 128), "float32", "unknown", "turned"),
+        ((128, 64), "float16", "swdge", "swdge"),
     ],
 )
-def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, generated):
+def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, kind):
     target, source = sbuf(*reversed(shape), dtype=dtype), hbm(*shape, dtype=dtype)
     event = Event(
         0,
@@ -101,7 +101,7 @@ def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, 
         (whole(target),),
         (whole(source),),
     )
-    assert transfer(event, TRN2).generated is generated
+    assert transfer(event, TRN2).kind == kind
 
 
 def test_transposes_do_not_wait_for_the_generator():
@@ -145,15 +145,16 @@ def test_gathers_and_scatters_move_a_row_for_each_index():
         indirect("dma_gather", tile, table, 128),
         indirect("dma_scatter", table, tile, 128),
     ):
-        assert (found.row_bytes, found.rows, found.software) == (2048, 128, True)
+        assert (found.row_bytes, found.rows, found.kind) == (2048, 128, "index")
         assert found.busy == tuple((engine, 8) for engine in range(16))
 
 
 def test_a_load_from_a_place_that_an_operand_names_moves_the_tile_and_not_the_number():
     tile, source = whole(sbuf(128, 512)), whole(hbm(128, 512))
     found = indirect("dma_copy", tile, source, 1)
-    assert (found.row_bytes, found.rows, found.reads_hbm) == (4096, 64, True)
-    assert (found.software, found.addressed) == (True, True)
+    assert (found.row_bytes, found.rows, found.reads_hbm) == (2048, 128, True)
+    assert (in_software(found).row_bytes, in_software(found).rows) == (4096, 64)
+    assert found.kind == "register"
 
 
 def copies(count, how, machine=MACHINE):
@@ -211,10 +212,12 @@ def test_software_joins_rows_that_follow_each_other():
         tile = whole(sbuf(128, count, dtype="float16"))
         source = whole(hbm(128, count, dtype="float16"))
         apart = Region(hbm(128, size, dtype="float16"), 0, (128, count), (size, 1))
-        found = indirect("dma_copy", tile, source, 1)
+        found = in_software(indirect("dma_copy", tile, source, 1))
         assert (found.row_bytes, found.rows) == (joined, rows)
         assert sum(each for _, each in found.busy) == rows
-        assert indirect("dma_copy", tile, apart, 1).rows == moved(tile, source).rows == 128
+        assert in_software(indirect("dma_copy", tile, apart, 1)).rows == 128
+        assert (moved(tile, source).rows, moved(tile, source).kind) == (128, "run")
+        assert moved(tile, apart).kind == "rows"
 
 
 @every("machine, each", [(MACHINE, 1.02), (OLDER, 1.42)])

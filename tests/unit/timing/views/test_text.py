@@ -29,7 +29,10 @@ def printed(table):
 
 def test_the_first_line_says_predicted(report):
     first, second, *_ = text.totals(report)
-    assert first == ("Predicted for trn2, not measured; DMA descriptors generated on the device.")
+    assert first == (
+        "Predicted for trn2, not measured; compiled as classic-benchmark: DMA descriptors all from "
+        "one generator."
+    )
     assert second.startswith("nc_latency ")
     third = list(text.totals(report))[2]
     assert third.startswith("on a device between ")
