@@ -16,7 +16,7 @@ from difftest.simulator.errors import KernelError, Location, UnwrittenError, war
 from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
-from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.frontend.nki.constants import is_record
 from difftest.simulator.instructions.definedness import check_returned
 from difftest.simulator.misuses import EMPTY_ARGUMENT, READ_ONLY_ARGUMENT, RETURN_OF_NO_TENSOR
 from difftest.simulator.strictness import note

@@ -269,6 +269,33 @@ class Baton:
         )
 
 
+class Rank(NamedTuple):
+    """The place of a launch among those of :func:`difftest.simulator.launch_ranks`."""
+
+    number: int
+    ranks: int
+    baton: Baton
+
+
+class Seat:
+    """Which program of a grid a core runs, and among whom.
+
+    Attributes
+    ----------
+    program : its place in the grid.
+    baton : of the programs that run side by side; None where one runs alone.
+    number : of this program to the baton.
+    steps : how many instructions it has issued.
+    rank : among several ranks; None where a kernel is launched alone.
+    """
+
+    def __init__(self, program: tuple[int, ...]) -> None:
+        self.program = program
+        self.baton: Baton | None = None
+        self.number = self.steps = 0
+        self.rank: Rank | None = None
+
+
 class Turns(Follower):
     """Before a program touches what programs share, those go first that are behind.
 
@@ -279,17 +306,17 @@ class Turns(Follower):
         self._core = core
 
     def asked(self, issued: Any) -> None:
-        core, order = self._core, self._core.order
-        core.baton.check()
+        seat, order = self._core.seat, self._core.loops.order
+        seat.baton.check()
         for access in (issued.dst, *issued.operands):
             storage = getattr(access, "_storage", None)
             if storage is not None and storage.allocation.space is Space.SHARED_HBM:
                 is_dst = access is issued.dst
                 is_same = storage.gaps is None and not storage.allocation.writes and not is_dst
-                goes_on = order.serial and (is_dst or core.seat > 0)
+                goes_on = order.serial and (is_dst or seat.number > 0)
                 if is_same or (order.held and (goes_on or kernel_location() not in order.held)):
                     continue
-                core.baton.give_way(core.seat, core.steps)
+                seat.baton.give_way(seat.number, seat.steps)
                 break
 
 

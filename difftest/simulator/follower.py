@@ -35,6 +35,8 @@ class Followers:
     """``(call, issued, mask)``: all was issued that a mask leaves of it, by one that is a part."""
     happened: Told
     """``(opcode, writes, reads)``: an effect has come to its end."""
+    touched: Told
+    """``(number, touched)``: it, or an effect, was counted, with what it read and wrote."""
     wrote: Told
     """``(tile)``: a tensor holds what no instruction wrote."""
 
@@ -43,6 +45,7 @@ class Followers:
         self.observer: Any = None
         self.shadow: Any = None
         self.oracle: Any = None
+        self.events: Any = None
         for point in Followers.__annotations__:
             told = tuple(getattr(each, point) for each in followers if hasattr(each, point))
             setattr(self, point, told)

@@ -13,8 +13,16 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from difftest.simulator.arrays import Arguments, as_arrays, flatten, note_outputs, warn_of_private
-from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Turns, one_thread
-from difftest.simulator.core import Core, Rank, is_running
+from difftest.simulator.baton import (
+    FORWARD,
+    Baton,
+    Order,
+    ProgramStopped,
+    Rank,
+    Turns,
+    one_thread,
+)
+from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError
 from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
@@ -85,9 +93,10 @@ class Finished(NamedTuple):
 
     def trace(self) -> Trace:
         """What it did, each result and its move to its destination as one; made once."""
-        trace, moved = self.core.trace, self.core.moved
-        trace.events = fuse_moves(trace.events, moved)
-        moved.clear()
+        trace, events = self.core.trace, self.core.followers.events
+        if events is not None:
+            trace.events = fuse_moves(trace.events, events.moved)
+            events.moved.clear()
         trace.allocations = [a for a in trace.allocations if not a.is_temporary]
         return trace
 
@@ -184,7 +193,7 @@ def witnessed(run: Launch) -> Finished:
     if told is None:
         return run.finished()
     finished = replace(run, record=True).finished()
-    drawn = finished.core.drawn
+    drawn = finished.core.draws.states
     once_more = replace(run, record=False, plain=False, exact=False, drawn=drawn)
 
     def again(order: Order) -> tuple[Array, ...]:
@@ -249,7 +258,7 @@ class Launch:
             leaves = flatten(_returned(core, kernel_call))
             if target.dialect == "nki":
                 warn_of_private(leaves)
-            core.bodies.check(leaves)
+            core.loops.bodies.check(leaves)
             oracle, shadow = core.followers.oracle, core.followers.shadow
             outputs = as_arrays(leaves)
             note_outputs(leaves, outputs, [tensor for _, tensor in arguments.given])
@@ -273,17 +282,17 @@ class Launch:
         grid = grid_shape(self.grid) or target.grid
         chosen = target.machine if self.machine is None else self.machine
         core = Core(chosen, grid, record=self.record, tile=tensor)
-        core.rank, core.level = self.rank, known_level(self.level) or target.level
-        core.order, core.drawn = self.order, dict(self.drawn)
+        core.seat.rank, core.level = self.rank, known_level(self.level) or target.level
+        core.loops.order, core.draws.states = self.order, dict(self.drawn)
         followers: list[Follower] = [Observer(core)] if self.record else []
         if self.exact:
             settings = self.exact if isinstance(self.exact, ExactSettings) else ExactSettings()
             followers.append(Shadow(settings))
         if self.plain:
             followers.append(Oracle())
-        core.followers = Followers(*followers)
+        core.followers = Followers(*followers, *core.followers.all)
         core.tile = core.kind(tensor)
-        core.auto_alloc = forces_auto_alloc(target.function)
+        core.memories.auto_alloc = forces_auto_alloc(target.function)
         core.trace.kernel = getattr(target.function, "__qualname__", "")
         core.trace.dialect = target.dialect
         core.calls = kept_calls(chosen, target.dialect)
@@ -314,7 +323,7 @@ def _arguments(
 
 def _returned(core: Core, kernel_call: Callable[[], Any]) -> Any:
     """What the last program of the grid returns."""
-    order = core.order
+    order = core.loops.order
     if _side_by_side(core) or (order.held and math.prod(core.grid) > 1):
         return _run_side_by_side(core, kernel_call)
     returned, classic = None, core.trace.dialect == "classic"
@@ -341,13 +350,13 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     DeadlockError : they wait for each other. Whatever one of them raises ends the launch.
     """
     cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
-    names = [f"program {', '.join(map(str, one.program))}" for one in cores]
-    order = core.order
+    names = [f"program {', '.join(map(str, one.seat.program))}" for one in cores]
+    order = core.loops.order
     first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
     baton = Baton(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
     cores[first or 0].follow(core)
     for seat, one in enumerate(cores):
-        one.baton, one.seat = baton, seat
+        one.seat.baton, one.seat.number = baton, seat
         one.attach(Turns(one))
 
     def instance(one: Core) -> Callable[[], Any]:

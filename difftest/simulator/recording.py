@@ -1,4 +1,4 @@
-"""What the trace says of an instruction's operands; moves joined with what they move.
+"""Events: what the trace says of an instruction; moves joined with what they move.
 
 The first is for each operand, each time, so it is written for speed: a launch of tiny instructions
 pays for recording, not for detectors.
@@ -6,17 +6,22 @@ pays for recording, not for detectors.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.trace import Allocation, Event, Places, Region, Sight
+from difftest.simulator.errors import Location, kernel_stack
+from difftest.simulator.follower import Follower
+from difftest.simulator.trace import Allocation, Event, Kind, Places, Region, Sight
 
 if TYPE_CHECKING:
     from difftest.simulator.dtypes import Array
     from difftest.simulator.tile import Tile
 
+_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 
 
@@ -39,9 +44,101 @@ def region_of(tile: Tile, role: str) -> Region:
     )
 
 
+class Lines:
+    """The kernel's lines that are being executed.
+
+    Attributes
+    ----------
+    caller : the frame that called the simulator, where
+        :func:`difftest.simulator.frontend.dispatch.entering` noted it: no kernel's line lies
+        further in. None where the kernel has to be looked for.
+    """
+
+    def __init__(self) -> None:
+        self.caller: FrameType | None = None
+        self._of: FrameType | None = None
+        self._stacks: dict[int, tuple[Location, ...]] = {}
+        """By place in the code of that frame."""
+
+    def stack(self) -> tuple[Location, ...]:
+        """The lines, innermost first.
+
+        Those around a function's frame stay the same as long as it runs, so that each line of it
+        is looked for once in a row. A generator may go on for somebody else.
+        """
+        frame = self.caller
+        if frame is None:
+            return kernel_stack()
+        if frame is not self._of:
+            if frame.f_code.co_flags & _RESUMED:
+                return kernel_stack(frame)
+            self._of, self._stacks = frame, {}
+        lines = self._stacks.get(frame.f_lasti)
+        if lines is None:
+            lines = self._stacks[frame.f_lasti] = kernel_stack(frame)
+        return lines
+
+
 Part = tuple["Tile", "Array | None"]
 """A tile that an instruction touches in part, and what of it: bools over its elements, or the
 numbers of those in its tensor; None where that is not known."""
+
+
+class Touched(NamedTuple):
+    """What an instruction read and wrote.
+
+    Attributes
+    ----------
+    roles : of ``writes``, then of ``reads``, one each.
+    numbers : those that ``kind`` names.
+    parts : those of the tiles of which not every element is touched, with what is.
+    moved : the tile that it only takes to its destination: see :func:`fuse_moves`.
+    """
+
+    kind: Kind
+    writes: Sequence[Tile]
+    reads: Sequence[Tile]
+    roles: Sequence[str]
+    numbers: tuple[Any, ...] = ()
+    parts: Sequence[Part] = ()
+    moved: Tile | None = None
+
+
+class Events(Follower):
+    """What writes the events of a trace.
+
+    Attributes
+    ----------
+    moved : number of an event -> the result that it only takes to its destination.
+    """
+
+    name = "events"
+
+    def __init__(self, core: Any, moved: dict[int, Allocation] | None = None) -> None:
+        self._core = core
+        self.moved: dict[int, Allocation] = {} if moved is None else moved
+
+    def beside(self, core: Any) -> Events:
+        return Events(core, self.moved)
+
+    def touched(self, number: int, touched: Touched) -> None:
+        kind, writes, reads, roles, numbers, parts, moved = touched
+        core = self._core
+        written = [*map(region_of, writes, roles)]
+        read = [*map(region_of, reads, roles[len(writes) :])]
+        observer = core.followers.observer
+        seen = () if observer is None else tuple(observer.sights)
+        if seen:
+            observer.sights.clear()
+        if moved is not None:
+            self.moved[number] = moved._storage.allocation
+        if parts:
+            mark_in_part(written, writes, parts)
+            mark_in_part(read, reads, parts)
+        sides, stack = (tuple(written), tuple(read)), core.lines.stack()
+        turns, program = core.loops.turns, core.seat.program
+        event = Event(number, kind, *sides, stack, turns, program, seen, numbers)
+        core.trace.events.append(event)
 
 
 def mark_in_part(regions: list[Region], tiles: Sequence[Tile], parts: Sequence[Part]) -> None:

@@ -27,9 +27,9 @@ from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTi
 from difftest.simulator.frontend.classic.memories import force_auto_alloc
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
 from difftest.simulator.frontend.nki.calls import issue_new
+from difftest.simulator.frontend.nki.constants import is_record
 from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
 from difftest.simulator.frontend.nki.isa.products import issue_product, mark
-from difftest.simulator.frontend.nki.objects import is_record
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index
@@ -99,10 +99,10 @@ def _function(tape: Tape) -> Callable[..., Any]:
         core = current()
         core.trace.divided = tape.divided
         program = _Program(core, _inputs(tape, (values, named)))
-        mine = [one for one in tape.steps if one.program == core.program]
-        for step in mine if core.order.loop is None else _arranged(mine, core):
+        mine = [one for one in tape.steps if one.program == core.seat.program]
+        for step in mine if core.loops.order.loop is None else _arranged(mine, core):
             program.run(step)
-        core.loops = ()
+        core.loops.turns = ()
         return program.returned(tape.returned)
 
     replay.__name__ = replay.__qualname__ = tape.kernel
@@ -130,14 +130,14 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
     """The calls of a program; the turns of one loop in the order of the launch."""
 
     def turn(call: TapedCall) -> Iteration | None:
-        return next((one for one in call.loops if one.loop.location == core.order.loop), None)
+        return next((one for one in call.loops if one.loop.location == core.loops.order.loop), None)
 
     found: list[TapedCall] = []
     for loop, run in itertools.groupby(calls, lambda one: (at := turn(one)) and at.loop.id):
         turns: dict[Iteration | None, list[TapedCall]] = defaultdict(list)
         for one in run:
             turns[turn(one)].append(one)
-        order = list(turns) if loop is None else core.order.arranged(list(turns))
+        order = list(turns) if loop is None else core.loops.order.arranged(list(turns))
         found += [call for at in order for call in turns[at]]
     return found
 
@@ -195,9 +195,9 @@ class _Program:
     def run(self, step: TapedCall) -> None:
         """Make a call again, at its line."""
         core = self.core
-        core.loops = step.loops
+        core.loops.turns = step.loops
         if step.loops:
-            core.loop_count = max(core.loop_count, step.loops[-1].loop.id + 1)
+            core.loops.count = max(core.loops.count, step.loops[-1].loop.id + 1)
         try:
             made = self._made(step)
         except (NkiError, OracleError):

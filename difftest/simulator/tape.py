@@ -194,7 +194,7 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder |
         core.machine.name,
         core.level,
         tuple(map(int, core.grid)),
-        auto_alloc=core.auto_alloc,
+        auto_alloc=core.memories.auto_alloc,
         inputs=inputs,
         parameters=tuple(
             TapedParameter(name, int(one.kind), is_mutable(one.annotation), tuple(tensors[name]))
@@ -232,7 +232,7 @@ class Recorder:
         where, dst = given.get("where"), given.get("dst")
         if where is not None and dst is not None and dst._storage.masked:
             given["leaves_out"] = True
-        stack, loops, self.busy = core.stack(), core.loops, True
+        stack, loops, self.busy = core.lines.stack(), core.loops.turns, True
         try:
             result = function(*args, **kwargs)
         finally:
@@ -244,18 +244,16 @@ class Recorder:
         storage = getattr(result, "_storage", result)
         allocation = getattr(storage, "allocation", None)
         made = result if isinstance(result, int) else allocation and allocation.id
-        self._tape.steps.append(TapedCall(call, what, how, made, stack, loops, core.program))
+        self._tape.steps.append(TapedCall(call, what, how, made, stack, loops, core.seat.program))
         return result
 
     def found(self, tile: Tile) -> None:
         """Note what no instruction wrote."""
         if self.busy:
             return
-        core, values = self._core, tile._elements().copy()
-        what = (_Form().tile(tile), values)
-        self._tape.steps.append(
-            TapedCall("found", what, {}, None, core.stack(), core.loops, core.program)
-        )
+        core, what = self._core, (_Form().tile(tile), tile._elements().copy())
+        stack, loops, program = core.lines.stack(), core.loops.turns, core.seat.program
+        self._tape.steps.append(TapedCall("found", what, {}, None, stack, loops, program))
 
     def end(self, leaves: list[Any]) -> None:
         """Note what the kernel returned; the tape is done."""

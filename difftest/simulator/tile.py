@@ -2,7 +2,7 @@
 
 A :class:`Tile` is a :class:`~difftest.simulator.pattern.Pattern` and a dtype on one tensor: what
 the hardware's instructions take. Indexing and views copy nothing. An index that leaves its tensor
-makes a tile that remembers so: a mask may still cut it back (``frontend/classic/masking.py``), and
+makes a tile that remembers so: a mask may still cut it back (``frontend/classic/calls.py``), and
 any use of it without one raises.
 """
 

@@ -143,7 +143,7 @@ class Shadow(Follower):
     @property
     def accumulators(self) -> dict[str, Any]:
         """The reduction registers of the core that runs, by engine."""
-        return self._registers.setdefault(current().seat, {})
+        return self._registers.setdefault(current().seat.number, {})
 
     # -- between the gate and the machine ---------------------------------------------------------
 
@@ -200,12 +200,12 @@ class Shadow(Follower):
         if "reduce_cmd" not in call.options:
             made = call.instruction.meaning(call, *given)
         else:
-            core, registers = current(), self.accumulators
-            machine, core.accumulators = core.accumulators, registers
+            registers = current().registers
+            machine, registers.accumulators = registers.accumulators, self.accumulators
             try:
                 made = call.instruction.meaning(call, *given)
             finally:
-                core.accumulators = machine
+                registers.accumulators = machine
         return tuple(map(_numbers, made)) if type(made) is tuple else _numbers(made)
 
     def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:

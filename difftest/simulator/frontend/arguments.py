@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, EnumMeta, IntEnum
-from operator import itemgetter
 from types import new_class
 from typing import Any, NoReturn, TypeVar
 
@@ -179,13 +178,6 @@ def fits(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, 
     except TypeError:
         return False
     return True
-
-
-def tuple_of(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]] | None:
-    """What takes the values of these names out of a call's arguments; None if there are none."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    return (lambda given: (given[names[0]],)) if names else None
 
 
 HINTS = frozenset({"lazy_initialization", "directives", "precise_schedule", "name"})

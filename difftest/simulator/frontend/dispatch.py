@@ -49,7 +49,8 @@ def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callab
     def call(*args: Any, **kwargs: Any) -> Any:
         core = _running(None)
         if core is not None:
-            outer, core.caller = core.caller, _frame(1)
+            lines = core.lines
+            outer, lines.caller = lines.caller, _frame(1)
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -59,7 +60,7 @@ def entering(function: Callable[..., Any], refit: Refit | None = None) -> Callab
             return call(*args, **kwargs)
         finally:
             if core is not None:
-                core.caller = outer
+                lines.caller = outer
 
     return call
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.frontend.nki.objects import is_record
+from difftest.simulator.frontend.nki.constants import is_record
 from difftest.simulator.misuses import DTYPE_WITHOUT_TORCH
 
 _BITS = {1: "uint8", 2: "int16"}

@@ -50,29 +50,30 @@ class LoopRange:
 def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
     """The values of a loop's variable; while they last the launch knows of the loop."""
     core = current()
-    loop = Loop(core.loop_count, kind, kernel_location())
-    core.loop_count += 1
-    outer, carried = core.loops, core.carried
+    loops = core.loops
+    loop = Loop(loops.count, kind, kernel_location())
+    loops.count += 1
+    outer, carried = loops.turns, loops.carried
     try:
         turns: Iterable[tuple[int, int]] = enumerate(values)
         claims_none = kind is LoopKind.AFFINE and core.trace.dialect == "classic"
-        if claims_none and core.order.loop == loop.location:  # in today's it is an alias of range
-            turns = core.order.arranged(list(turns))
+        if claims_none and loops.order.loop == loop.location:  # in today's it is an alias of range
+            turns = loops.order.arranged(list(turns))
         once, names = is_traced_once(kind, core), carried_by(kernel_frame())
-        anew, made = carried + names, core.made_by_lines.copy()
+        anew, made = carried + names, loops.made_by_lines.copy()
         first = numbers_of(names, kernel_frame()) if once else {}
         for number, value in turns:
-            core.loops = (*outer, _make(Iteration, (loop, number, value)))
+            loops.turns = (*outer, _make(Iteration, (loop, number, value)))
             if once:
-                core.made_by_lines = made.copy()
+                loops.made_by_lines = made.copy()
             if first and (moved := numbers_of(first, kernel_frame()).items() - first.items()):
                 said = (f"{name} = {now}" for name, now in sorted(moved))
                 note(NUMBER_OF_TURN_BEFORE(", ".join(said)))
             yield value
-            core.carried = anew
-        core.carried = carried  # not where an error ends the loop: explained() asks for it
+            loops.carried = anew
+        loops.carried = carried  # not where an error ends the loop: explained() asks for it
     finally:
-        core.loops = outer
+        loops.turns = outer
 
 
 def is_traced_once(kind: LoopKind, core: Core) -> bool:
@@ -88,13 +89,13 @@ def is_traced_once(kind: LoopKind, core: Core) -> bool:
 def of_first_turn(make: Callable[[], T]) -> T:
     """What a line makes: in a loop that is traced once, what it made there in the first turn."""
     core = current()
-    line = core.stack()
-    at = line, core.made_by_lines[line]
-    core.made_by_lines[line] += 1
-    again = any(one.number for one in core.loops if is_traced_once(one.loop.kind, core))
-    if not again or at not in core.made_first:
-        core.made_first[at] = make()
-    return core.made_first[at]  # type: ignore[no-any-return]
+    loops, line = core.loops, core.lines.stack()
+    at = line, loops.made_by_lines[line]
+    loops.made_by_lines[line] += 1
+    again = any(one.number for one in loops.turns if is_traced_once(one.loop.kind, core))
+    if not again or at not in loops.made_first:
+        loops.made_first[at] = make()
+    return loops.made_first[at]  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager
@@ -108,7 +109,7 @@ def explained() -> Iterator[None]:
         yield
     except (BufferError, ShapeError) as error:
         words = re.findall(r"\w+", error.location.text if error.location else "")
-        for name in [word for word in words if word in current().carried][:1]:
+        for name in [word for word in words if word in current().loops.carried][:1]:
             bound = f"{name}, which the loop's body binds anew, is what the iteration before made"
             error.happened = f"{bound}, and {error.happened}"
             tile = f"a tile that was made before the loop: {name}[...] = ..."
@@ -147,7 +148,7 @@ def program_along(axis: Any, grid: Shape) -> int:
     core = current()
     check_axis(axis, grid, "nl.program_id")
     core.trace.divided = True
-    return core.program[axis] if core.grid else 0
+    return core.seat.program[axis] if core.grid else 0
 
 
 def programs_along(axes: Any, grid: Shape) -> int:

@@ -25,6 +25,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
+from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
@@ -43,7 +44,6 @@ from difftest.simulator.instructions.rules import (
     same_elements,
 )
 from difftest.simulator.instructions.values import as_float
-from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine

@@ -92,7 +92,7 @@ class Gapped:
         if call.reads_dst and isinstance(dst, Tile):
             self._leave_out(len(operands), dst._unwritten(UNSURE, UNSURE), dst)
         self.registers = {
-            name: held.copy() for name, held in core.accumulators.items() if self.left
+            name: held.copy() for name, held in core.registers.accumulators.items() if self.left
         }
         for place, left in self.left.items():
             if self._name(place) == INDICES.get(call.name):
@@ -423,17 +423,17 @@ def settle_further(core: Core, call: Call, issued: Issue, gapped: Gapped | None)
         rows, source = None if follows is None else follows.partitions, follows and follows.origin
         if "reduce_cmd" in call.options:
             account = f"{call.engine.value} {kind}"
-            held = core.register_origins.get(account)
+            held = core.registers.origins.get(account)
             if held and not others and call.options["reduce_cmd"].name == "REDUCE":
                 shape = dst._tile_shape()  # which goes on from the registers
-                lost = over_rows(shape, core.accumulators[account][: shape[0], 0])
+                lost = over_rows(shape, core.registers.accumulators[account][: shape[0], 0])
                 _note(core, dst, lost.reshape(dst.shape), held, kind)
             rows = _registers(core, call, rows, account)
             source = held or source
             if rows is not None and source is not None:
-                core.register_origins[account] = source
-                if not core.accumulators[account].any():
-                    del core.register_origins[account]
+                core.registers.origins[account] = source
+                if not core.registers.accumulators[account].any():
+                    del core.registers.origins[account]
         if rows is None or source is None or not rows.any():
             continue
         for tile in targets:
@@ -454,7 +454,7 @@ def _registers(core: Core, call: Call, lost: Array | None, account: str) -> Arra
     command = call.options["reduce_cmd"].name
     if command == "IDLE" and "reduce_res" not in call.destinations:
         return None
-    held = core.accumulators.get(account)
+    held = core.registers.accumulators.get(account)
     if held is None:
         if lost is None or not lost.any():
             return None
@@ -465,6 +465,6 @@ def _registers(core: Core, call: Call, lost: Array | None, account: str) -> Arra
     if lost is not None and command not in ("RESET", "READ"):
         held = held.copy()
         held[:rows, 0] |= lost
-    core.accumulators[account] = held
+    core.registers.accumulators[account] = held
     shown: Array = held[:rows, 0]
     return shown

@@ -36,6 +36,7 @@ from difftest.simulator.errors import (
 )
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import carrying
+from difftest.simulator.instructions.gate import check_destination, store
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -49,7 +50,6 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.values import added, as_float
-from difftest.simulator.instructions.writing import check_destination, store
 from difftest.simulator.memory import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile

@@ -19,6 +19,7 @@ from difftest.simulator.core import Core, current, entry
 from difftest.simulator.dtypes import INT32, INTEGERS, Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
@@ -34,9 +35,8 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.rules import named
-from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.memory import NEVER
-from difftest.simulator.recording import Part
+from difftest.simulator.recording import Part, Touched
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Origin
 
@@ -203,7 +203,7 @@ def issue(
         first = checked[0]
         for tell in core.followers.happened:
             tell(first.call.kind.opcode, tiles, sources)
-        core.emit(first.call.kind, tiles, sources, roles, first.numbers, parts)
+        core.count(Touched(first.call.kind, tiles, sources, roles, first.numbers, parts))
     return results[-1]
 
 

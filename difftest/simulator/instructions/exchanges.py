@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator.core import Rank, current
+from difftest.simulator.baton import Rank
+from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError, warn
 from difftest.simulator.instructions.effects import Act, Exchange, Meeting, Sent, combined, effect
+from difftest.simulator.instructions.gate import check_destination
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     HBM,
@@ -37,7 +39,6 @@ from difftest.simulator.instructions.rules import (
     one_of,
     same_shape,
 )
-from difftest.simulator.instructions.writing import check_destination
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine, Space
 
@@ -59,7 +60,8 @@ def _pair(name: str, point: Any, call: str) -> Meeting:
     KernelError : there is no second core.
     """
     core = current()
-    if core.baton is None or core.grid != (len(CORES),):
+    seat = core.seat
+    if seat.baton is None or core.grid != (len(CORES),):
         raise KernelError(
             f"{name} is for two programs side by side",
             happened=f"{name} was called by a program that has no other beside it",
@@ -67,7 +69,7 @@ def _pair(name: str, point: Any, call: str) -> Meeting:
             limit="kernel[2]",
             remedy="launch kernel[2](...), or call it only if nl.num_programs() is 2",
         )
-    return Meeting(core.baton, core.seat, CORES, (name, point), call, "core", core.steps)
+    return Meeting(seat.baton, seat.number, CORES, (name, point), call, "core", seat.steps)
 
 
 def _at_barrier(acts: Sequence[Act]) -> Meeting:
@@ -161,18 +163,18 @@ def rank_of(where: str) -> Rank:
     ------
     KernelError : the kernel was launched alone.
     """
-    core = current()
-    if core.rank is None:
+    seat = current().seat
+    if seat.rank is None:
         raise KernelError(
             f"{where} is between ranks",
             happened=f"{where} was called with no other ranks",
             received="a kernel that was launched alone",
             remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
         )
-    if core.baton is not None:
-        core.baton.check()
-        core.baton.give_way(core.seat, core.steps)
-    return core.rank
+    if seat.baton is not None:
+        seat.baton.check()
+        seat.baton.give_way(seat.number, seat.steps)
+    return seat.rank
 
 
 _OWN = ("recv_counts_known", "replica_group")
@@ -181,12 +183,9 @@ _OWN = ("recv_counts_known", "replica_group")
 
 def _among_ranks(acts: Sequence[Act]) -> Meeting:
     """Where the members of a group meet, each the program of its number, if they say the same."""
-    core, call = current(), acts[0].call
-    rank, members, shapes = (
-        core.rank,
-        call["replica_group"],
-        [one.reads["src"].shape for one in acts],
-    )
+    seat, call = current().seat, acts[0].call
+    rank, members = seat.rank, call["replica_group"]
+    shapes = [act.reads["src"].shape for act in acts]
     assert rank is not None
     if not all(0 <= member < rank.ranks for member in members):
         raise KernelError(
@@ -197,9 +196,9 @@ def _among_ranks(acts: Sequence[Act]) -> Meeting:
         )
     agreed = [value for name, value in call.options.items() if name not in _OWN]
     text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
-    if core.program:
-        text += f", by program {', '.join(map(str, core.program))} of each"
-    point = (call.name, members, core.program, *agreed)
+    if seat.program:
+        text += f", by program {', '.join(map(str, seat.program))} of each"
+    point = (call.name, members, seat.program, *agreed)
     alike = "metadata_tensor" not in acts[0].reads
     return Meeting(rank.baton, rank.number, members, point, text, "rank", alike=alike)
 

@@ -7,11 +7,11 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, INT32, Array
 from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.record import SBUF_ONLY, Call, Fit, Result, Role, instruction
 from difftest.simulator.instructions.rules import needs_generation, one_dtype, same_partitions
 from difftest.simulator.instructions.search import UINT32, taken_along_rows, taken_from
 from difftest.simulator.instructions.values import rows
-from difftest.simulator.instructions.writing import check_destination, write
 from difftest.simulator.memory import NEVER
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine

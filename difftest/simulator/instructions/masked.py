@@ -23,9 +23,9 @@ from difftest.simulator.index import Index
 from difftest.simulator.indexing import adjacent, named
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.gate import immutable
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Reach, Walk
 from difftest.simulator.instructions.unboxed import registers_of
-from difftest.simulator.instructions.writing import immutable
 from difftest.simulator.pattern import Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine

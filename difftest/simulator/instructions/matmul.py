@@ -22,6 +22,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
 from difftest.simulator.instructions import carrying
+from difftest.simulator.instructions.gate import write
 from difftest.simulator.instructions.operands import wrong_buffer
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
@@ -35,7 +36,6 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.values import rows
-from difftest.simulator.instructions.writing import write
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 

@@ -333,7 +333,7 @@ def changed(
     differs = np.zeros(first.shape, BOOL)
     with _as_before(core):
         for number in range(len(_STAND_INS)):
-            core.accumulators = {name: held.copy() for name, held in registers.items()}
+            core.registers.accumulators = {name: held.copy() for name, held in registers.items()}
             values = [
                 _with_stand_in(operand, left.get(place), number)
                 for place, operand in enumerate(operands)
@@ -358,7 +358,10 @@ def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> No
         for one in (*issued.operands, *([issued.dst] if call.reads_dst else []))
     ]
     with _as_before(core):
-        core.accumulators = {name: held.copy() for name, held in core.accumulators.items()}
+        registers = core.registers
+        registers.accumulators = {
+            name: held.copy() for name, held in registers.accumulators.items()
+        }
         exactly = call.instruction.meaning(call, *values)
     sights = core.followers.observer.sights
     harmless = [sight for sight in sights if sight.what is Seen.INTEGER_ROUNDED]
@@ -399,10 +402,10 @@ def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
 @contextlib.contextmanager
 def _as_before(core: Core) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
-    registers, followers = core.accumulators, core.followers
+    registers, followers = core.registers.accumulators, core.followers
     core.followers = NOBODY
     try:
         with unheard():  # a stand-in may break a rule of values
             yield
     finally:
-        core.accumulators, core.followers = registers, followers
+        core.registers.accumulators, core.followers = registers, followers

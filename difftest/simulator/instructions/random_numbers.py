@@ -111,7 +111,7 @@ def rand2(call: Call, low: Any, high: Any) -> Array:
 def _begin(words: Array) -> None:
     """Let the launch's generator begin anew from words of 32 bits."""
     bits = np.ascontiguousarray(words).view(np.uint32)
-    current().random = np.random.default_rng(bits.reshape(-1).tolist())
+    current().draws.random = np.random.default_rng(bits.reshape(-1).tolist())
 
 
 _SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))

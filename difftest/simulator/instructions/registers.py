@@ -129,7 +129,7 @@ def registers(
     if command is Accumulate.IDLE:
         return None
     if command is Accumulate.READ:
-        held = current().accumulators.get(engine)
+        held = current().registers.accumulators.get(engine)
         if held is None:
             raise KernelError(
                 "an instruction reads reduction registers into which nothing was reduced",
@@ -162,11 +162,12 @@ def held_before(
     What is written to the array is written to the registers.
     """
     core = current()
-    if command is not Accumulate.REDUCE or engine not in core.accumulators:
+    accumulators = core.registers.accumulators
+    if command is not Accumulate.REDUCE or engine not in accumulators:
         whole = made_like(lines, (core.machine.partitions, 1))
         whole[...] = IDENTITIES[name]
-        core.accumulators[engine] = whole
-    held: Array = core.accumulators[engine][: len(lines)]
+        accumulators[engine] = whole
+    held: Array = accumulators[engine][: len(lines)]
     if command is Accumulate.LOAD_REDUCE:
         held[...] = as_constant(start).reshape(-1, 1)
     return held

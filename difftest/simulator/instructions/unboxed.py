@@ -236,19 +236,19 @@ def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
     if rows is None:
         yield
         return
-    whole = core.accumulators
-    core.accumulators = {
+    registers, whole = core.registers, core.registers.accumulators
+    registers.accumulators = {
         engine: np.concatenate([held[rows], np.delete(held, rows, axis=0)])
         for engine, held in whole.items()
     }
     try:
         yield
     finally:
-        for engine, shown in core.accumulators.items():
+        for engine, shown in registers.accumulators.items():
             held = whole.get(engine)
             if held is None:  # reset for the first time: the others hold what a reset gives
                 held = shown[[-1] * len(shown)]
             held = held.copy()
             held[rows] = shown[: len(rows)]
             whole[engine] = held
-        core.accumulators = whole
+        registers.accumulators = whole

@@ -25,7 +25,6 @@ from difftest.simulator.instructions.record import Issue
 from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
     elementwise,
     moves,
-    searches,
 )
 from difftest.simulator.oracle.operators import Array, epsilon, host_dtype, poison, rounded
 from difftest.simulator.oracle.use import MEANINGS, Literal, LiteralMemory, LiteralTensor, Made, Use
@@ -73,7 +72,7 @@ class Oracle(Follower):
         row = pitch = storage.size * storage.dtype.itemsize
         memory, base = LiteralMemory(row), 0
         if allocation.address is not None and core.trace.dialect == "nki":
-            where = space, None if space is Space.SHARED_HBM else core.program
+            where = space, None if space is Space.SHARED_HBM else core.seat.program
             memory = self._placed.setdefault(where, LiteralMemory(0))
             first, base = allocation.address
             if on_chip:
@@ -133,7 +132,7 @@ class Oracle(Follower):
                 return
             pairs = zip(record.operands, operands, strict=False)
             values = {role.name: _operand(operand) for role, operand in pairs}
-            registers = self._registers.setdefault(current().program, {})
+            registers = self._registers.setdefault(current().seat.program, {})
             literals = [None if one is None else literal_of(one).settled() for one in targets]
             assert literals[0] is not None
             use = Use(call, values, literals[0], kept, registers)

@@ -20,15 +20,15 @@ from difftest.simulator import TRN3, launch
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
 from difftest.simulator.exact.bounded import Bounded
-from difftest.simulator.frontend.classic.masking import issue as issue_classic
+from difftest.simulator.frontend.classic.calls import issue as issue_classic
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.calls import issue
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.tensor import GROUP
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.gate import store
 from difftest.simulator.instructions.record import Issue, Reach
-from difftest.simulator.instructions.writing import store
 from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand

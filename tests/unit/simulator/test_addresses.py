@@ -15,7 +15,7 @@ from difftest.simulator.capacity import check_psum, placed_bytes
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, TFLOAT32, to_bits
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.instructions.gate import write
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
 

@@ -104,7 +104,7 @@ def test_what_is_called_after_an_error_has_its_own_line():
         "tile[...] = 1.0",
         "tile += 2.0",
     ]
-    assert core.caller is None
+    assert core.lines.caller is None
 
 
 def test_an_event_counts_what_it_touches():
@@ -147,9 +147,9 @@ def test_each_launch_has_its_own_registers_and_random_numbers():
     def kernel():
         out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
         nl.store(out, nl.rand((2, 4)))
-        assert not current().accumulators
+        assert not current().registers.accumulators
         nisa.activation(nl.exp, nl.zeros((2, 4), nl.float32), reduce_cmd=nisa.reduce_cmd.reset)
-        assert current().accumulators
+        assert current().registers.accumulators
         return out
 
     first, second = (launch(kernel).outputs[0] for _ in range(2))

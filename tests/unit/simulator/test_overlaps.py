@@ -13,7 +13,7 @@ from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.instructions.gate import write
 from difftest.simulator.trace import Space
 
 FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)

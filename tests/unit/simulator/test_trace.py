@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from difftest.simulator import Engine, Space, launch
-from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
-from difftest.simulator.trace import Allocation, Attributes, Kind, LoopKind, Region
+from difftest.simulator.trace import Allocation, Attributes, LoopKind, Region
 from tests.every import every
 
 DATA = np.ones((8, 12), np.float32)
@@ -238,15 +237,6 @@ def test_each_instruction_has_its_own_line_whatever_led_to_it():
     assert marks == turn * 3
     named = {a.location.text.split("# ")[-1] for a in trace.allocations if a.location}
     assert named == {"load", "inner operator", "helper", "two in a line"}  # the rest was moved
-
-
-def test_an_attribute_that_events_do_not_have():
-    def emit(**keywords):
-        current().emit(Kind("tensor_copy", Engine.VECTOR), (), (), (), **keywords)
-
-    for record in (True, False):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-            launch(lambda: emit(colour=1), record=record)
 
 
 def zeros_on_demand():

@@ -19,6 +19,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.pattern import Pattern
+from difftest.simulator.recording import Touched
 from difftest.simulator.trace import (
     Allocation,
     Attributes,
@@ -99,7 +100,7 @@ def every_field():
                 made = tile._storage.allocation
                 origin = Origin(made, (0, 1), (2, 3), "read by add", made.location)
                 sights.append(Sight(Seen.NAN_STORED, "data", 1, 24, (3, 5), None, origin))
-                current().emit(
+                touched = Touched(
                     Kind(
                         "anything",
                         Engine.UNKNOWN,
@@ -111,8 +112,9 @@ def every_field():
                     [x],
                     ("dst", "data"),
                     (-0.25, Pattern(2, (4, 6), (-1, 0))),
-                    partial=[(x, None)],
+                    parts=[(x, None)],
                 )
+                current().count(touched)
 
     return launch(kernel, [np.ones((4, 6), np.float32)], grid=(2, 1)).trace
 

@@ -20,7 +20,7 @@ from difftest.simulator.dtypes import (
     from_bits,
     to_bits,
 )
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.instructions.gate import write
 from difftest.simulator.memory import UNTOUCHED
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile

@@ -112,11 +112,11 @@ def classic_stored(tile):
 @every(
     "setup, how, most",
     [
-        (todays_product, {}, Walk(10, 22)),
-        (todays_product, {"exact": True}, Walk(18, 58)),
-        (classic_product, {}, Walk(13, 28)),
-        (todays_sum, {}, Walk(13, 24)),
-        (classic_sum, {}, Walk(16, 31)),
+        (todays_product, {}, Walk(10, 21)),
+        (todays_product, {"exact": True}, Walk(18, 57)),
+        (classic_product, {}, Walk(12, 28)),
+        (todays_sum, {}, Walk(13, 23)),
+        (classic_sum, {}, Walk(14, 29)),
     ],
 )
 def test_an_instruction_walks_through_few_files(setup, how, most):

@@ -1,52 +1,48 @@
-"""The functions of the classic dialect as data: a stub is AWS's signature, its record the rest.
+"""The functions of the classic dialect as data, the one way to issue in it, and its masks.
 
-A parameter that has the name of an operand, an option or a destination of the record stands for it.
-A stub has no body, or prepares some of its arguments and returns all of them by name.
+A stub is AWS's signature, its record the rest (:mod:`difftest.simulator.frontend.binder`).
+What an instruction does under a mask is :mod:`difftest.simulator.instructions.masked`.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-from difftest.simulator.dtypes import as_dtype
+import numpy as np
+
+from difftest.simulator.dtypes import Array, as_dtype
 from difftest.simulator.frontend.arguments import (
     as_accumulate,
     as_engine,
-    as_flag,
     as_member,
     dge_mode,
-    engine,
+    not_taken,
     same_dtype,
-    tuple_of,
 )
-from difftest.simulator.frontend.classic.masking import issue
-from difftest.simulator.frontend.classic.operators import on_chip
-from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.frontend.binder import Binder, Converter
+from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.index import Shape, as_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import alu_op
-from difftest.simulator.instructions.operands import need_number
-from difftest.simulator.instructions.record import Instruction, Takes
+from difftest.simulator.instructions.copy import tensor_copy
+from difftest.simulator.instructions.masked import Mask as Masks
+from difftest.simulator.instructions.masked import issue_masked
+from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.instructions.record import ON_CHIP, Instruction, Takes
+from difftest.simulator.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
+from difftest.simulator.tile import Tile
 
-Converter = Callable[[Any, str], Any]
-"""Makes a record's option of an argument; the second word is for errors."""
-_OF_CALL: dict[str, Converter] = {
+_CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("op", "op0", "op1", "comp_op0", "comp_op1"), alu_op),
     **dict.fromkeys(("reduce_op", "dst_rmw_op"), alu_op),
     "reduce_cmd": as_accumulate,
     "range_start": lambda value, where: as_integer(value, f"{where}'s range_start"),
     "on_false_value": lambda value, where: float(need_number(value, "on_false_value", where)),
     "dge_mode": lambda value, where: as_member(dge_mode, value, "a DMA").name,
+    "engine": as_engine,
+    "dtype": lambda value, where: None if value is None else as_dtype(value),
 }
-"""Converters whose errors name the function."""
-_OF_ARGUMENT: dict[str, Converter] = {
-    **dict.fromkeys(("reverse0", "reverse1", "reverse_pred", "negate", "keepdims"), as_flag),
-    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices"), as_integer),
-    **dict.fromkeys(("shuffle_mask", "axes"), as_integers),
-}
-"""Converters whose errors name the argument."""
 
 
 class Functions(dict[str, Callable[..., Any]]):
@@ -66,86 +62,182 @@ class Functions(dict[str, Callable[..., Any]]):
     def issues(
         self, record: Instruction, **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Make of a stub the function that issues ``record``.
-
-        ``settings`` are converters of options that a kernel gives, and the values of those that it
-        does not choose. An argument whose default is None may be None.
-
-        Raises
-        ------
-        TypeError : an operand or an option of the record is nowhere, or a setting is of none.
-        """
+        """Make of a stub the function that issues ``record``; ``settings`` are the binder's."""
         return lambda stub: self.by_hand(_issuing(record, stub, settings))
 
 
-UNNAMED = engine.unknown
 ISA, LANGUAGE = Functions(), Functions()
 
 
 def _issuing(
     record: Instruction, stub: Callable[..., Any], settings: dict[str, Any]
 ) -> Callable[..., Any]:
-    where, parameters = stub.__name__, inspect.signature(stub).parameters
-    known = stub.__code__.co_varnames
-    unsaid = {name: one for name, one in record.defaults.items() if name not in known}
-    settings = {**unsaid, **settings}
-    constants = {name: value for name, value in settings.items() if name not in parameters}
-    operands = [role.name for role in record.operands]
-    _, *further = (role.name for role in record.destinations)
-    needed = {*operands, *record.options, *further}
-    if wrong := (needed - {*known, *constants}) | (constants.keys() - needed):
-        raise TypeError(f"{where} and {record.name} differ in {', '.join(sorted(wrong))}")
-    converted = []
-    for name in record.options:
-        said = name if name in _OF_ARGUMENT else where
-        converter = settings.get(name, _OF_CALL.get(name, _OF_ARGUMENT.get(name)))
-        if name in parameters and converter is not None:
-            default = parameters[name].default
-            simple = default is None or default is inspect.Parameter.empty
-            usual = default if simple else converter(default, said)
-            converted.append((name, converter, said, default, usual))
-    empty, names = inspect.Parameter.empty, tuple(parameters)
-    ready = {name: one.default for name, one in parameters.items() if one.default is not empty}
-    ready.update(constants)
-    take, options, others = tuple_of(operands), tuple_of(record.options), tuple_of(further)
-    (only,) = record.options if len(record.options) == 1 else (None,)
-    writes, names_engine = "dst" in parameters, "engine" in parameters
-    on_tile = record.destinations[0].takes is Takes.TILE
+    """The function of a stub: one with a ``dst`` writes it and gives None, others a new tile."""
+    binder = Binder(stub, record, settings, _CONVERTERS)
+    how, writes = [], "dst" in binder.parameters
+    if binder.further:
+        how.append(f"others={binder.each(binder.further, binder.text)}")
+    if "engine" in binder.parameters:
+        how.append(f"engine={binder.value('engine')}")
+    dtype = binder.value("dtype") if "dtype" in binder.known else None
+    if writes:
+        how.append(f"dst=_into({binder.text('dst')}, {dtype}, _where)")
+    elif dtype is not None:
+        how.append(f"dtype={dtype}")
+    taken = ", ".join(["_record", binder.operands, binder.options, *how])
+    expression = f"_bare({taken})"
+    if "mask" in binder.parameters:
+        mask = binder.text("mask")
+        expression += f" if {mask} is None else _issue({taken}, mask={mask})"
+    if writes:
+        expression = f"({expression}, None)[1]"
+    into = _into if record.destinations[0].takes is Takes.TILE else _indexed
+    names = {"_bare": gate.issue, "_issue": issue, "_into": into}
+    return binder.compiled(expression, **names)
 
-    @functools.wraps(stub)
-    def issued(*args: Any, **kwargs: Any) -> Any:
-        given = stub(*args, **kwargs)
-        if given is None:
-            given = {**ready, **kwargs}
-            given.update(zip(names, args, strict=False))
-        elif constants:
-            given.update(constants)
-        for name, converter, said, default, usual in converted:
-            value = given[name]
-            given[name] = usual if value is default else converter(value, said)
-        how: dict[str, Any] = {}
-        if names_engine and given["engine"] is not UNNAMED:
-            how["engine"] = as_engine(given["engine"], where)
-        dtype = given.get("dtype")
-        if dtype is not None:
-            dtype = as_dtype(dtype)
-        if writes:
-            dst = given["dst"]
-            if on_tile or dst is None:
-                dst = on_chip(dst, where, "dst")
-            same_dtype(dtype, dst, where)
-            how["dst"] = dst
-        elif dtype is not None:
-            how["dtype"] = dtype
-        if others:
-            how["others"] = others(given)
-        taken = take(given) if take else ()
-        chosen = (given[only],) if only else options(given) if options else ()
-        mask = given.get("mask")
-        if mask is None:
-            result = gate.issue(record, taken, chosen, **how)
-        else:
-            result = issue(record, taken, chosen, mask=mask, **how)
-        return None if writes else result
 
-    return issued
+def _into(dst: Any, dtype: Any, where: str) -> Any:
+    """A ``dst`` on chip, of the dtype that a call asks for, if it does."""
+    dst = on_chip(dst, where, "dst")
+    same_dtype(dtype, dst, where)
+    return dst
+
+
+def _indexed(dst: Any, dtype: Any, where: str) -> Any:
+    """:func:`_into`, of one that a tile may index."""
+    if dst is None:
+        on_chip(dst, where, "dst")
+    same_dtype(dtype, dst, where)
+    return dst
+
+
+def on_chip(value: object, where: str, name: str = "x") -> Tile:
+    """``value`` as a tile in SBUF or PSUM."""
+    return need_tile(value, name, where, ON_CHIP)
+
+
+def issue(
+    instruction: Instruction,
+    operands: tuple[Any, ...],
+    options: tuple[Any, ...] = (),
+    *,
+    dtype: object = None,
+    mask: object = None,
+    chosen: Masks | None = None,
+    **how: Any,
+) -> Any:
+    """:func:`difftest.simulator.instructions.gate.issue`, for what a mask leaves.
+
+    ``dtype`` and ``mask`` are as the kernel gives them. ``chosen`` is the mask as bools over a
+    shape, instead, where a call lays it out itself.
+    """
+    how["dtype"] = None if dtype is None else as_dtype(dtype)
+    if mask is None and chosen is None:
+        return gate.issue(instruction, operands, options, **how)
+    chosen = chosen or (lambda shape: as_mask(mask, shape))
+    return issue_masked(instruction, operands, options, mask=chosen, **how)
+
+
+# -- masks ----------------------------------------------------------------------------------------
+
+
+def as_mask(mask: object, shape: Shape) -> Array | bool:
+    """An instruction's ``mask`` argument as bools over ``shape``; True where there is none."""
+    if mask is None:
+        return True
+    if isinstance(mask, (bool, np.bool_)):
+        return bool(mask)
+    if isinstance(mask, Mask):
+        array = mask.array(shape)
+        return True if array.all() else array
+    remedy = "for a condition held in a tile use nl.where or nisa.tensor_copy_predicated"
+    takes = "comparisons of nl.arange, loop and program indices"
+    raise not_taken("a mask", takes, f"a {type(mask).__name__}", type(mask).__name__, remedy=remedy)
+
+
+def over_product(
+    mask: object, stationary: Array | None, moving: Array | None, *, pairs: bool = False
+) -> Masks | None:
+    """What leaves elements of a matrix product out, as bools over [K, M, ...N]; None for nothing.
+
+    ``stationary`` is over [K, M], ``moving`` over [K, ...N], each bools or None: the masks of the
+    operands. The mask itself is over the contraction, the result's partitions and its free axes. A
+    comparison says by its indices' shape what it limits: [K, 1] the contraction, [1, N] the free
+    axis of the operand that is so long, [1, M, 1] and [1, 1, N] those of both operands. With
+    ``pairs`` the shape is [K, 2, M, ...N], for two rows of the contraction in each partition.
+
+    It raises a KernelError or a ShapeError where a comparison limits no axis, or one of two.
+    """
+    if mask is None and stationary is None and moving is None:
+        return None
+
+    def over(walked: Shape) -> Array | bool:
+        shape = (walked[0], *walked[2:]) if pairs else walked
+        result = np.ones(shape, dtype=np.bool_)
+        if isinstance(mask, Mask):
+            for term in mask.terms:
+                result = result & _over_product(term.array() >= 0, shape)
+        elif as_mask(mask, shape) is False:
+            return False
+        if stationary is not None:
+            result = result & stationary.reshape(*shape[:2], *(1 for _ in shape[2:]))
+        if moving is not None:
+            result = result & moving.reshape(shape[0], 1, *shape[2:])
+        if pairs:
+            result = np.ascontiguousarray(np.broadcast_to(result[:, None], walked))
+        return True if result.all() else result
+
+    return over
+
+
+def _over_product(chosen: Array, shape: Shape) -> Array:
+    """One comparison, laid out along the axes [K, M, ...N] of a product."""
+    depth, rows, *columns = shape
+    given = chosen.shape
+    of_free: list[Shape] = []
+    if len(given) == len(shape):
+        of_free = [given[1:]]
+    elif len(given) == 2 and given[1] == 1:
+        of_free = [(1,) * (len(shape) - 1)]
+    elif len(given) >= 2:
+        if len(given) == 2 and given[1] == rows:
+            of_free.append((rows, *(1 for _ in columns)))
+        if list(given[1:]) == columns:
+            of_free.append((1, *given[1:]))
+    if len(of_free) > 1:
+        raise MASK_OF_TWO_AXES(
+            f"indices of shape {list(given)}; both operands have {rows} elements a partition"
+        )
+    fits = of_free and given[0] in (1, depth)
+    if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
+        raise SHAPE_OF_MASK(f"mask of shape {given}, product over [K, M, N] = {list(shape)}")
+    return chosen.reshape((given[0], *of_free[0]))
+
+
+def as_truth(mask: object, where: str) -> bool:
+    """A ``mask`` over nothing that an instruction walks: whether it is issued at all.
+
+    Raises
+    ------
+    KernelError : it is made of index expressions.
+    """
+    if isinstance(mask, Mask):
+        takes = "loop and program indices in a mask, and has no tile that a mask could range over"
+        got = f"a mask over indices of shape {list(mask.shape)}"
+        raise not_taken(where, takes, got, got)
+    return as_mask(mask, ()) is True
+
+
+def written(tile: Tile) -> Array | None:
+    """Where a masked instruction's result was written; None if everywhere."""
+    if not tile._storage.masked:
+        return None
+    missing = tile._unwritten()
+    return None if missing is None else np.logical_not(missing)
+
+
+def copy_written(tile: Tile, *, dst: Tile | None = None, dtype: object = None) -> Any:
+    """Copy what of a new tile was written, into a new one if there is no ``dst``."""
+    where = written(tile)
+    chosen = None if where is None else lambda shape: where
+    return issue(tensor_copy, (tile,), dst=dst, dtype=dtype, chosen=chosen)

@@ -21,9 +21,8 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import LimitError
 from difftest.simulator.frontend.arguments import as_name, engine, not_taken
-from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, as_mask, as_truth, issue
 from difftest.simulator.frontend.classic.copies import copy
-from difftest.simulator.frontend.classic.masking import as_mask, as_truth, issue
 from difftest.simulator.frontend.classic.memories import Placed, as_shape, memory_of
 from difftest.simulator.frontend.loops import of_first_turn
 from difftest.simulator.index import Index, as_integer, is_integer
@@ -48,7 +47,7 @@ def ndarray(shape, dtype, *, buffer=None, name=""):
     core, wanted = current(), as_dtype(dtype)
     places = (
         of_first_turn(lambda: buffer.addresses(sizes, axis, wanted.itemsize, core.machine))
-        if isinstance(buffer, Placed) and not core.auto_alloc
+        if isinstance(buffer, Placed) and not core.memories.auto_alloc
         else []
     )
     partition_axis = 0 if space.is_hbm else axis

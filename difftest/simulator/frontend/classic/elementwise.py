@@ -15,9 +15,8 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.arguments import engine, reduce_cmd
-from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.masking import issue
-from difftest.simulator.frontend.classic.operators import binary, on_chip, one_rank, unary
+from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
+from difftest.simulator.frontend.classic.operators import binary, one_rank, unary
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as instructions
 from difftest.simulator.instructions import scan

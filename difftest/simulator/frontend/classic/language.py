@@ -12,7 +12,6 @@ from difftest.simulator.frontend.arguments import DynamicSlice, absent
 from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its functions
     copies,
     creation,
-    dma,
     elementwise,
     memories,
     products,

@@ -8,22 +8,17 @@ from typing import Any
 from difftest.simulator.dtypes import BOOL, Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.classic.masking import as_mask, copy_written, issue
+from difftest.simulator.frontend.classic.calls import as_mask, copy_written, issue, on_chip
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.elementwise import tensor_scalar, tensor_tensor
-from difftest.simulator.instructions.operands import is_number, need_tile, wrong_buffer
+from difftest.simulator.instructions.operands import is_number, wrong_buffer
 from difftest.simulator.instructions.promotion import promote, quotient_dtype
-from difftest.simulator.instructions.record import ON_CHIP, SBUF_ONLY, Instruction, Number
+from difftest.simulator.instructions.record import SBUF_ONLY, Instruction, Number
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
-
-
-def on_chip(value: object, where: str, name: str = "x") -> Tile:
-    """``value`` as a tile in SBUF or PSUM."""
-    return need_tile(value, name, where, ON_CHIP)
 
 
 def tile_or_number(value: object, name: str, where: str) -> Tile | Number:

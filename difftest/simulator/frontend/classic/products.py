@@ -14,15 +14,17 @@ from difftest.simulator.frontend.arguments import (
     no_extras,
     undocumented_argument,
 )
-from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE
-from difftest.simulator.frontend.classic.indexing import MaskedOperand
-from difftest.simulator.frontend.classic.masking import copy_written, issue, over_product, written
-from difftest.simulator.frontend.classic.operators import (
-    copied_from_psum,
-    copy_to_sbuf,
+from difftest.simulator.frontend.classic.calls import (
+    ISA,
+    LANGUAGE,
+    copy_written,
+    issue,
     on_chip,
-    update,
+    over_product,
+    written,
 )
+from difftest.simulator.frontend.classic.indexing import MaskedOperand
+from difftest.simulator.frontend.classic.operators import copied_from_psum, copy_to_sbuf, update
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions import matmul as instructions

@@ -10,7 +10,7 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor, no_attribute, not_taken
 from difftest.simulator.frontend.bytecode import AwaitsTarget
 from difftest.simulator.frontend.classic import indexing
-from difftest.simulator.frontend.classic.masking import issue, written
+from difftest.simulator.frontend.classic.calls import issue, written
 from difftest.simulator.frontend.classic.memories import whole
 from difftest.simulator.frontend.classic.operators import (
     binary,

@@ -6,21 +6,26 @@ has an existing ``dst``, and views that move at run time lie where their offsets
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 from difftest.simulator.core import Core, current, entry
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.frontend.arguments import as_flag, as_pairs, not_taken, tuple_of
-from difftest.simulator.frontend.nki.binding import public
-from difftest.simulator.frontend.nki.constants import engine_of, member_of, reduce_cmd
+from difftest.simulator.frontend.arguments import as_pairs, not_taken
+from difftest.simulator.frontend.binder import Binder, Converter
+from difftest.simulator.frontend.nki.constants import (
+    ISSUED,
+    NkiInstruction,
+    engine_of,
+    member_of,
+    reduce_cmd,
+)
 from difftest.simulator.frontend.nki.dynamic import MOVING, DynamicView
-from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.levels import public
 from difftest.simulator.frontend.nki.tensor import IndirectTensor, check_use
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import Index, as_integer, as_integers
+from difftest.simulator.index import Index, as_integer
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op, check_generation
@@ -35,8 +40,6 @@ from difftest.simulator.strictness import doubt, note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-Converter = Callable[[Any, str], Any]
-"""Makes a record's option of an argument; the second word is for errors."""
 Prepare = Callable[[dict[str, Any], str], None]
 _COMMANDS = {one: Accumulate[one.name.upper()] for one in reduce_cmd}
 
@@ -82,7 +85,7 @@ def commands(engine: str) -> Prepare:
         values["reduce_cmd"] = given = command(values["reduce_cmd"], where)
         if into is None or given is not Accumulate.IDLE:
             return
-        if engine not in current().accumulators:
+        if engine not in current().registers.accumulators:
             raise KernelError(
                 f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
                 happened=f"{where} was to read registers in which nothing was accumulated",
@@ -94,19 +97,11 @@ def commands(engine: str) -> Prepare:
     return prepare
 
 
-_OF_CALL: dict[str, Converter] = {
+_CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("op", "op0", "op1", "reduce_op"), operator),
     **dict.fromkeys(("cmp_op", "comp_op0", "comp_op1"), alu_op),
     "engine": engine_of,
 }
-"""Converters whose errors name the instruction."""
-_OF_ARGUMENT: dict[str, Converter] = {
-    **dict.fromkeys(("num_elem_per_idx", "num_valid_indices", "range_start"), as_integer),
-    **dict.fromkeys(("index_offset", "padding_val", "collective_dim"), as_integer),
-    **dict.fromkeys(("send_to_rank", "recv_from_rank", "pipe_id"), as_integer),
-    **dict.fromkeys(("axes", "shuffle_mask", "cores", "channel_ids"), as_integers),
-}
-"""Converters whose errors name the argument."""
 
 
 def call(
@@ -116,102 +111,23 @@ def call(
     run: Callable[..., NkiInstruction] | None = None,
     **settings: Any,
 ) -> Callable[[Callable[..., None]], Callable[..., NkiInstruction]]:
-    """Make a signature the call of an instruction.
+    """Make a signature the call of an instruction; see :class:`Binder`.
 
-    ``prepare`` makes arguments of others, before those that are given are converted. ``settings``
-    are converters, beside the usual ones; of what no argument says, its value. ``run`` is called in
-    place of what issues a record of its kind. An option whose default is a bool is a flag, and one
-    whose default is None may be None.
-
-    Raises
-    ------
-    TypeError : a role or an option of the record has no value, or a converter no parameter.
+    ``run`` is called in place of what issues a record of its kind.
     """
 
     def make(signature: Callable[..., None]) -> Callable[..., NkiInstruction]:
-        issuing = _issuing(record, signature, prepare, run, settings)
+        binder = Binder(signature, record, settings, _CONVERTERS, prepare)
+        dst = binder.text(binder.dst) if record.destinations else None
+        engine = binder.value("engine") if "engine" in binder.parameters else "_unknown"
+        others = binder.each(binder.further, binder.text)
+        issues = run or (perform if record.name in EFFECTS else issue)
+        taken = f"_record, {dst}, {binder.operands}, {binder.options}"
+        expression = f"_issue({taken}, others={others}, engine={engine})"
+        issuing = binder.compiled(expression, _issue=issues, _unknown=Engine.UNKNOWN)
         return cast(Callable[..., NkiInstruction], public(signature, issuing))
 
     return make
-
-
-def _converter(
-    parameter: inspect.Parameter, given: Any, where: str
-) -> tuple[Converter, str] | None:
-    """What converts an argument, and the word for its errors; None if it stays as it is."""
-    name, said = parameter.name, where
-    converter: Converter | None = given if callable(given) else _OF_CALL.get(name)
-    if isinstance(parameter.default, bool):
-        converter, said = as_flag, name
-    elif name in _OF_ARGUMENT:
-        converter, said = _OF_ARGUMENT[name], name
-    if converter is None:
-        return None
-    convert = converter
-    if parameter.default is None:
-        return (lambda value, said: None if value is None else convert(value, said)), said
-    return convert, said
-
-
-def _issuing(
-    record: Instruction,
-    signature: Callable[..., Any],
-    prepare: Prepare | None,
-    run: Callable[..., NkiInstruction] | None,
-    settings: dict[str, Any],
-) -> Callable[..., NkiInstruction]:
-    """What issues a record with the arguments of a signature."""
-    where, parameters = signature.__name__, inspect.signature(signature).parameters
-    names, has_engine = tuple(parameters), "engine" in parameters
-    roles = [role.name for role in record.operands]
-    targets = [role.name for role in record.destinations]
-    dst, *others = targets or [""]
-    needed = {*targets, *roles, *record.options}
-    unsaid = {name: one for name, one in record.defaults.items() if name not in parameters}
-    settings = {**unsaid, **settings}
-    converters = {name for name, one in settings.items() if callable(one)}
-    if unknown := (needed | converters) - {*names, *(settings.keys() - converters)}:
-        raise TypeError(f"{where}: the signature has no {', '.join(sorted(unknown))}")
-    converts = {
-        name: one
-        for name in names
-        if name in {*record.options, "engine"}
-        and (one := _converter(parameters[name], settings.get(name), where))
-    }
-    ready = {name: one for name, one in settings.items() if name not in converters}
-    for name, parameter in parameters.items():
-        if parameter.default is not parameter.empty:
-            convert, said = converts.get(name, (lambda value, _: value, name))
-            ready[name] = convert(parameter.default, said)
-    plans: dict[tuple[Any, ...], list[tuple[str, Converter, str]]] = {}
-    operands, options, further = tuple_of(roles), tuple_of(record.options), tuple_of(others)
-    (only,) = record.options if len(record.options) == 1 else (None,)
-    issues = run or (perform if record.name in EFFECTS else issue)
-
-    def issuing(*args: Any, **kwargs: Any) -> NkiInstruction:
-        plan = plans.get((len(args), *kwargs))
-        if plan is None:
-            signature(*args, **kwargs)  # raises what Python says of arguments that do not fit
-            given = {*names[: len(args)], *kwargs}
-            plan = [(name, *one) for name, one in converts.items() if name in given]
-            plans[(len(args), *kwargs)] = plan
-        values = {**ready, **kwargs}
-        if args:
-            values.update(zip(names, args, strict=False))
-        if prepare is not None:
-            prepare(values, where)
-        for name, convert, said in plan:
-            values[name] = convert(values[name], said)
-        return issues(
-            record,
-            values.get(dst),
-            operands(values) if operands else (),
-            (values[only],) if only else options(values) if options else (),
-            others=further(values) if further else (),
-            engine=values["engine"] if has_engine else Engine.UNKNOWN,
-        )
-
-    return issuing
 
 
 # -- the one way to issue in this dialect ----------------------------------------------------------

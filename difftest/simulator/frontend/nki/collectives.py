@@ -14,11 +14,10 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
-from difftest.simulator.frontend.nki.binding import API, public
 from difftest.simulator.frontend.nki.calls import call
+from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.isa.moves import check_priority
-from difftest.simulator.frontend.nki.levels import ending
-from difftest.simulator.frontend.nki.objects import NKIObject
+from difftest.simulator.frontend.nki.levels import API, ending, public
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import effects, exchanges
@@ -50,7 +49,7 @@ class ReplicaGroup(NKIObject):
 
 def _members(group: Any, where: str) -> tuple[int, ...]:
     """The ranks of the group that has the one that runs."""
-    rank = current().rank
+    rank = current().seat.rank
     if not isinstance(group, ReplicaGroup) or rank is None:
         raise wrong_kind(group, "an ncc.ReplicaGroup", where, "replica_group")
     members = next((m for m in group.groups if rank.number in m), ())
@@ -140,7 +139,7 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
 @public  # by hand: of the launch
 def rank_id(name=None):
     """The rank that runs, in a register; 0 where a kernel is launched alone."""
-    rank = current().rank
+    rank = current().seat.rank
     return VirtualRegister(0 if rank is None else rank.number, frozen=True)
 
 

@@ -20,8 +20,8 @@ from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import NkiError, kernel_location
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.frontend.nki.objects import NKIObject
 from difftest.simulator.index import is_integer
 from difftest.simulator.misuses import UNWRITTEN_REGISTER
 from difftest.simulator.trace import Iteration, Loop, LoopKind
@@ -122,8 +122,8 @@ class DeviceValue(NKIObject):
 def new_label() -> str:
     """The name in the trace of what has none yet."""
     core = current()
-    core.registers += 1
-    return f"register {core.registers - 1}"
+    core.registers.named += 1
+    return f"register {core.registers.named - 1}"
 
 
 class VirtualRegister(DeviceValue):
@@ -229,17 +229,18 @@ def _note_turn(frame: FrameType, value: int) -> None:
     """
     if not is_running() or not _loops(_source(frame))[frame.f_lineno]:
         return
-    core, at = current(), (id(frame), frame.f_lineno)
-    if at not in core.tested:
-        core.tested[at] = Loop(core.loop_count, LoopKind.DYNAMIC, kernel_location()), core.loops, 0
-        core.loop_count += 1
-    loop, outer, turns = core.tested[at]
+    loops, at = current().loops, (id(frame), frame.f_lineno)
+    if at not in loops.tested:
+        loop = Loop(loops.count, LoopKind.DYNAMIC, kernel_location())
+        loops.tested[at] = loop, loops.turns, 0
+        loops.count += 1
+    loop, outer, turns = loops.tested[at]
     if value == 0:
-        del core.tested[at]
-        core.loops = outer
+        del loops.tested[at]
+        loops.turns = outer
         return
-    core.tested[at] = loop, outer, turns + 1
-    core.loops = (*outer, Iteration(loop, turns, value))
+    loops.tested[at] = loop, outer, turns + 1
+    loops.turns = (*outer, Iteration(loop, turns, value))
 
 
 def _source(frame: FrameType) -> str:

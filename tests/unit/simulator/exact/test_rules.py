@@ -24,9 +24,9 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp
 from difftest.simulator.instructions.functions import ACTIVATIONS
+from difftest.simulator.instructions.gate import fit
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.reduce import AVERAGE
-from difftest.simulator.instructions.writing import fit
 from tests.every import every
 from tests.unit.simulator.instructions.calls.drawn import Operand, _place
 from tests.unit.simulator.instructions.calls.examples import drawn

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, ShapeError
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.instructions.writing import write
+from difftest.simulator.instructions.gate import write
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space
 from tests.unit.simulator.on_tiles import normal, on_tiles

@@ -15,11 +15,7 @@ from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import views
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.instructions import (
-    elementwise,
-    gate,
-    writing,
-)
+from difftest.simulator.instructions import elementwise, gate
 from difftest.simulator.oracle import judge
 from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
@@ -85,7 +81,7 @@ def test_wrong_rounding_is_seen(monkeypatch):
         return into((4, 24), nl.bfloat16, lambda t: nisa.tensor_scalar(t, x, nl.multiply, 0.3))
 
     judged(cast, X)
-    monkeypatch.setattr(writing, "round_to", rounded_wrongly)
+    monkeypatch.setattr(gate, "round_to", rounded_wrongly)
     with pytest.raises(OracleError, match="tensor_scalar"):
         judged(cast, X)
 

@@ -7,10 +7,9 @@ import sys
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.binding import api_of, public
+from difftest.simulator.frontend.nki.constants import NkiInstruction
 from difftest.simulator.frontend.nki.dynamic import NkiValidationError
-from difftest.simulator.frontend.nki.levels import ending
-from difftest.simulator.frontend.nki.objects import NkiInstruction
+from difftest.simulator.frontend.nki.levels import api_of, ending, public
 from difftest.simulator.frontend.nki.virtual_registers import VirtualRegister
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from difftest.simulator.dtypes import INT32
 from difftest.simulator.frontend.nki import constants
-from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call
-from difftest.simulator.frontend.nki.constants import member_of
-from difftest.simulator.frontend.nki.objects import ISSUED
+from difftest.simulator.frontend.nki.constants import ISSUED, member_of
+from difftest.simulator.frontend.nki.levels import public
 from difftest.simulator.frontend.nki.virtual_registers import (
     NkiScalar,
     VirtualRegister,

@@ -8,13 +8,12 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import is_float, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, warn
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import affine, call, issue, operator_of
 from difftest.simulator.frontend.nki.constants import UNKNOWN, engine_of, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
-from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.levels import check_level, public
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma

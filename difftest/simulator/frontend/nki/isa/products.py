@@ -11,12 +11,16 @@ from difftest.simulator.descriptor import taped
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT32, TFLOAT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import call, issue, placed
-from difftest.simulator.frontend.nki.constants import UNKNOWN, matmul_perf_mode, member_of
+from difftest.simulator.frontend.nki.constants import (
+    ISSUED,
+    UNKNOWN,
+    NkiInstruction,
+    matmul_perf_mode,
+    member_of,
+)
 from difftest.simulator.frontend.nki.constants import engine as engines
-from difftest.simulator.frontend.nki.levels import is_before
-from difftest.simulator.frontend.nki.objects import ISSUED, NkiInstruction
+from difftest.simulator.frontend.nki.levels import is_before, public
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate, matmul, mx

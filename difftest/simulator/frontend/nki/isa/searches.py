@@ -6,10 +6,9 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import kernel_location, not_modelled, warn
-from difftest.simulator.frontend.nki.binding import public
 from difftest.simulator.frontend.nki.calls import OperatorName, affine, call, commands, issue
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
-from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.levels import check_level, public
 from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.instructions import gather, search, select
 from difftest.simulator.instructions import topk as snakes

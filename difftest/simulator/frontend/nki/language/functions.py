@@ -1,10 +1,11 @@
-"""``nki.language``: each operator as a token for ``op=`` and as a function that returns a tile.
+"""``nki.language``: each operator as a token for ``op=`` and as a function; reductions.
 
 A function's result is a new tile in SBUF in the shape of its input, in its dtype unless ``dtype``
 names another. A number may stand beside a tile; that tiles broadcast is a note (release notes of
 NKI 0.3, known issues). Of functions for which no operator is documented AWS says what they return,
 not which instructions they are: a trace has the ones here, which compute in float32 and round once.
-Source: the stubs of ``nki.language`` at v2.32.0.
+Reductions are along the last free axes; a reduced axis goes unless ``keepdims``, and two dimensions
+stay at least. Source: the stubs of ``nki.language`` at v2.32.0.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ import numpy as np
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, as_nki_dtype
 from difftest.simulator.errors import NotModelledError
-from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.nki.binding import named
+from difftest.simulator.frontend.arguments import as_flag, last_axes, not_taken
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
     issue_new,
     need_operand,
     operator_of,
+    settle,
     to_one_size,
 )
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.language.creation import ndarray
-from difftest.simulator.frontend.nki.levels import check_level
+from difftest.simulator.frontend.nki.levels import check_level, named, public
 from difftest.simulator.frontend.nki.tensor import ComparedTensor
 from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
+from difftest.simulator.instructions import reduce as instructions
 from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS
-from difftest.simulator.instructions.operands import is_number
+from difftest.simulator.instructions.operands import is_number, need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
@@ -60,7 +62,8 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
     where = f"nl.{name}"
     op = operator_of(OperatorName(name), where)
     tiles = [side for side in (x, y) if isinstance(side, _OPERANDS)]
-    if not tiles or not all(isinstance(side, _OPERANDS) or is_number(side) for side in (x, y)):
+    others = [side for side in (x, y) if not isinstance(side, _OPERANDS)]
+    if not tiles or any(not is_number(side) for side in others):
         takes, got = "two tiles, or a tile and a number", (type(x).__name__, type(y).__name__)
         raise not_taken(where, takes, "a {} and a {}".format(*got), f"{x!r:.60} and {y!r:.60}")
     result, first = wanted(dtype, tiles[0]), tiles[0] is x
@@ -75,7 +78,7 @@ def elementwise(name: str, x: Any, y: Any, dtype: object) -> Any:
         options = (op, not first, None, False)
         return issue_new(vector_engine.tensor_scalar, operands, options, dtype=result)
     x, y = to_one_size(where, x, y)
-    if not all(one in WIDE_INTEGERS for one in (x.dtype, y.dtype, result)):
+    if any(dtype not in WIDE_INTEGERS for dtype in (x.dtype, y.dtype, result)):
         return issue_new(vector_engine.tensor_tensor, (x, y), (op,), dtype=result)
     in_psum = any(tile._space is Space.PSUM for tile in tiles)
     engine, dst = Engine.VECTOR if in_psum else Engine.UNKNOWN, ndarray(x.shape, result)
@@ -186,3 +189,87 @@ FUNCTIONS: dict[str, Any] = {
 }
 """The functions that are operators too, by name; the first ones are operators of single
 instructions (tensor_partition_reduce, activate2), and no functions."""
+
+
+def _reduced(name: str, op: str, x: Any, axis: Any, dtype: object, keepdims: bool) -> Any:
+    """The reduction of ``x`` by an operator along its last axes."""
+    tile = need_operand(x, "x", f"nl.{name}")
+    at = settle(tile) if isinstance(tile, DynamicView) else tile
+    axes = last_axes(axis, at, f"nl.{name}")
+    options = (ALU_OPS[op], axes, False, as_flag(keepdims, "keepdims"))
+    return issue_new(instructions.tensor_reduce, (tile,), options, dtype=wanted(dtype, tile))
+
+
+def _spread(vector: Any, like: Any) -> Any:
+    """A reduction that kept its axes, repeated along them."""
+    for dim, size in enumerate(like.shape):
+        if vector.shape[dim] != size:
+            vector = vector.broadcast(dim, size)
+    return vector
+
+
+def _reduction(name: str, op: str, summary: str) -> Any:
+    def function(x: Any, axis: Any, dtype: object = None, keepdims: Any = False) -> Any:
+        return _reduced(name, op, x, axis, dtype, keepdims)
+
+    return named(function, name, summary)
+
+
+for _name, _op, _summary in (
+    ("sum", "add", "The sum along the last axes, in float32."),
+    ("prod", "multiply", "The product along the last axes, in float32."),
+    ("max", "maximum", "The largest element along the last axes."),
+    ("min", "minimum", "The smallest element along the last axes."),
+):
+    _reduction(_name, _op, _summary)
+
+
+@public
+def all(x, axis, dtype=None):
+    """Whether all elements along the last axes are other than 0: 1 or 0."""
+    return _reduced("all", "logical_and", x, axis, dtype, False)
+
+
+@public
+def mean(x, axis, dtype=None, keepdims=False):
+    """The mean along the last axes: a float32 sum, scaled and rounded once."""
+    total = _reduced("mean", "add", x, axis, FLOAT32, keepdims)
+    return with_number(total, "multiply", total.size / x.size, wanted(dtype, x), ("add", 0.0))
+
+
+@public
+def var(x, axis, dtype=None, keepdims=False):
+    """The variance along the last axes, in float32; the axes are kept (AWS ignores keepdims)."""
+    result = wanted(dtype, need_tile(x, "x", "nl.var"))
+    centre = mean(x, axis, FLOAT32, True)
+    centred = elementwise("subtract", x, _spread(centre, x), FLOAT32)
+    squared = elementwise("multiply", centred, centred, FLOAT32)
+    return mean(squared, axis, result, True)
+
+
+@public
+def softmax(x, axis=-1, dtype=None):
+    """``exp(x - max) / sum(exp(x - max))`` along the last axes, in float32."""
+    result = wanted(dtype, need_tile(x, "x", "nl.softmax"))
+    peak = _reduced("softmax", "maximum", x, axis, FLOAT32, True)
+    shifted = elementwise("subtract", x, _spread(peak, x), FLOAT32)
+    exponent = activated("exp", shifted, FLOAT32)
+    total = _reduced("softmax", "add", exponent, axis, FLOAT32, True)
+    return elementwise("multiply", exponent, _spread(inverted(total, FLOAT32), x), result)
+
+
+@public
+def rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None):
+    """``x / sqrt(sum(x * x) / n + epsilon) * w`` along the last axes."""
+    tile = need_tile(x, "x", "nl.rms_norm")
+    for name, number in (("n", n), ("epsilon", epsilon)):
+        need_number(number, name, "nl.rms_norm")
+    if not n:
+        raise not_taken("nl.rms_norm", "an n that is not 0", "an n of 0", f"n={n!r}")
+    work = FLOAT32 if compute_dtype is None else as_nki_dtype(compute_dtype)
+    squared = elementwise("multiply", tile, tile, work)
+    total = _reduced("rms_norm", "add", squared, axis, FLOAT32, True)
+    mean_square = with_number(total, "multiply", 1.0 / n, FLOAT32, ("add", epsilon))
+    scale = activated("rsqrt", mean_square, FLOAT32)
+    normal = elementwise("multiply", tile, _spread(scale, tile), work)
+    return elementwise("multiply", normal, w, wanted(dtype, tile))

@@ -12,8 +12,8 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import KernelError, NkiError, OutOfBoundsError, ShapeError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.frontend.classic.calls import as_mask
 from difftest.simulator.frontend.classic.expressions import MGridMaker, arange
-from difftest.simulator.frontend.classic.masking import as_mask
 from difftest.simulator.instructions.masked import mask_box, restrict
 from difftest.simulator.trace import Space
 from tests.every import every

@@ -49,7 +49,7 @@ def test_what_nothing_wrote_is_carried_on(name):
     @jit
     def kernel(a):
         held, got = (nl.ndarray(s, a.dtype, buffer=nl.shared_hbm) for s in (a.shape, shape))
-        rank = current().rank.number
+        rank = current().seat.rank.number
         for row, column in np.argwhere(~NOTHING[rank]).tolist():
             cut = (slice(row, row + 1), slice(column, column + 1))
             nisa.dma_copy(held[cut], a[cut])
