@@ -180,15 +180,7 @@ class Missed:
 
 
 def missed(coverage: Coverage) -> list[Missed]:
-    """What no case did, by file and line. A loop that had no second turn had no third: said once.
-
-    >>> coverage = Coverage()
-    >>> coverage.saw("add", {("add.py", 7): True, ("add.py", 9): False})
-    >>> for turn in (0, 1):
-    ...     coverage.did(("add.py", 7), turn)
-    >>> [(one.line, one.what) for one in missed(coverage)]
-    [(7, 'never a third turn'), (9, 'never true'), (9, 'never false')]
-    """
+    """What no case did, by file and line. Of a loop without a second turn a third is not said."""
     found = []
     for (file, line), kernels in sorted(coverage.kernels.items()):
         loops = coverage.forks[file, line]

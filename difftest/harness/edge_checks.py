@@ -12,17 +12,16 @@ import numpy as np
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.edges import Edge, defaults_of, edges_of, plainest_call
-from difftest.harness.failures import NotRejectedError
+from difftest.harness.failures import BrokenReferenceError, EdgeFailure
 from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
 from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit
 from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Ones, Random
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal
-from difftest.harness.report import again_rows, edge_text, verdict_rows
 from difftest.harness.runner import Runner, judge, make_call, run_kernel, verdict_on
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec
-from difftest.harness.verdict import Inconclusive, OneSided, Verdict, is_failure
+from difftest.harness.verdict import Inconclusive, Verdict, is_failure
 
 _DEVICE = "device"
 """The backend on which such calls are not made."""
@@ -107,15 +106,13 @@ def judge_edge(
     if isinstance(outcome, Rejected) and not edge.inside:
         runner.tally.count_rejection(spec.name, backend.name)
     elif not isinstance(outcome, Unsupported):
-        verdict = _verdict(spec, edge, outcome)
+        verdict = _verdict(runner, spec, edge, outcome)
         runner.tally.count(spec.name, backend.name, verdict)
         if is_failure(verdict):
-            again = [] if edge.shapes else again_rows(edge.case, runner.again)
-            rows = [*verdict_rows(backend.name, verdict), *again]
-            raise NotRejectedError(edge_text(spec, edge, rows))
+            raise EdgeFailure(spec, edge, (backend.name, verdict), runner.again)
 
 
-def _verdict(spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
+def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
     if isinstance(outcome, Ran):
         own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
         if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
@@ -133,6 +130,6 @@ def _verdict(spec: KernelSpec, edge: Edge, outcome: Outcome) -> Verdict:
     except ReferenceDefect as defect:
         is_slow = edge.fills and isinstance(defect.__cause__, CaseLimitError)
         if (spec.rejects or edge.inside) and not is_slow:
-            return OneSided("reference", defect)
+            raise BrokenReferenceError(spec, edge.case, defect, runner.again) from defect.__cause__
         reason = str(defect).splitlines()[0]
     return Inconclusive(f"{edge.why}, is beyond what is drawn: {reason}")

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.harness.case import Case
+from difftest.harness.edges import Edge
 from difftest.harness.frames import without_files
 from difftest.harness.looks import History
 from difftest.harness.reference import ReferenceDefect
@@ -16,7 +17,9 @@ from difftest.harness.report import (
     again_rows,
     case_rows,
     defect_rows,
+    headline_of,
     quoted,
+    short,
     text_of,
     verdict_rows,
 )
@@ -24,7 +27,18 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
 
 
-class CaseFailure(AssertionError):
+class ToldFailure(AssertionError):
+    """A kernel test fails, and the text says all that a person needs: no traceback does."""
+
+    raised: BaseException | None = None
+    """The error of the kernel or of the reference, if that is the failure."""
+
+    @property
+    def headline(self) -> str:
+        return str(self).partition("\n")[0]
+
+
+class CaseFailure(ToldFailure):
     """A case that fails its test; the text is the report, with the line that runs it again.
 
     Attributes
@@ -47,6 +61,10 @@ class CaseFailure(AssertionError):
         self.findings = tuple(findings)
         self.fresh = self.saved = ""
         super().__init__()
+
+    @property
+    def headline(self) -> str:
+        return f"{self.spec.name} {self.title()} at {short(self.spec, self.case)}"
 
     def title(self) -> str:
         """The first line of the report."""
@@ -72,32 +90,6 @@ class DifferentialFailure(CaseFailure):
     others : what came of the other kernels of the contract, a line each.
     history : the cases of the test, where they are known.
     findings : hazards of the case, which may be the reason.
-
-    >>> from difftest.harness.compare import compare
-    >>> from difftest.harness.questions import reference_of
-    >>> from difftest.harness.recipes import Ones, Zeros
-    >>> import numpy as np
-    >>> def add(a, b): ...
-    >>> spec = KernelSpec(
-    ...     kernel=add,
-    ...     reference=lambda a, b: a + b,
-    ...     domain={"n": (2,)},
-    ...     inputs={"a": "n", "b": "n"},
-    ... )
-    >>> case = Case({"n": 2}, "float32", {"a": Zeros(), "b": Ones()})
-    >>> bounds = reference_of(spec, case, spec.inputs_of(case)).bounds
-    >>> verdict = compare(bounds, [np.float32([1, 0])])
-    >>> again = Reproduction("test_add.py::test_add", ("--simulate",))
-    >>> print(DifferentialFailure(spec, case, {"embedded": verdict}, again))  # doctest: +ELLIPSIS
-    add disagrees with its reference
-      case:        n=2, float32
-      a:           (2,) Zeros()
-      b:           (2,) Ones()
-      embedded:    values differ, and nothing here rounds: each must be equal
-      first wrong: output 0 at [1]: got 0.0, expected 1.0, error 8.39e+06 ULP of float32
-      allowed:     exactly 1.0
-      wrong:       1 of 2 elements, filling [1:2], the tail of axis 0
-      run again:   pytest --simulate test_add.py::test_add --case '{"values":{"n":2},...}'
     """
 
     def __init__(
@@ -113,35 +105,40 @@ class DifferentialFailure(CaseFailure):
         told = (one for one in findings if one.severity is not Severity.NOTE)
         super().__init__(spec, case, again, told)
         self.verdicts = verdicts
+        errors = (one.error for one in verdicts.values() if isinstance(one, OneSided))
+        self.raised = next(errors, None)
         self.others: tuple[str, ...] = ()
         self.history = History(spec)
         self._verbose = verbose
+
+    @property
+    def headline(self) -> str:
+        return headline_of(self.spec, self.case, self.verdicts)
 
     def end_in_kernel(self) -> None:
         """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
 
         Not when it is raised: Hypothesis takes failures at several lines for several bugs.
         """
-        errors = (v.error for v in self.verdicts.values() if isinstance(v, OneSided))
-        error = next(errors, None)
-        last = self.__traceback__
+        last, error = self.__traceback__, self.raised
         while last is not None and last.tb_next is not None:
             last = last.tb_next
         if error is not None and error is not self.__cause__ and last is not None:
             last.tb_next = without_files(error)
 
     def title(self) -> str:
-        """Where they disagree, if there are several backends."""
         wrong = [name for name, verdict in self.verdicts.items() if is_failure(verdict)]
         where = f" on {', '.join(wrong)}" if len(self.verdicts) > 1 else ""
         return f"disagrees with its reference{where}"
 
     def rows(self) -> list[Row]:
-        """The verdicts, and what came of the other kernels."""
         rows = [
             row
             for backend, verdict in self.verdicts.items()
-            for row in (*verdict_rows(backend, verdict, self._verbose), *self._looks_row(backend))
+            for row in (
+                *verdict_rows(self.spec, backend, verdict, self._verbose),
+                *self._looks_row(backend),
+            )
         ]
         others = [("beside" if line is self.others[0] else "", line) for line in self.others]
         return [*rows, *others]
@@ -164,8 +161,12 @@ class DifferentialFailure(CaseFailure):
 class HazardFailure(CaseFailure):
     """A kernel agrees with its reference, and does what can be wrong on a device: ``findings``."""
 
+    @property
+    def headline(self) -> str:
+        ids = ", ".join(dict.fromkeys(one.id for one in self.findings))
+        return f"{self.spec.name}: {ids} at {short(self.spec, self.case)}"
+
     def title(self) -> str:
-        """The same for all hazards."""
         return "agrees with its reference here, and can be wrong on a device"
 
 
@@ -176,14 +177,12 @@ class BrokenReferenceError(CaseFailure):
         self, spec: KernelSpec, case: Case, defect: ReferenceDefect, again: Reproduction | None
     ) -> None:
         super().__init__(spec, case, again)
-        self.defect = defect
+        self.defect, self.raised = defect, defect.__cause__
 
     def title(self) -> str:
-        """What it did."""
         return f"cannot be judged: {self.defect.happened}"
 
     def rows(self) -> list[Row]:
-        """The rule, what was received, and the remedy."""
         return defect_rows(self.defect)
 
 
@@ -191,9 +190,31 @@ class HazardWarning(UserWarning):
     """A kernel does what may be wrong on some device, or in some release."""
 
 
-class NotRejectedError(AssertionError):
+class NotRejectedError(ToldFailure):
     """A backend did not refuse what it must refuse."""
 
 
-class NothingComparedError(AssertionError):
+class EdgeFailure(DifferentialFailure, NotRejectedError):
+    """A call near the contract's edge (``edge``) was neither refused nor correct."""
+
+    def __init__(
+        self, spec: KernelSpec, edge: Edge, verdict: tuple[str, Verdict], again: Reproduction | None
+    ) -> None:
+        # A line runs it again only where the test's spec can say such a case.
+        is_case = not edge.shapes and edge.case.dtype in spec.dtypes
+        super().__init__(spec, edge.case, dict([verdict]), again if is_case else None)
+        self.edge = edge
+
+    def title(self) -> str:
+        what = "accept this call, and" if self.edge.inside else "refuse this call, or"
+        return f"must {what} be correct"
+
+    def rows(self) -> list[Row]:
+        shapes = [(n, f"of shape {shape} instead") for n, shape in self.edge.shapes.items()]
+        remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
+        mend = [] if self.edge.inside else [("remedy", remedy)]
+        return [*super().rows(), ("call", self.edge.why), *shapes, *mend]
+
+
+class NothingComparedError(ToldFailure):
     """A kernel test ended without having compared anything."""

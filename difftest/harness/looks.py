@@ -200,13 +200,7 @@ def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
 
 
 def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
-    """Whether the wrong elements are those of the last tile of an axis, in words; else empty.
-
-    >>> wrong = np.zeros((200, 64), bool)
-    >>> wrong[128:] = True
-    >>> last_tile(wrong)
-    'the last tile: axis 0 from 128 on, after whole tiles of 128'
-    """
+    """Whether the wrong elements are those of the last tile of an axis, in words; else empty."""
     for axis, size in enumerate(wrong.shape):
         others = tuple(one for one in range(wrong.ndim) if one != axis)
         places = np.flatnonzero(wrong.any(axis=others))
@@ -237,7 +231,6 @@ class History:
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
 
     def failed(self, case: Case, backend: str, verdict: Mismatch) -> None:
-        """A kernel was wrong."""
         self.failing.append(case)
         if backend not in self.largest or verdict.elements > self.largest[backend][1].elements:
             self.largest[backend] = case, verdict

@@ -60,7 +60,6 @@ class Repeats:
         return True
 
     def add(self, spec: KernelSpec, case: Case) -> None:
-        """Remember a case that agreed."""
         self._agreed.add(_mark(spec, case))
 
     def failed(self) -> None:

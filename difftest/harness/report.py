@@ -7,16 +7,23 @@ import os
 import shlex
 import subprocess
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
-from difftest.harness.edges import Edge
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
-from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided, Verdict
+from difftest.harness.verdict import (
+    BothRejected,
+    Inconclusive,
+    Match,
+    Mismatch,
+    OneSided,
+    Verdict,
+    is_failure,
+)
 from difftest.inspection import finding_text
 
 Row = tuple[str, str]
@@ -86,31 +93,43 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
     values += "".join(f", {name} of shape {shape}" for name, shape in rejection.shapes.items())
     if isinstance(outcome, Ran):
         happened = "accepted it"
-    elif isinstance(outcome, Rejected):
-        happened = f"refused it, but said {_describe(outcome.error)}"
-    elif isinstance(outcome, Unsupported):
-        happened = f"cannot run it: {_describe(outcome.error)}"
     else:
-        broke = "broke down itself" if outcome.in_backend else "broke down"
-        happened = f"{broke}: {_describe(outcome.error)}"
+        broke = "broke down itself" if getattr(outcome, "in_backend", False) else "broke down"
+        kinds = {Rejected: "refused it, but said", Unsupported: "cannot run it:"}
+        happened = f"{kinds.get(type(outcome), f'{broke}:')} {_describe(outcome.error)}"
     rows = [
-        ("case", values),
         ("accepted", f"an error of the kernel's contract whose text matches {rejection.match!r}"),
         (backend, happened),
     ]
-    return text_of(f"{spec.name} must refuse this case", rows)
+    return text_of(f"{spec.name} must refuse {values}", rows)
 
 
-def edge_text(spec: KernelSpec, edge: Edge, came_of_it: Iterable[Row]) -> str:
-    """The report of a call near the contract's edge that was neither refused nor correct."""
-    rows = [("call", edge.why), *case_rows(spec, edge.case)]
-    rows += [(name, f"of shape {shape} instead") for name, shape in edge.shapes.items()]
-    rows += came_of_it
-    if not edge.inside:
-        remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
-        rows.append(("remedy", remedy))
-    what = "accept this call, and be correct" if edge.inside else "refuse this call, or be correct"
-    return text_of(f"{spec.name} must {what}", rows)
+def short(spec: KernelSpec, case: Case) -> str:
+    """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
+    sizes = {name: value for name, value in case.values.items() if name not in spec.parameters}
+    return ", ".join([*(f"{name}={value}" for name, value in sizes.items()), case.dtype])
+
+
+def headline_of(spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict]) -> str:
+    """A failure in one line: the kernel, what is wrong, the case, the first wrong element."""
+    name, verdict = next(one for one in verdicts.items() if is_failure(one[1]))
+    what, end = "", ""
+    if isinstance(verdict, Mismatch):
+        kinds = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
+        what = f"wrong {verdict.question or kinds.get(verdict.kind, verdict.kind)}"
+        end = "" if verdict.first is None else f": {element_name(spec, verdict)}"
+    elif isinstance(verdict, OneSided):
+        what = _ONE_SIDED[verdict.failed, verdict.how]
+        end = f": {_describe(verdict.error)}".partition("\n")[0]
+    where = f" on {name}" if len(verdicts) > 1 else ""
+    return f"{spec.name}: {what}{where} at {short(spec, case)}{end}"
+
+
+def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:
+    """The first wrong element: ``out[128, 0]``."""
+    several = {0: "out", **dict(enumerate(spec.outputs))}
+    name = several.get(mismatch.output or 0, f"output {mismatch.output} at ")
+    return f"{name}{[*mismatch.first.index] if mismatch.first else ''}"
 
 
 def _row(row: Row) -> str:
@@ -120,16 +139,14 @@ def _row(row: Row) -> str:
 
 def defect_rows(defect: ReferenceDefect) -> list[Row]:
     """What is wrong with a reference, beside what happened."""
-    rows = [
-        ("rule", defect.rule),
-        ("received", textwrap.indent(defect.received, " " * (_LABEL + 2)).lstrip()),
-        ("where", defect.where),
-        ("remedy", defect.remedy),
-    ]
-    return [row for row in rows if row[1]]
+    received = textwrap.indent(defect.received, " " * (_LABEL + 2)).lstrip()
+    rows = [("rule", defect.rule), ("received", received)]
+    return rows + [("where", defect.where)] * bool(defect.where) + [("remedy", defect.remedy)]
 
 
-def verdict_rows(backend: str, verdict: Verdict, verbose: bool = False) -> list[Row]:
+def verdict_rows(
+    spec: KernelSpec, backend: str, verdict: Verdict, verbose: bool = False
+) -> list[Row]:
     """What came of a case on a backend; ``verbose`` has all that is known of rounding errors."""
     match verdict:
         case Match(elements, exact, nonfinite):
@@ -137,7 +154,7 @@ def verdict_rows(backend: str, verdict: Verdict, verbose: bool = False) -> list[
             more = f"; {nonfinite} more are not finite, and prove nothing" if nonfinite else ""
             return [(backend, f"agrees on {elements} elements, {how}{more}")]
         case Mismatch():
-            return [(backend, verdict.message), *_mismatch_rows(verdict, verbose)]
+            return [(backend, verdict.message), *_mismatch_rows(spec, verdict, verbose)]
         case OneSided(failed, error, how):
             return [(backend, f"{_ONE_SIDED[failed, how]}: {_describe(error)}")]
         case BothRejected(_, error):
@@ -146,15 +163,15 @@ def verdict_rows(backend: str, verdict: Verdict, verbose: bool = False) -> list[
             return [(backend, f"inconclusive: {reason}")]
 
 
-def _mismatch_rows(mismatch: Mismatch, verbose: bool) -> list[Row]:
+def _mismatch_rows(spec: KernelSpec, mismatch: Mismatch, verbose: bool) -> list[Row]:
     first = mismatch.first
     if first is None:
         return []
-    at = f"output {mismatch.output} at {list(first.index)}"
+    at = element_name(spec, mismatch)
     how = mismatch.how if verbose else mismatch.how[:_FEW_LINES]
     return [
-        ("first wrong", f"{at}: got {first.got}, expected {first.expected}, error {first.error}"),
-        ("allowed", first.allowed),
+        ("first wrong", f"{at}: got {first.got}, expected {first.expected}"),
+        ("allowed", f"{first.allowed}; the error is {first.error}"),
         *[("because" if line is how[0] else "", line) for line in how],
         ("wrong", f"{mismatch.wrong} of {mismatch.elements} elements, {describe_box(mismatch)}"),
     ]

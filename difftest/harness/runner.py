@@ -84,8 +84,7 @@ class Runner:
     Attributes
     ----------
     backends : what runs each case.
-    tally : counts of the test that runs.
-    again : how to run the test again.
+    tally, again : of the test that runs: its counts, and how to run it again.
     record : whether to ask the backends for traces.
     traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
@@ -382,10 +381,8 @@ def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | 
     if outcome is None and trial.settings is not None:
         call = make_call(trial.spec, trial.case, trial.inputs)
         outcome = run_kernel(backend, replace(call, exact=replace(trial.settings, losses=True)))
-    if not isinstance(outcome, Ran):
-        again = f"unexplained: run once more, the kernel came to {type(outcome).__name__.lower()}"
-        return replace(verdict, how=(again,))
-    return replace(verdict, how=explained(verdict, outcome.exact)) if outcome.exact else verdict
+    exact = outcome.exact if isinstance(outcome, Ran) else None
+    return verdict if exact is None else replace(verdict, how=explained(verdict, exact))
 
 
 def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdict:

@@ -32,15 +32,12 @@ def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     if not spec.others:
         return (spec,)
     kernels = (spec.kernel, *spec.others)
+    # A classic kernel runs on one core, whatever the logical cores have.
+    cores = [None if dialect_of(one) == CLASSIC else spec.lnc for one in kernels]
     return tuple(
-        replace(spec, kernel=kernel, others=(), title=title, lnc=_lnc(spec, kernel))
-        for kernel, title in zip(kernels, titles(kernels), strict=True)
+        replace(spec, kernel=kernel, others=(), title=title, lnc=lnc)
+        for kernel, title, lnc in zip(kernels, titles(kernels), cores, strict=True)
     )
-
-
-def _lnc(spec: KernelSpec, kernel: Callable[..., Any]) -> int | str | None:
-    """A classic kernel runs on one core, whatever the logical cores have."""
-    return None if dialect_of(kernel) == CLASSIC else spec.lnc
 
 
 def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:

@@ -28,10 +28,6 @@ _TRIES = 4
 """Examples that are tried before a strategy counts as one that has none."""
 
 
-class NoExampleError(ValueError):
-    """A strategy has no example that is soon found."""
-
-
 class NoDataError(SpecError):
     """An input has no data for some values."""
 
@@ -59,7 +55,7 @@ def _first(
     draw: DrawFn, strategy: Callable[[], SearchStrategy[Example]], tried: Iterator[int]
 ) -> Example:
     if next(tried) == _TRIES:  # Hypothesis itself would try hundreds of times
-        raise NoExampleError(f"{_TRIES} examples came to nothing")
+        raise ValueError(f"{_TRIES} examples came to nothing")
     return draw(strategy())
 
 

@@ -41,7 +41,6 @@ class Counts:
     inconclusive: int = 0
 
     def add(self, other: Counts) -> None:
-        """Add each count of ``other``."""
         for name in (counter.name for counter in fields(other)):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -94,7 +93,6 @@ class Tally:
         return ""
 
     def count(self, kernel: str, backend: str, verdict: Verdict) -> None:
-        """Count one case."""
         row = self._row(kernel, backend)
         row.cases += 1
         if isinstance(verdict, (Match, Mismatch)):
@@ -110,7 +108,6 @@ class Tally:
             self.reasons[f"{kernel}: {verdict.reason}"] += 1
 
     def count_rejection(self, kernel: str, backend: str) -> None:
-        """Count one refusal that was demanded and came."""
         self._row(kernel, backend).rejections += 1
 
     def count_agreement(self, first: str, second: str, backend: str, *, equal: bool) -> None:

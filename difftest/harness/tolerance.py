@@ -11,12 +11,11 @@ into the output's dtype. So, for each element with exact value e:
 
 gamma is the smaller of two bounds on the relative error of n roundings of size u each:
 
-- n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms,
-  2nd ed. 2002, lemma 3.1);
-- exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 (Higham and Mary, A new approach to probabilistic
-  rounding error analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4), which holds with
-  probability 1 - 2 exp(-lambda^2 (1 - u)^2 / 2) a sum if rounding errors are independent with
-  mean zero. It is used for random data only: on constant data they are anything but.
+- n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+  lemma 3.1);
+- exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019,
+  theorem 2.4), which holds with probability 1 - 2 exp(-lambda^2 (1 - u)^2 / 2) a sum if rounding
+  errors are independent with mean zero: for random data only, on constant data they are not.
 
 lambda follows from :data:`FAILURE_PROBABILITY` by the union bound over all roundings of a case.
 """

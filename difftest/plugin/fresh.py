@@ -26,10 +26,7 @@ _PATIENCE = 600.0
 
 
 def fresh_run(config: pytest.Config, failure: CaseFailure) -> str:
-    """What came of the case alone where that is not the same failure; else empty.
-
-    Empty, too, where another test of the session has had its run.
-    """
+    """What came of the case alone where that is not the same; empty, too, of a second failure."""
     again, session = failure.again, config.stash[SESSION]
     if again is None or session.ran_again:
         return ""
@@ -49,11 +46,10 @@ def fresh_run(config: pytest.Config, failure: CaseFailure) -> str:
         return f"not over after {_PATIENCE:g} s in a process of its own"
     except OSError as error:  # such as data drawn as arrays, which make a long line
         return f"the line above does not start in a process of its own: {error.strerror}"
-    if done.returncode == pytest.ExitCode.TESTS_FAILED:
-        return ""
-    if done.returncode == pytest.ExitCode.OK:
-        return (
-            "passes in a process of its own: the kernel, its reference or the test keeps something "
-            "from one call to the next, and the case needs the calls before it"
-        )
-    return f"the line above ends with exit code {done.returncode} in a process of its own"
+    said = {
+        int(pytest.ExitCode.TESTS_FAILED): "",
+        int(pytest.ExitCode.OK): "passes in a process of its own: the kernel, its reference or the "
+        "test keeps something from one call to the next, and the case needs the calls before it",
+    }
+    other = f"the line above ends with exit code {done.returncode} in a process of its own"
+    return said.get(done.returncode, other)

@@ -2,9 +2,8 @@
 
 Standard library and pytest alone at import time: a session that asks for no backend pays nothing.
 
-Options, and the ini keys that take their place, are in :mod:`difftest.plugin.options`. A key counts
-where a conftest or another plugin has declared an option of the same name: ours gives way then, and
-one line of the header says so, unless the key is set (to ``no`` too).
+Options, and the ini keys that take the place of those that others have declared too, are in
+:mod:`difftest.plugin.options`.
 """
 
 from __future__ import annotations
@@ -194,6 +193,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.harness.tally import PROPERTY
     from difftest.plugin.fresh import fresh_run
     from difftest.plugin.options import SAVE
+    from difftest.plugin.told import shorten
     from difftest.report.document import CASE, DETAILS, details
     from difftest.simulator.baton import one_thread
 
@@ -204,27 +204,30 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
         finished = True
         runner.check_hazards()
-    except (failures.NotRejectedError, SpecError) as error:
-        name = "" if isinstance(error, failures.NotRejectedError) else f"{type(error).__name__}: "
-        raise pytest.fail.Exception(f"{name}{error}", pytrace=False) from None
+    except SpecError as error:
+        raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
     except KeyboardInterrupt as interrupt:
         if isinstance(interrupt.__cause__, pytest.exit.Exception):
             raise interrupt.__cause__ from None
         raise
     except failures.CaseFailure as failure:
+        runner.now = None  # which is over, whatever is done about it
         is_sure = isinstance(failure, failures.BrokenReferenceError) or runner.repeats.over
         if is_drawn(item, session.request) and not is_sure:
             with unless_broken("the run in a process of its own"):
                 failure.fresh = fresh_run(item.config, failure)
-        item.user_properties.append((CASE, failure.case.to_json()))
-        if session.request.save is not None:
-            with unless_broken(SAVE.name):
-                failure.saved = save_failure(item, session.request, failure)
+        if failure.again is not None:
+            item.user_properties.append((CASE, failure.case.to_json()))
+            if session.request.save is not None:
+                with unless_broken(SAVE.name):
+                    failure.saved = save_failure(item, session.request, failure)
         failed = failure
-        if isinstance(failure, failures.HazardFailure):
-            raise pytest.fail.Exception(str(failure), pytrace=False) from None
         if isinstance(failure, failures.DifferentialFailure):
             failure.end_in_kernel()
+        raise
+    except Exception as error:
+        if not isinstance(error, failures.ToldFailure):
+            shorten(error, item)
         raise
     finally:
         runner.now = None
@@ -243,6 +246,34 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The text of a kernel test that failed is its report."""
+    report = yield
+    if call.excinfo is not None and _session(item.config).runner is not None:
+        from difftest.harness.failures import ToldFailure
+        from difftest.plugin.told import tell
+
+        if isinstance(item, pytest.Function) and isinstance(call.excinfo.value, ToldFailure):
+            tell(item, call.excinfo.value, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_terminal_summary")
+def pytest_one_report_a_bug(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None, None, None]:
+    """Cases of one test that fail alike have one report, and one of the last lines."""
+    if terminalreporter.stats.get("failed") and _session(config).runner is not None:
+        from difftest.plugin.told import one_report_a_bug
+
+        with one_report_a_bug(terminalreporter.stats, config.get_terminal_writer()):
+            return (yield)
+    return (yield)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Name the backends in a JUnit report; say how far kernel tests are, and what takes long."""
     config = session.config
@@ -251,10 +282,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from difftest.report.failure import waiting_for
 
         config.add_cleanup(waiting_for(runner).close)
-        if config.get_verbosity() == 0 and not hasattr(config, "workerinput"):
-            from difftest.plugin.progress import Progress
-
-            config.pluginmanager.register(Progress(config), "difftest progress")
         from difftest.plugin.run_report import add_suite_properties
 
         add_suite_properties(config, runner.backends)
@@ -293,13 +320,7 @@ def pytest_terminal_summary(
     reports = [report for several in terminalreporter.stats.values() for report in several]
     ran = [backend.name for backend in session.runner.backends] if session.runner else []
     tally = tally_of(reports)
-    lines = summary_lines(
-        tally,
-        ran,
-        session.uncollected,
-        config.get_terminal_writer().fullwidth,
-        verbose=config.get_verbosity() > 0,
-    )
+    lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
     if reports and (wrong := misdirected(config)):  # of workers; else it was said already
         lines += f"ERROR: {wrong}".splitlines()
     if lines:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -343,17 +343,6 @@ def _add(args: list[str], *words: str) -> None:
     args[end:end] = words
 
 
-class _Unreadable(Exception):
-    """The command line breaks a rule that pytest will name itself."""
-
-
-class _QuietParser(argparse.ArgumentParser):
-    """Reads our options out of a command line that has many others."""
-
-    def error(self, message: str) -> NoReturn:
-        raise _Unreadable(message)
-
-
 def _free(parser: pytest.Parser) -> tuple[Option, ...]:
     """Those of our options that nobody else has declared yet."""
     return tuple(option for option in OPTIONS if not _is_known(parser, option.name))
@@ -371,14 +360,14 @@ def _given(
     options: Iterable[Option], namespace: argparse.Namespace, args: Sequence[str]
 ) -> dict[str, Any]:
     """Those of our options that were given, by key: here, or to pytest-xdist for its workers."""
-    parser = _QuietParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     found = argparse.Namespace()
     for option in options:
         option.declare(parser)
         setattr(found, option.key, getattr(namespace, option.key, None))
     try:
         parser.parse_known_args(list(args), found)
-    except _Unreadable:
+    except argparse.ArgumentError:  # which pytest will name itself
         return {}
     return {name: value for name, value in vars(found).items() if value not in (None, False)}
 

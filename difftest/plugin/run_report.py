@@ -1,4 +1,4 @@
-"""What runs a session, for reports, and for the properties of a JUnit report."""
+"""What runs a session: for reports, JUnit's too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
     xml = config.stash.get(xml_key, None)
     if xml is None:
         return
-    for one in backends:
-        xml.add_global_property(f"difftest_backend_{one.name}", one.description)
-    for name, version in versions().items():
-        xml.add_global_property(f"difftest_version_{name}", version)
+    said = {f"backend_{one.name}": one.description for one in backends}
+    said |= {f"version_{name}": version for name, version in versions().items()}
+    for name, text in said.items():
+        xml.add_global_property(f"difftest_{name}", text)

@@ -120,10 +120,7 @@ def _limit(config: pytest.Config, request: Request) -> None:
 
 
 def misdirected(config: pytest.Config) -> str:
-    """What is wrong if another's option of our name was given, and kernel tests are left out.
-
-    Nothing if there are none, or if our ini key says which of the two is meant.
-    """
+    """What is wrong if another's option of our name was given, and no key says what is meant."""
     session = config.stash[SESSION]
     for option in (SIMULATE, DEVICE):
         given = config.getoption(option.name, None)
@@ -233,15 +230,9 @@ def tally_of(reports: Iterable[object]) -> Tally:
     """The sum of the tallies that reports of tests carry, of this process or of workers."""
     from difftest.harness.tally import PROPERTY, tally_from_json, total_of
 
-    return total_of(
-        [
-            tally_from_json(value)
-            for report in reports
-            if getattr(report, "when", None) == "call"
-            for name, value in getattr(report, "user_properties", ())
-            if name == PROPERTY
-        ]
-    )
+    calls = [one for one in reports if getattr(one, "when", None) == "call"]
+    properties = [dict(getattr(one, "user_properties", ())) for one in calls]
+    return total_of([tally_from_json(one[PROPERTY]) for one in properties if PROPERTY in one])
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:

@@ -1,18 +1,19 @@
-"""The end of a run, on the terminal: what was compared, and what did not run and why."""
+"""The end of a run, on the terminal: what was compared, and what a reader may act on."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Collection
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import asdict
 
-from difftest.harness.coverage import Coverage, missed
+from difftest.harness.coverage import TURNS, missed
 from difftest.harness.tally import Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
 """Each backend, and the option that asks for it."""
-_MIN_WIDTH = 120
-_FEW_PLACES = 5
-"""How many branches and loops that no case took are named, unless all are asked for."""
+_FEW = 5
+"""How many kernels or places are named in a line or a list, unless all are asked for."""
 COLUMNS = {
     "cases": "cases",
     "elements": "elements",
@@ -20,73 +21,82 @@ COLUMNS = {
     "rejections": "rejections",
     "both reject": "both_rejected",
     "inconclusive": "inconclusive",
+    "not finite": "nonfinite",
 }
-"""Each heading, and the count that stands below it."""
-NOT_FINITE = {"not finite": "nonfinite"}
-"""One column more, where there are such elements."""
+"""Each heading, and the count that stands below it; none where all of them are 0."""
 
 
-def table_text(tally: Tally, width: int) -> list[str]:
-    """The counts of each kernel on each backend.
+def table_text(tally: Tally) -> list[str]:
+    """The counts of each kernel; of twins that did the same, of the first.
 
-    >>> from difftest.harness.tally import Counts
-    >>> counts = Counts(cases=50, elements=2097152, exact=50, rejections=1)
-    >>> for line in table_text(Tally({("matrix_transpose", "embedded"): counts}), width=100):
-    ...     print(line)
-    kernel            backend   cases  elements  bit for bit  rejections  both reject  inconclusive
-    matrix_transpose  embedded     50   2097152           50           1            0             0
+    The backend is named where there are several.
     """
-    from rich.console import Console
-    from rich.table import Table
+    twins = {
+        (second, backend)
+        for (first, second, backend), (same, cases) in tally.agreements.items()
+        if same == cases and tally.rows.get((first, backend)) == tally.rows.get((second, backend))
+    }
+    rows = {key: asdict(counts) for key, counts in sorted(tally.rows.items()) if key not in twins}
+    columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
+    if len({*columns["backend"]}) < 2:
+        del columns["backend"]
+    for title, name in COLUMNS.items():
+        if any(counts[name] for counts in rows.values()):
+            columns[title] = [str(counts[name]) for counts in rows.values()]
+    sides = {"kernel": "<", "backend": "<"}
+    forms = [f"{sides.get(one, '>')}{max(map(len, [one, *all_]))}" for one, all_ in columns.items()]
+    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
+    return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
 
-    table = Table(box=None, pad_edge=False, header_style="")
-    table.add_column("kernel", overflow="fold")
-    table.add_column("backend")
-    some = any(counts.nonfinite for counts in tally.rows.values())
-    columns = {**COLUMNS, **(NOT_FINITE if some else {})}
-    for column in columns:
-        table.add_column(column, justify="right")
-    for (kernel, backend), counts in sorted(tally.rows.items()):
-        table.add_row(kernel, backend, *(str(getattr(counts, one)) for one in columns.values()))
-    console = Console(file=io.StringIO(), width=max(width, _MIN_WIDTH), color_system=None)
-    with console.capture() as capture:
-        console.print(table)
-    return [line.rstrip() for line in capture.get().splitlines()]
+
+def _said_of_twins(tally: Tally) -> Iterator[str]:
+    """Once of all kernels of one contract whose bits agree in all cases, and of each other pair."""
+    agree = sum(same == cases for same, cases in tally.agreements.values())
+    if agree:
+        yield f"twins: all bits agree in all cases of {agree} pair{'s' if agree > 1 else ''}"
+    for (first, second, backend), (same, cases) in sorted(tally.agreements.items()):
+        if same != cases:
+            yield f"{first} and {second} on {backend}: all bits agree in {same} of {cases} cases"
 
 
-def coverage_lines(coverage: Coverage, verbose: bool) -> list[str]:
+def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:
+    """Each reason, whatever numbers it has: of how many cases, and of which kernels."""
+    reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    examples: dict[str, str] = {}
+    for text, cases in sorted(tally.reasons.items()):
+        kernel, _, reason = text.partition(": ")
+        key = text if verbose else re.sub(r"\d[\d.e+-]*", "", reason)
+        reasons[key][kernel] += cases
+        examples.setdefault(key, reason)
+    for key, kernels in reasons.items():
+        count = f"{kernels.total()} case{'s' if kernels.total() > 1 else ''}"
+        yield f"inconclusive: {count} of {_named([*kernels])}: {examples[key]}"
+
+
+def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
     """What no case did in the kernels' own code: a line each, the first few unless all are wanted.
 
-    >>> coverage = Coverage()
-    >>> coverage.saw("vector_add", {("add.py", 7): True})
-    >>> coverage.did(("add.py", 7), 0)
-    >>> coverage_lines(coverage, verbose=False)
-    ['no case: add.py:7: never a second turn (vector_add)']
+    That a loop never had a third turn is said to who wants all: often nothing in the domain can.
     """
-    found = missed(coverage)
-    lines = []
-    for one in found if verbose else found[:_FEW_PLACES]:
-        first, *others = one.kernels
-        more = f" and {len(others)} more" if others else ""
-        names = ", ".join(one.kernels) if verbose else first + more
-        lines.append(f"no case: {one.file}:{one.line}: {one.what} ({names})")
+    places = [one for one in missed(tally.coverage) if verbose or one.what != TURNS[-1]]
+    for one in places if verbose else places[:_FEW]:
+        names = ", ".join(one.kernels) if verbose else _named(one.kernels, 1)
+        yield f"no case: {one.file}:{one.line}: {one.what} ({names})"
         if verbose:
-            lines.append(f"           {one.source}")
-    if not verbose and len(found) > _FEW_PLACES:
-        lines.append(f"no case: and {len(found) - _FEW_PLACES} more branches and loops; -v has all")
-    lines += [
-        f"not every case's branches and loops are known: {why}" for why in sorted(coverage.unknown)
-    ]
-    return lines
+            yield f"           {one.source}"
+    if not verbose and len(places) > _FEW:
+        yield f"no case: and {len(places) - _FEW} more branches and loops; -v has all"
+    for why in sorted(tally.coverage.unknown) if verbose else ():
+        yield f"not every case's branches and loops are known: {why}"
+
+
+def _named(names: Collection[str], most: int = _FEW) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join([*names][:most]) + more
 
 
 def summary_lines(
-    tally: Tally,
-    ran: Collection[str],
-    uncollected: Collection[str],
-    width: int,
-    *,
-    verbose: bool = False,
+    tally: Tally, ran: Collection[str], uncollected: Collection[str], *, verbose: bool = False
 ) -> list[str]:
     """The whole summary; empty if the session had nothing to do with kernels.
 
@@ -95,30 +105,22 @@ def summary_lines(
     tally : of all tests.
     ran : names of the backends that were asked for.
     uncollected : modules of kernel tests that were left out.
-    width : of the terminal, in characters.
-    verbose : whether to list all branches and loops that no case took.
+    verbose : whether to list all that is known, and the backends that did not run.
     """
     lines = []
     if ran:
-        lines += table_text(tally, width) if tally.rows else ["no kernel test ran"]
-        lines += [
-            f"{first} and {second} on {backend}: all bits agree in {same} of {cases} cases"
-            for (first, second, backend), (same, cases) in sorted(tally.agreements.items())
-        ]
-        lines += [f"inconclusive: {reason}" for reason in sorted(tally.reasons)]
+        lines += table_text(tally) if tally.rows else ["no kernel test ran"]
+        lines += [*_said_of_twins(tally), *_inconclusive(tally, verbose)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
-        lines += sorted(tally.broken)
-        lines += coverage_lines(tally.coverage, verbose)
-        lines += [
-            f"not run: {name} ({option} was not given)"
-            for name, option in BACKENDS.items()
-            if name not in ran
-        ]
+        lines += [*sorted(tally.broken), *coverage_lines(tally, verbose)]
+        left = {name: option for name, option in BACKENDS.items() if verbose and name not in ran}
+        lines += [f"not run: {name} ({option} was not given)" for name, option in left.items()]
     if uncollected:
-        one = len(uncollected) == 1
-        noun = "module of kernel tests was" if one else "modules of kernel tests were"
+        several = (
+            "modules of kernel tests were" if len(uncollected) > 1 else "module of kernel tests was"
+        )
         lines.append(
-            f"{len(uncollected)} {noun} not collected, for no backend was asked for: run with "
+            f"{len(uncollected)} {several} not collected, for no backend was asked for: run with "
             "--simulate (a simulator) or --device (a NeuronCore)"
         )
     return lines

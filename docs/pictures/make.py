@@ -18,8 +18,7 @@ from subprocess import PIPE, STDOUT
 
 from PIL import Image
 from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
@@ -66,19 +65,12 @@ def draw(name: str, title: str, text: RenderableType) -> None:
     print(picture.relative_to(ROOT))
 
 
-def report(printed: str) -> RenderableType:
-    """The report of a failure out of pytest's output, its labels in a column."""
-    lines = [Text.from_ansi(line).plain.removeprefix("E").rstrip() for line in printed.splitlines()]
-    first = next(n for n, line in enumerate(lines) if "disagrees with its reference" in line)
-    last = next(n for n, line in enumerate(lines[first:], first) if "run again:" in line)
-    head = Text(lines[first].strip().rpartition(": ")[2], style="bold red")
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True, style="bold blue")
-    table.add_column(overflow="fold")
-    for line in lines[first + 1 : last + 1]:
-        label, _, rest = line.strip().partition(":")
-        table.add_row(f"  {label}:", Text(rest.strip()))
-    return Group(head, table)
+def report(printed: str) -> Text:
+    """The report of a failure out of pytest's output."""
+    lines = [Text.from_ansi(line) for line in printed.splitlines()]
+    first = next(n for n, line in enumerate(lines) if "disagrees with its reference" in line.plain)
+    last = next(n for n, line in enumerate(lines) if "run again:" in line.plain)
+    return Text("\n").join(lines[first : last + 1])
 
 
 def session(commands: list[str], folder: Path) -> Text:

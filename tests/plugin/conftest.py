@@ -31,7 +31,7 @@ for _name in (
     "harness.watching",
     "host.installation",
     "plugin.profiles",
-    "plugin.progress",
+    "plugin.told",
     "plugin.summary",
     "report.document",
     "report.performance",

@@ -14,7 +14,7 @@ def test_exactly_the_case_runs_and_nothing_else(project):
     project.pytester.makepyfile(test_other="def test_other(): ...")
     result = project.run("--simulate", "--case", json.dumps(CASE))
     result.assert_outcomes(passed=1, deselected=1)
-    result.stdout.fnmatch_lines(["add     embedded      1         6 *"])
+    result.stdout.fnmatch_lines(["add         1         6*"])
 
 
 def test_a_test_named_with_its_path(project):

@@ -126,7 +126,7 @@ def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
     # test-a-kernel: drawn, edges, the rejection, the example in 2 dtypes; the other,
     # and the skill for agents: drawn, edges
     result.assert_outcomes(passed=1 + 1 + 1 + 2 + (1 + 1) * 2)
-    result.stdout.fnmatch_lines(["*on embedded: all bits agree in * of * cases"])
+    result.stdout.fnmatch_lines(["twins: all bits agree in all cases of * pair*"])
 
 
 def test_the_tutorial_shows_what_init_writes(tmp_path):

@@ -180,8 +180,7 @@ def test_of_a_kernel_that_is_wrong_inside_nothing_is_asked_outside():
         run(spec_of(doubling))
     text = str(caught.value)
     assert text.startswith("doubling must accept this call, and be correct\n")
-    assert "  call:        the plainest case\n" in text
-    assert "remedy" not in text
+    assert text.endswith("  call:        the plainest case")
 
 
 def test_the_plainest_case_may_be_refused_by_kernel_and_reference():
@@ -221,7 +220,7 @@ def test_a_default_that_is_no_size_is_called_where_sizes_depend_on_it(default, s
         return result
 
     domain = {"CHUNK": (1, 2), "n": sizes_of}
-    with pytest.raises(NotRejectedError, match=f"the defaults, CHUNK={default}\n"):
+    with pytest.raises(NotRejectedError, match=f"the defaults, CHUNK={default}$"):
         run(add_spec(in_chunks, domain=domain, parameters=("CHUNK",)))
 
     def in_one(a, b, CHUNK=default):

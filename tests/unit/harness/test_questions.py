@@ -247,7 +247,7 @@ def test_a_wrong_kernel_cannot_excuse_itself():
     assert isinstance(verdict, Match)
     verdict, text = failure(softmax_of(0), softmax_of_one)
     assert (verdict.kind, verdict.question) == ("value", "algorithm")
-    assert "first wrong: output 0 at [0, 0]" in text
+    assert "first wrong: out[0, 0]" in text
 
 
 def test_a_zero_that_float64_does_not_meet_has_no_digit_to_lose():

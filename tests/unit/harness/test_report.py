@@ -37,8 +37,8 @@ def test_the_whole_report_of_a_mismatch():
         "  a:           (2,) Zeros()",
         "  b:           (2,) Fill(value=1.0, overrides=((1, 2.0),))",
         "  plain:       values differ, and nothing here rounds: each must be equal",
-        "  first wrong: output 0 at [1]: got 1.0, expected 2.0, error 4.19e+06 ULP of float32",
-        "  allowed:     exactly 2.0",
+        "  first wrong: out[1]: got 1.0, expected 2.0",
+        "  allowed:     exactly 2.0; the error is 4.19e+06 ULP of float32",
         "  wrong:       1 of 2 elements, filling [1:2], the tail of axis 0",
         "  run again:   pytest --simulate tests/test_add.py::test_add --case "
         "'" + CASE.to_json() + "'",
@@ -126,8 +126,7 @@ REJECTION = Rejection({"n": 3}, match="even", shapes={"b": (4,)})
 )
 def test_the_whole_report_of_a_missing_rejection(outcome, happened):
     assert rejection_text(SPEC, REJECTION, "plain", outcome).splitlines() == [
-        "add must refuse this case",
-        "  case:        n=3, b of shape (4,)",
+        "add must refuse n=3, b of shape (4,)",
         "  accepted:    an error of the kernel's contract whose text matches 'even'",
         f"  plain:       {happened}",
     ]
