@@ -27,16 +27,23 @@ FORMAT = 2
     help="Of a kernel with collectives.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--memory", is_flag=True, help="Show the memories that are not half full, too.")
 @click.option("--json", "json_file", type=OutputFile(), help="What ran and the findings.")
 @click.pass_context
 def check(
-    context: click.Context, run: KernelRun, ranks: int, strict: bool, json_file: Path | None
+    context: click.Context,
+    run: KernelRun,
+    ranks: int,
+    strict: bool,
+    memory: bool,
+    json_file: Path | None,
 ) -> None:
     """Look for what can go wrong on a device and does not on a simulator.
 
     The kernel runs on the simulator, on random inputs, and its trace is read: the order of
     iterations, races between cores, PSUM and others, each described in docs/reference/detectors;
-    and how full SBUF and PSUM are. The exit code is 1 if something is found that is proven wrong.
+    and how full SBUF and PSUM are, where that is more than half. The exit code is 1 if something
+    is found that is proven wrong.
     """
     inspector = Inspector(strict=strict)
     with witnessing(inspector):
@@ -60,7 +67,8 @@ def check(
             "findings": [one.as_mapping() for one in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
-    click.echo(memory_text(trace, machine, Console().width))
+    if chart := memory_text(trace, machine, Console().width, 0.0 if memory else 0.5):
+        click.echo(chart)
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
         f"findings: {len(inspector.findings) + len(misuses)}, "

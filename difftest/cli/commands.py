@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ class LazyGroup(click.Group):
     modules : of each command by its name; the function that it runs has the same name there.
     """
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any) -> None:
+        super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
         self.modules = modules
+        # A paragraph of the docstring is a section of the help, with the names of its commands.
+        parts = [one.split(": ") for one in cleandoc(help).split("\n\n")[1:]]
+        self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in order."""
@@ -41,10 +44,12 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their first sentences, and import none."""
-        names = self.list_commands(ctx)
-        room = formatter.width - 6 - max(map(len, names))
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(self.modules[name], name, room)) for name in names])
+        room = formatter.width - 6 - max(map(len, self.modules))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                for one in names.split():
+                    text = _summary(self.modules[one], one, room)
+                    formatter.write(f"  {one:{formatter.width - 6 - room}}  {text}\n")
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""
@@ -69,6 +74,6 @@ def _summary(module: str, function: str, room: int) -> str:
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
-    (own,) = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function)
-    return click.Command(function, help=ast.get_docstring(own)).get_short_help_str(room)
+    _, _, own = Path(spec.origin).read_text("utf-8").partition(f"\ndef {function}(")
+    said = own.split('"""')[1]  # a parser would read all of the file
+    return click.Command(function, help=cleandoc(said)).get_short_help_str(room)

@@ -24,6 +24,8 @@ def explain(context: click.Context, what: str) -> None:
     """
     path = Path(what)
     log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
+    if "\0" in log:
+        raise click.BadParameter(f"{path} is no log: it holds bytes that are no text")
     answers = list(explained_in(log))
     for answer in answers:
         click.echo(_text(answer))

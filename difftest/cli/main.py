@@ -32,7 +32,18 @@ MEASURED = ("kernel", "own", "reference")
 )
 @click.version_option(package_name="nki-difftest")
 def main() -> None:
-    """Run, test and measure NKI kernels on the embedded simulator."""
+    """Run, test and measure NKI kernels on the embedded simulator.
+
+    Test: init run fuzz findings sweep replay mutate doctor
+
+    Look: check lint explain trace api stubs migrate
+
+    Judge: verdict serve
+
+    Time: profile tune timing bench
+
+    Course: grade measure
+    """
 
 
 @click.group(cls=LazyGroup, modules=dict.fromkeys(MEASURED, "difftest.cli.bench"))

@@ -10,12 +10,11 @@ import numpy as np
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.explicit import CaseError, case_from_json
+from difftest.harness.explicit import case_from, case_from_json
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
 from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import Outputs, agreement, runnable
-from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Verdict
 
@@ -148,19 +147,8 @@ def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
     BrokenReferenceError : the reference can judge nothing.
     """
     runner = Runner((EmbeddedSimulator(),))
-    first, *_ = check_each(runner, spec, _as_case(spec, case)).values()
+    if not isinstance(case, Case):
+        case = case_from_json(case, spec) if isinstance(case, str) else case_from(case, spec)
+    first, *_ = check_each(runner, spec, case).values()
     runner.check_hazards()
     return first
-
-
-def _as_case(spec: KernelSpec, given: Case | Mapping[str, Any] | str) -> Case:
-    if isinstance(given, Case):
-        return given
-    if isinstance(given, str):
-        return case_from_json(given, spec)
-    if not isinstance(given, Mapping) or set(given) != set(spec.domain):
-        raise CaseError(
-            f"received {given!r:.80}; accepted: a Case, its JSON, or a value for each of "
-            f"{', '.join(spec.domain)}"
-        )
-    return simplest_case(spec, {name: given[name] for name in spec.domain}, spec.dtypes[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -24,9 +24,7 @@ class CaseError(ValueError):
 
 
 def case_from_json(text: str, spec: KernelSpec) -> Case:
-    """The case that :meth:`Case.to_json` wrote, checked against the spec.
-
-    Values may lie outside the domain, as long as the shapes can be computed.
+    """The case that :meth:`Case.to_json` wrote, or of names and values outside the domain too.
 
     Raises
     ------
@@ -36,10 +34,24 @@ def case_from_json(text: str, spec: KernelSpec) -> Case:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         raise CaseError(f"received {text!r}, which is not JSON: {error}") from None
+    return case_from(document, spec)
+
+
+def case_from(document: object, spec: KernelSpec) -> Case:
+    """That of a whole document, or of a value for each name: random data, the first dtype."""
+    if isinstance(document, Mapping) and set(document) == set(spec.domain):
+        try:
+            document = json.loads(simplest_case(spec, document, spec.dtypes[0]).to_json())
+        except SpecError as error:
+            raise CaseError(f"values: {error}") from None
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = (*_FIELDS, _OWN_DTYPES) if own else _FIELDS
     if not isinstance(document, dict) or set(document) != set(fields):
-        raise CaseError(f"received {text}; accepted: an object of {', '.join(fields)}")
+        lacks = [one for one in fields if isinstance(document, dict) and one not in document]
+        raise CaseError(
+            f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
+            f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
+        )
     values, dtype, data = (document[name] for name in _FIELDS)
     _check_keys("values", values, tuple(spec.domain))
     _check_keys("data", data, tuple(spec.inputs))

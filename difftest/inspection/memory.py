@@ -22,7 +22,7 @@ _SIZE = 9
 """Columns of a number of bytes."""
 
 
-def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
+def memory_text(trace: Trace, machine: Machine, width: int = 100, share: float = 0.0) -> str:
     """For each memory what is live at the peak, how far that is from full, and a chart.
 
     ::
@@ -41,12 +41,14 @@ def memory_text(trace: Trace, machine: Machine, width: int = 100) -> str:
     Parameters
     ----------
     width : columns of a line.
+    share : of its limit, that a memory has to need to be shown.
     """
     # The last may have no event of its own: one that only moved a result into its tile.
     last = max((tile.last for tile in trace.allocations), default=0)
     return "\n".join(
         line
         for placement in placements(trace, machine)
+        if placement.needed >= share * placement.limit
         for line in _Chart(placement, last, width).lines()
     )
 

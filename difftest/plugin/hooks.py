@@ -313,13 +313,13 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
     """Say what was compared, and what did not run and why; to a file too, if asked."""
+    session = _session(config)
     from difftest.plugin.session import misdirected, tally_of
     from difftest.plugin.summary import summary_lines
 
-    session = _session(config)
     reports = [report for several in terminalreporter.stats.values() for report in several]
     ran = [backend.name for backend in session.runner.backends] if session.runner else []
-    tally = tally_of(reports)
+    tally = tally_of(reports) if session.runner else None  # which imports NumPy
     lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
     if reports and (wrong := misdirected(config)):  # of workers; else it was said already
         lines += f"ERROR: {wrong}".splitlines()

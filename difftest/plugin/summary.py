@@ -6,9 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from difftest.harness.coverage import TURNS, missed
-from difftest.harness.tally import Tally
+
+if TYPE_CHECKING:
+    from difftest.harness.tally import Tally
 
 BACKENDS = {"embedded": "--simulate=embedded", "sdk": "--simulate=sdk", "device": "--device"}
 """Each backend, and the option that asks for it."""
@@ -27,16 +30,17 @@ COLUMNS = {
 
 
 def table_text(tally: Tally) -> list[str]:
-    """The counts of each kernel; of twins that did the same, of the first.
-
-    The backend is named where there are several.
-    """
+    """The counts of each kernel, those of twins together; the backend where there are several."""
     twins = {
-        (second, backend)
+        (second, backend): first
         for (first, second, backend), (same, cases) in tally.agreements.items()
-        if same == cases and tally.rows.get((first, backend)) == tally.rows.get((second, backend))
+        if same == cases
     }
-    rows = {key: asdict(counts) for key, counts in sorted(tally.rows.items()) if key not in twins}
+    rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for (kernel, backend), counts in sorted(tally.rows.items()):
+        name = twins.get((kernel, backend), kernel)
+        label = name.rpartition(" (")[0] if name in twins.values() else ""
+        rows[label or name, backend].update(asdict(counts))
     columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
     if len({*columns["backend"]}) < 2:
         del columns["backend"]
@@ -91,36 +95,33 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
 
 
 def _named(names: Collection[str], most: int = _FEW) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join([*names][:most]) + more
+    return ", ".join([*names][:most]) + f" and {len(names) - most} more" * (len(names) > most)
 
 
 def summary_lines(
-    tally: Tally, ran: Collection[str], uncollected: Collection[str], *, verbose: bool = False
+    tally: Tally | None, ran: Collection[str], left: Collection[str], *, verbose: bool = False
 ) -> list[str]:
     """The whole summary; empty if the session had nothing to do with kernels.
 
     Parameters
     ----------
-    tally : of all tests.
+    tally : of all tests; None if no backend was asked for.
     ran : names of the backends that were asked for.
-    uncollected : modules of kernel tests that were left out.
+    left : modules of kernel tests that were left out.
     verbose : whether to list all that is known, and the backends that did not run.
     """
     lines = []
-    if ran:
+    if tally is not None:
         lines += table_text(tally) if tally.rows else ["no kernel test ran"]
         lines += [*_said_of_twins(tally), *_inconclusive(tally, verbose)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += [*sorted(tally.broken), *coverage_lines(tally, verbose)]
-        left = {name: option for name, option in BACKENDS.items() if verbose and name not in ran}
-        lines += [f"not run: {name} ({option} was not given)" for name, option in left.items()]
-    if uncollected:
-        several = (
-            "modules of kernel tests were" if len(uncollected) > 1 else "module of kernel tests was"
-        )
+        idle = {name: option for name, option in BACKENDS.items() if verbose and name not in ran}
+        lines += [f"not run: {name} ({option} was not given)" for name, option in idle.items()]
+    if left:
+        several = "modules of kernel tests were" if len(left) > 1 else "module of kernel tests was"
         lines.append(
-            f"{len(uncollected)} {several} not collected, for no backend was asked for: run with "
+            f"{len(left)} {several} not collected, for no backend was asked for: run with "
             "--simulate (a simulator) or --device (a NeuronCore)"
         )
     return lines

@@ -51,7 +51,9 @@ def test_a_kernel_without_hazards(tmp_path):
     result = run(*CLEAN, "--strict", "--json", str(file))
     assert result.exit_code == 0, result.output
     assert json.loads(file.read_text())["findings"] == []
-    assert result.stdout.endswith("findings: 0, allowed by comments: 0\n")
+    (line,) = result.stdout.splitlines()
+    assert line.endswith(" on trn2: instructions: 6, findings: 0, allowed by comments: 0")
+    assert run(*CLEAN, "--memory").stdout.startswith("sbuf: ")
 
 
 def test_what_is_proven_wrong_fails(kernel):

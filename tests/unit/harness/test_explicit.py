@@ -38,7 +38,12 @@ def test_json_in_another_order_gives_the_specs_order():
     [
         ("{", "received '{', which is not JSON: Expecting property name"),
         ("[]", "received []; accepted: an object of values, dtype, data"),
-        ('{"values": {}}', 'received {"values": {}}; accepted: an object of values, dtype, data'),
+        (
+            '{"values": {}}',
+            'received {"values": {}}; accepted: an object of values, dtype, data, or of m, flag, n '
+            "alone; it lacks dtype, data",
+        ),
+        ('{"m": 1, "flag": true, "n": -2}', "values: a: dimension n: received -2; accepted: an"),
         (
             '{"values": {"m": 1}, "dtype": "float32", "data": {}}',
             "values: received m; accepted: m, flag, n",
@@ -68,6 +73,11 @@ def test_json_in_another_order_gives_the_specs_order():
 def test_bad_json_names_the_field(text, message):
     with pytest.raises(CaseError, match=re.escape(message)):
         case_from_json(text, SPEC)
+
+
+def test_names_and_values_alone_are_a_case():
+    case = case_from_json('{"n": 3, "m": 2, "flag": true}', SPEC)
+    assert case == Case({"m": 2, "flag": True, "n": 3}, "float32", {"a": Random(0), "b": Random(1)})
 
 
 def test_an_example_of_values_is_checked_in_every_dtype_with_random_data():
