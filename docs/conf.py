@@ -12,9 +12,11 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+from difftest.cli.signatures import signature_pages
 from difftest.lint.listing import rules_page
 
-RULES = "reference/generated/lint-rules.md"
+GENERATED = "reference/generated"
+RULES = f"{GENERATED}/lint-rules.md"
 
 project = "nki-difftest"
 author = "The nki-difftest authors"
@@ -64,8 +66,18 @@ def with_rules(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def write_rules(app: Sphinx) -> None:
-    """Write the page of all rules, which git does not keep: it repeats their pages."""
+    """Write the pages that git does not keep: all rules, which repeat theirs, and signatures."""
     Path(app.srcdir, RULES).write_text(rules_page(), encoding="utf-8")
+    for page, text in signature_pages().items():
+        Path(app.srcdir, GENERATED, f"{page}.md").write_text(text, encoding="utf-8")
+
+
+def with_signatures(app: Sphinx, name: str, source: list[str]) -> None:
+    """Lead from the table of the API to the pages of signatures, which the site alone has."""
+    if name == f"{GENERATED}/api":
+        links = ", ".join(f"[{page}]({page}.md)" for page in signature_pages())
+        title, rest = source[0].split("\n", 1)
+        source[0] = f"{title}\n\nWhich arguments each function takes: {links}.\n{rest}"
 
 
 def setup(app: Sphinx) -> None:
@@ -73,4 +85,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", write_rules)
     app.connect("source-read", with_targets)
     app.connect("source-read", with_rules)
+    app.connect("source-read", with_signatures)
     app.connect("source-read", with_contents)

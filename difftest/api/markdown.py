@@ -84,7 +84,6 @@ def _summary() -> str:
 
 
 def _names(dialect: Dialect) -> Iterator[str]:
-    """A section for each module, a table for each group of its names."""
     names = documented_names(dialect)
     for module, of_module in groupby(names, lambda name: name.module):
         yield f"## {dialect.package}{module}\n"
@@ -116,19 +115,19 @@ def _row(record: Instruction) -> tuple[str, ...]:
     return (
         f'<a id="{record.name}"></a>`{record.name}`<br>{_prose(record.summary)}',
         ", ".join(engine.value for engine in engines),
-        "<br>".join(map(_role, record.operands)),
-        "<br>".join(map(_role, record.destinations)),
+        "<br>".join(map(role_text, record.operands)),
+        "<br>".join(map(role_text, record.destinations)),
         ", ".join(f"`{option}`" for option in record.options),
         "<br>".join(f"{engine.value}: {_cost(record, engine)}" for engine in engines),
     )
 
 
 def _prose(text: str) -> str:
-    """A docstring's line in Markdown, inside a table."""
     return text.replace("``", "`").replace("|", "\\|")
 
 
-def _role(role: Role) -> str:
+def role_text(role: Role) -> str:
+    """What an operand takes, in Markdown."""
     name = f"`{role.name}{'?' if role.optional else ''}`"
     if role.takes in (Takes.NUMBER, Takes.INDEX):
         return f"{name}: {role.takes.value}"

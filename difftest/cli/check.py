@@ -51,7 +51,9 @@ def check(
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to check")
     texts = [finding_text(finding) for finding in inspector.findings]
-    for text in (*texts, *(f"error: {misuse}" for misuse in misuses)):
+    texts += [f"error: {misuse}" for misuse in misuses]
+    texts.append(memory_text(trace, machine, Console().width, 0.0 if memory else 0.5))
+    for text in filter(None, texts):
         click.echo(text)
     if json_file is not None:
         document = {
@@ -67,8 +69,6 @@ def check(
             "findings": [one.as_mapping() for one in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
-    if chart := memory_text(trace, machine, Console().width, 0.0 if memory else 0.5):
-        click.echo(chart)
     click.echo(
         f"{trace.kernel} on {machine.name}: instructions: {len(trace):,}, "
         f"findings: {len(inspector.findings) + len(misuses)}, "

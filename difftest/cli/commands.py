@@ -27,16 +27,14 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any) -> None:
         super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
         self.modules = modules
-        # A paragraph of the docstring is a section of the help, with the names of its commands.
-        parts = [one.split(": ") for one in cleandoc(help).split("\n\n")[1:]]
+        # Below its first, a line of the docstring is a section of the help: the names of commands.
+        parts = [one.split(": ") for one in cleandoc(help).splitlines()[2:]]
         self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in order."""
         return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command, imported now; None if there is none of this name."""
         if name not in self.modules:
             return None
         command: click.Command = getattr(import_module(self.modules[name]), name)
@@ -52,7 +50,6 @@ class LazyGroup(click.Group):
                     formatter.write(f"  {one:{formatter.width - 6 - room}}  {text}\n")
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named."""
         ctx.call_on_close(tell_broken)
         try:
             return super().invoke(ctx)

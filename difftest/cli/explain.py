@@ -14,13 +14,13 @@ _LAST = 3
 
 
 @click.command()
-@click.argument("what", metavar="CODE|LOGFILE")
+@click.argument("what", metavar="CODE|LOGFILE|NAME")
 @click.pass_context
 def explain(context: click.Context, what: str) -> None:
     """Say what a code of the compiler (NCC_EVRF007), or each in a log file, means and what to do.
 
-    The rows come from public tables and threads, which each answer names. The exit code is 1 if
-    nothing in it is known.
+    The rows come from public tables and threads, which each answer names; of a name of NKI
+    (nisa.activation) from its signatures. The exit code is 1 if nothing in it is known.
     """
     path = Path(what)
     log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what
@@ -29,6 +29,12 @@ def explain(context: click.Context, what: str) -> None:
     answers = list(explained_in(log))
     for answer in answers:
         click.echo(_text(answer))
+    if not answers and not path.is_file():
+        from difftest.cli.signatures import explained_name
+
+        if said := explained_name(what):
+            click.echo(said)
+            return
     if not answers:
         click.echo(_nothing(log, path), err=True)
     context.exit(int(not any(answer.cause for answer in answers)))
@@ -48,7 +54,7 @@ def _text(answer: Explained) -> str:
 
 def _nothing(log: str, path: Path) -> str:
     if not path.is_file():
-        return f"{log!r} is neither a file nor a code that is known, such as NCC_EVRF007"
+        return f"{log!r} is no file, no name of NKI, and no code that is known (NCC_EVRF007)"
     last = [row for row in log.splitlines() if row.strip()][-_LAST:]
     return "\n".join(
         [

@@ -35,13 +35,9 @@ def main() -> None:
     """Run, test and measure NKI kernels on the embedded simulator.
 
     Test: init run fuzz findings sweep replay mutate doctor
-
     Look: check lint explain trace api stubs migrate
-
     Judge: verdict serve
-
     Time: profile tune timing bench
-
     Course: grade measure
     """
 

@@ -1,0 +1,60 @@
+"""Which arguments each function of NKI takes: what the stubs have, and rules of instructions."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+from difftest.api.documented import CLASSIC, TODAY, documented_names
+from difftest.api.markdown import every_instruction, role_text
+from difftest.lint.stubs import stub_files
+
+
+@cache
+def signatures() -> dict[str, list[str]]:
+    """``nki.isa.activation`` -> its signature, what it does, and what is known; both dialects."""
+    names = (*documented_names(CLASSIC), *documented_names(TODAY))
+    documented = {f"{one.dialect.package}{one.module}.{one.name}": one for one in names}
+    found = {}
+    for file, text in stub_files().items():
+        path = file.partition(".pyi")[0].removesuffix("/__init__").replace("-stubs", "")
+        for node in ast.parse(text).body if file.endswith(".pyi") else ():
+            if isinstance(node, ast.FunctionDef):
+                name = f"{path.replace('/', '.')}.{node.name}"
+                says = (ast.get_docstring(node) or "").replace("``", "`")
+                lines = [f"{name}({ast.unparse(node.args).replace(': Any', '')})", says]
+                if page := documented.get(name):
+                    lines += [*_known(page.page), f"- more: {page.url}"]
+                found[name] = lines
+    return found
+
+
+def _known(page: str) -> list[str]:
+    lines = []
+    for one in every_instruction().values():
+        if page in one.pages:
+            engines = ", ".join(own.value for own in one.engines if own.value != "unknown")
+            lines.append(f"- instruction {one.name}, on {engines}")
+            lines += [f"  - {role_text(role)}" for role in one.operands]
+            lines += [f"  - to {role_text(role)}" for role in one.destinations]
+    return lines
+
+
+def explained_name(what: str) -> str:
+    """What is known of a function, such as ``nisa.activation``; empty if there is none."""
+    words = what.replace("nisa.", "isa.").replace("nl.", "language.").split(".")
+    named = [name for name in signatures() if {*words} <= {*name.split(".")}]
+    last = [signatures()[name] for name in named if name.endswith(f".{words[-1]}")]
+    return "\n\n".join("\n".join(filter(None, one)) for one in last)
+
+
+def signature_pages() -> dict[str, str]:
+    """For each module a page of its functions, in Markdown, by the page's name."""
+    pages: dict[str, str] = {}
+    for name, (head, says, *known) in sorted(signatures().items()):
+        module, _, last = name.rpartition(".")
+        page = f"signatures-{module.replace('.', '-')}"
+        pages.setdefault(page, f"---\norphan: true\n---\n\n# Signatures of {module}\n")
+        rest = "\n".join(known)
+        pages[page] += f"\n## {last}\n\n```python\n{head}\n```\n\n{says}\n\n{rest}\n"
+    return pages
