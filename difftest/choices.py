@@ -4,6 +4,8 @@ from importlib.util import find_spec
 
 LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Of NKI, for kernels of today's dialect."""
+RELEASES = {level: 28 + n for n, level in enumerate(("0.2", *LEVELS))}
+"""The minor number of the SDK that came with each level, 28 of 2.28 (NKI migration guide)."""
 STRICTNESSES = ("documented", "seen", "relaxed")
 """The values of the simulator's Strictness."""
 SIMULATORS = ("auto", "embedded", "plain", "sdk")

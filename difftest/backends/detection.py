@@ -18,6 +18,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+from difftest.choices import RELEASES
 from difftest.simulator.frontend.install import is_embedded
 
 SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
@@ -36,8 +37,6 @@ it returns zeros (public issue aws-neuron/nki-samples#134), and the compiler ref
 namespace in kernels since 2.30 (NKI migration guide, 0.3.0 to 0.4.0)."""
 _COMPILER_TO_SDK = 5
 """neuronx-cc 2.21 is SDK 2.26, 2.22 is 2.27, 2.24 is 2.29, 2.27 is 2.32 (its release notes)."""
-_NKI_TO_SDK = {2: 28, 3: 29, 4: 30, 5: 31, 6: 32}
-"""NKI 0.x to SDK 2.y (NKI migration guide, version mapping)."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class Sdk:
     def release(self) -> int | None:
         """The minor number of the SDK's release, 26 for 2.26; None if no version tells."""
         nki = re.match(r"0\.(\d+)", self.versions.get("nki", ""))
-        if nki and int(nki[1]) in _NKI_TO_SDK:
-            return _NKI_TO_SDK[int(nki[1])]
+        if nki and nki[0] in RELEASES:
+            return RELEASES[nki[0]]
         compiler = re.match(r"2\.(\d+)", self.versions.get("neuronx-cc", ""))
         return int(compiler[1]) + _COMPILER_TO_SDK if compiler else None
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from difftest.analysis.finding import Finding
+from difftest.choices import RELEASES
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Trace
 
@@ -51,21 +52,20 @@ class Release(NamedTuple):
         return int(self.version.partition(".")[2])
 
 
-_LEVELS = {"2.28": "0.2", "2.29": "0.3", "2.30": "0.4", "2.31": "0.5", "2.32": "0.6", "2.33": "0.7"}
+_LEVELS = {minor: level for level, minor in RELEASES.items()}
+_LAST = max(_LEVELS)
 
 
-def _sdk(version: str) -> Release:
-    level = _LEVELS.get(version)
-    if level is None:
-        return Release(version, None, Frontend.CLASSIC)
-    return Release(version, level, Frontend.TRACER if version == "2.33" else Frontend.PARSER)
+def _sdk(minor: int) -> Release:
+    level, later = _LEVELS.get(minor), Frontend.TRACER if minor >= 33 else Frontend.PARSER
+    return Release(f"2.{minor}", level, Frontend.CLASSIC if level is None else later)
 
 
-SDKS = {version: _sdk(version) for version in (f"2.{minor}" for minor in range(21, 34))}
+SDKS = {f"2.{minor}": _sdk(minor) for minor in range(21, _LAST + 1)}
 """By version, the oldest first."""
 LAST_CLASSIC = SDKS["2.27"]
 """The last that compiles a file of the classic dialect as its documentation says."""
-NEWEST = SDKS["2.33"]
+NEWEST = SDKS[f"2.{_LAST}"]
 TARGETS = ("trn1", "trn2", "trn3")
 """The machines that a compiler can be asked to compile for."""
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from difftest.plugin.options import SESSION
+
 if TYPE_CHECKING:
     from difftest.backends.base import Backend
     from difftest.harness.case import Case
@@ -69,8 +71,6 @@ class UncollectedModule(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item]:
         """No items, and a note: pytest makes modules of a folder that are not selected too."""
-        from difftest.plugin.session import SESSION
-
         self.config.stash[SESSION].uncollected.add(self.nodeid)
         return []
 

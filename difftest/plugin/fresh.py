@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from difftest.harness.failures import CaseFailure
-from difftest.plugin.session import SESSION
+from difftest.plugin.options import SESSION
 
 _START = """
 import sys

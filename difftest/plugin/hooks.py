@@ -16,12 +16,12 @@ import pytest
 
 if TYPE_CHECKING:
     from difftest.harness.runner import Runner
-    from difftest.plugin.session import Session
+    from difftest.plugin.options import Session
 
 
 def _session(config: pytest.Config) -> Session:
     """What the plugin keeps of this session."""
-    from difftest.plugin.session import SESSION
+    from difftest.plugin.options import SESSION
 
     return config.stash[SESSION]
 
@@ -41,8 +41,14 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import add_options, in_even_shares, in_one_process, read_request
-    from difftest.plugin.session import SESSION, prepare, start_session
+    from difftest.plugin.options import (
+        SESSION,
+        add_options,
+        in_even_shares,
+        in_one_process,
+        read_request,
+    )
+    from difftest.plugin.session import prepare, start_session
 
     namespace = early_config.known_args_namespace
     if namespace.help or namespace.version:

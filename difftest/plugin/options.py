@@ -15,11 +15,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from difftest.choices import LEVELS, PAGES, SIMULATORS, STRICTNESSES, missing
+
+if TYPE_CHECKING:
+    from difftest.harness.runner import Runner
 
 
 class SimulateAction(argparse.Action):
@@ -416,3 +419,18 @@ def is_campaign() -> bool:
     """Whether HypoFuzz collects this session's tests, and runs them when the session is over."""
     detection = sys.modules.get("hypofuzz.detection")
     return detection is not None and bool(detection.in_hypofuzz_run())
+
+
+@dataclass
+class Session:
+    """What the plugin keeps on ``config.stash``; without a backend it has no ``runner``."""
+
+    request: Request
+    runner: Runner | None = None
+    uncollected: set[str] = field(default_factory=set)
+    """Node ids of modules of kernel tests that were left out for want of a backend."""
+    ran_again: bool = False
+    """Whether a failing case ran once more in a process of its own: one of a session does."""
+
+
+SESSION = pytest.StashKey[Session]()

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,10 @@ from difftest.plugin.options import (
     CASE,
     DEVICE,
     MEMORY,
+    SESSION,
     SIMULATE,
     Request,
+    Session,
     check_request,
     is_campaign,
 )
@@ -31,27 +32,6 @@ if TYPE_CHECKING:
     from difftest.harness.report import Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
-
-
-@dataclass
-class Session:
-    """What the plugin keeps on ``config.stash``.
-
-    Attributes
-    ----------
-    request : what was asked for.
-    runner : of the backends; None if none was asked for.
-    uncollected : node ids of modules of kernel tests that were left out for want of a backend.
-    ran_again : whether a failing case ran once more in a process of its own: one of a session does.
-    """
-
-    request: Request
-    runner: Runner | None = None
-    uncollected: set[str] = field(default_factory=set)
-    ran_again: bool = False
-
-
-SESSION = pytest.StashKey[Session]()
 
 
 def prepare(config: pytest.Config, request: Request) -> ExitStack:
@@ -67,8 +47,8 @@ def prepare(config: pytest.Config, request: Request) -> ExitStack:
 
         done.enter_context(default_profile(request.device))
     if request.simulate not in (None, "sdk"):
-        from difftest.backends import select_backends
         from difftest.backends.base import BackendMissingError
+        from difftest.backends.chosen import select_backends
         from difftest.host.installation import embedded_with_predictions
 
         try:
@@ -149,8 +129,8 @@ def make_importable(config: pytest.Config) -> None:
 
 
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
-    from difftest.backends import select_backends
     from difftest.backends.base import BackendMissingError
+    from difftest.backends.chosen import select_backends
     from difftest.backends.device.embedding import ran_beside
     from difftest.backends.embedded import EmbeddedSimulator
     from difftest.harness.runner import Runner

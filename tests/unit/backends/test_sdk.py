@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from difftest.backends import select_backends
 from difftest.backends.base import (
     BackendMissingError,
     Crashed,
@@ -11,6 +10,7 @@ from difftest.backends.base import (
     Unsupported,
     poisoned,
 )
+from difftest.backends.chosen import select_backends
 from difftest.backends.detection import detect_sdk
 from difftest.backends.sdk import SdkSimulator, sdk_simulator
 from tests.unit.backends.sdk_standin import (

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
 
-from difftest.choices import LEVELS
+from difftest.choices import LEVELS, RELEASES
 from difftest.simulator.core import current, is_running
 from difftest.simulator.dtypes import as_nki_dtype
 from difftest.simulator.errors import KernelError, Location, SignatureError, kernel_location, warn
@@ -47,7 +47,7 @@ class Lifetime(NamedTuple):
     instead: str
 
 
-_ORDER = ("0.2", *LEVELS)
+_ORDER = tuple(RELEASES)
 
 _COLLECTIVES = (
     *("all_gather", "all_reduce", "all_to_all", "all_to_all_v", "reduce_scatter"),

@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from difftest.backends import select_backends
 from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
+from difftest.backends.chosen import select_backends
 from difftest.backends.device.backend import device_backend
 from difftest.backends.device.core import DeviceError, InfrastructureError
 from difftest.backends.device.lease import CoreLease, NoCoreError

@@ -8,7 +8,7 @@ from difftest.simulator.core import current
 from difftest.simulator.errors import kernel_location, not_modelled, warn
 from difftest.simulator.frontend.nki.calls import OperatorName, affine, call, commands, issue
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
-from difftest.simulator.frontend.nki.levels import check_level, public
+from difftest.simulator.frontend.nki.levels import check_level, is_before, public
 from difftest.simulator.index import as_integer, is_integer
 from difftest.simulator.instructions import gather, search, select
 from difftest.simulator.instructions import topk as snakes
@@ -76,7 +76,7 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
         remedy = "sort with nisa.max8 and its kin"
         raise not_modelled("nki.isa.topk's sorted=True", f"sorted={sorted!r}", remedy)
     issued = issue(snakes.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
-    if current().level != "0.7":
+    if current().level is None or is_before("0.7"):
         warn(
             TopKWarning(
                 f"topk writes its results down 16 partitions ({kernel_location()}), as AWS's page "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NotModelledError, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki import levels
 from difftest.simulator.frontend.nki.isa.searches import TopKWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored
@@ -91,6 +94,15 @@ def test_of_equal_elements_the_first_are_taken():
 def test_levels_whose_page_says_otherwise_warn(level):
     with pytest.warns(TopKWarning, match="down 16 partitions"):
         launch(kernel(16, 32), [shuffled(1, 2)], level=level)
+
+
+def test_a_level_to_come_has_what_the_last_page_says(monkeypatch):
+    """A level that is compared as text with "0.7" would count as one before it."""
+    monkeypatch.setattr(levels, "LEVELS", (*levels.LEVELS, "0.8"))
+    monkeypatch.setattr(levels, "_ORDER", (*levels._ORDER, "0.8"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TopKWarning)
+        launch(kernel(16, 32), [shuffled(1, 2)], level="0.8")
 
 
 def test_an_order_is_not_modelled():
