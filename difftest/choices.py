@@ -6,12 +6,10 @@ LEVELS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 """Of NKI, for kernels of today's dialect."""
 RELEASES = {level: 28 + n for n, level in enumerate(("0.2", *LEVELS))}
 """The minor number of the SDK that came with each level, 28 of 2.28 (NKI migration guide)."""
-STRICTNESSES = ("documented", "seen", "relaxed")
-"""The values of the simulator's Strictness."""
+STRICTNESSES = ("documented", "seen", "relaxed")  # of the simulator's Strictness
 SIMULATORS = ("auto", "embedded", "plain", "sdk")
 """What runs a kernel test without a device; the first where none is named."""
-PAGES = (".html", ".htm")
-"""Suffixes of a report that is a page; others are Markdown (.md) or JSON."""
+PAGES = (".html", ".htm")  # a report that is a page; others are Markdown (.md) or JSON
 
 
 def missing(module: str, what: str, extra: str) -> str:

@@ -116,7 +116,8 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
     signature = inspect.signature(function)
     names = tuple(signature.parameters)
     received = f"kernel_test: received {function.__qualname__}{signature}"
-    if _is_method(function):
+    owner, _, _ = function.__qualname__.rpartition(".")
+    if owner and not owner.endswith("<locals>"):  # it is defined in the body of a class
         return _failing(
             function, f"{received}, a method; accepted: a function outside classes, def test(case)"
         )
@@ -187,12 +188,6 @@ def observe(features: Mapping[str, Any]) -> None:
     if any(name.startswith(OBSERVED) for name in os.environ):
         for name, value in features.items():
             hypothesis.event(name, payload=value if isinstance(value, int | float) else str(value))
-
-
-def _is_method(function: TestFunction) -> bool:
-    """Whether it is defined in the body of a class."""
-    owner, _, _ = function.__qualname__.rpartition(".")
-    return bool(owner) and not owner.endswith("<locals>")
 
 
 def _failing(function: TestFunction, text: str) -> TestFunction:

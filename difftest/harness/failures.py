@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from difftest.analysis.finding import Finding, Severity
@@ -115,6 +115,11 @@ class DifferentialFailure(CaseFailure):
     def headline(self) -> str:
         return headline_of(self.spec, self.case, self.verdicts)
 
+    @property
+    def verdict(self) -> Mismatch | OneSided:
+        """That of the first backend that is wrong."""
+        return next(v for v in self.verdicts.values() if isinstance(v, (Mismatch, OneSided)))
+
     def end_in_kernel(self) -> None:
         """Let the traceback end where the kernel or the reference raised, for a debugger to stop.
 
@@ -218,3 +223,25 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
 
 class NothingComparedError(ToldFailure):
     """A kernel test ended without having compared anything."""
+
+
+FAILURES = (DifferentialFailure, HazardFailure, BrokenReferenceError, NotRejectedError)
+"""What a check raises where a kernel, its reference or a hazard is to blame."""
+
+
+def failure_of(check: Callable[[], object]) -> CaseFailure | NotRejectedError | None:
+    """What a check raises for that; None if all is right."""
+    try:
+        check()
+    except FAILURES as failure:
+        return failure
+    return None
+
+
+def line_of(failure: BaseException) -> str:
+    """What a failure says, in a line."""
+    told: object = failure
+    if isinstance(failure, DifferentialFailure):
+        verdict = failure.verdict
+        told = verdict.message if isinstance(verdict, Mismatch) else verdict.error
+    return next(iter(str(told).splitlines()), type(told).__name__)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
 _SHARE = 2
 """A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
@@ -33,21 +32,12 @@ def memory() -> int | None:
 
 def peak_of(call: Callable[[], object]) -> int:
     """The most bytes that a call holds at one time, beside what there was."""
-    with _tracing():
+    traced = tracemalloc.is_tracing()  # NumPy tells it of its arrays
+    (tracemalloc.reset_peak if traced else tracemalloc.start)()
+    try:
         before = tracemalloc.get_traced_memory()[0]
         call()
         return tracemalloc.get_traced_memory()[1] - before
-
-
-@contextmanager
-def _tracing() -> Iterator[None]:
-    """NumPy tells ``tracemalloc`` of its arrays."""
-    if tracemalloc.is_tracing():
-        tracemalloc.reset_peak()
-        yield
-        return
-    tracemalloc.start()
-    try:
-        yield
     finally:
-        tracemalloc.stop()
+        if not traced:
+            tracemalloc.stop()

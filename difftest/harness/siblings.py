@@ -15,16 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.backends.base import Backend
-from difftest.backends.detection import CLASSIC, NEWER
+from difftest.backends.detection import CLASSIC, PACKAGES
 from difftest.backends.dialect import dialect_of
 from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
 
 Outputs = Mapping[str, tuple[NDArray[Any], ...]]
 """By the name of the backend."""
-
-_IMPORTED = {CLASSIC: "neuronxcc", NEWER: "nki"}
-"""What kernels of a dialect import, to tell two of one name apart."""
 
 
 def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
@@ -42,7 +39,7 @@ def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
 
 def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     """What to call kernels beside each other: names, with the dialect or the module if need be."""
-    packages = [_IMPORTED.get(dialect_of(kernel) or "", "") for kernel in kernels]
+    packages = [PACKAGES.get(dialect_of(one) or "", "").partition(".")[0] for one in kernels]
     return told_apart([name_of(one) for one in kernels], packages, [home_of(k) for k in kernels])
 
 
@@ -53,7 +50,8 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
     """
     specs = alone(spec)
     taken = {
-        backend.name: [one for one in specs if _takes(backend, one.kernel)] or [specs[0]]
+        backend.name: [one for one in specs if getattr(backend, "takes", callable)(one.kernel)]
+        or [specs[0]]
         for backend in backends
     }
     for one in specs:
@@ -62,11 +60,6 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
         )
         if chosen:
             yield one, chosen
-
-
-def _takes(backend: Backend, kernel: Callable[..., Any]) -> bool:
-    takes = getattr(backend, "takes", None)
-    return takes is None or bool(takes(kernel))
 
 
 def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, bool]]:

@@ -17,13 +17,12 @@ from difftest.harness.case import Case
 from difftest.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
-    DifferentialFailure,
     HazardFailure,
 )
 from difftest.harness.frames import entries, is_own
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
-from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
+from difftest.harness.verdict import Mismatch, OneSided
 from difftest.simulator.trace import Location, Region, Trace
 
 OPEN, CLOSED = "open", "closed"
@@ -159,7 +158,7 @@ def kind_of(failure: CaseFailure) -> str:
         return failure.findings[0].id
     if isinstance(failure, BrokenReferenceError):
         return "broken reference"
-    verdict = _wrong(failure)
+    verdict = getattr(failure, "verdict", None)
     if isinstance(verdict, Mismatch):
         return f"{verdict.kind} differs" + (f" ({verdict.question})" if verdict.question else "")
     if isinstance(verdict, OneSided):
@@ -183,16 +182,11 @@ def class_of_shapes(spec: KernelSpec, case: Case) -> str:
     return ", ".join(f"{name} ({', '.join(map(class_of_size, shape))})" for name, shape in shapes)
 
 
-def _wrong(failure: CaseFailure) -> Verdict | None:
-    verdicts = failure.verdicts.values() if isinstance(failure, DifferentialFailure) else ()
-    return next(filter(is_failure, verdicts), None)
-
-
 def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | None:
     """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].location
-    verdict, function, error = _wrong(failure), failure.spec.kernel, None
+    verdict, function, error = getattr(failure, "verdict", None), failure.spec.kernel, None
     if isinstance(verdict, Mismatch):
         written = (writer_of(verdict, trace) for trace in traces.values())
         return next(filter(None, written), None) or _place(None, function)

@@ -14,14 +14,18 @@ from hypothesis import HealthCheck
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    failure_of,
+    line_of,
+)
 from difftest.harness.nature import Nature, nature_of
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases_like
-from difftest.harness.verdict import BothRejected, Match
+from difftest.harness.verdict import BothRejected, Match, Verdict
 from difftest.inspection import fails
-from difftest.report.mutants.suite import failing, said
 from difftest.scale.placing import PlacedSpec, placed
 from difftest.verdict.judge import outcome_of
 from difftest.verdict.judgement import Judgement
@@ -133,22 +137,21 @@ def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> N
 def _agrees(runner: Runner, spec: KernelSpec, case: Case, judgement: Judgement) -> bool:
     """Whether a case is right, or proves nothing; what is wrong with it is told."""
     judgement.evidence.cases += 1
-    try:
-        verdicts = runner.check(spec, case)
-    except DifferentialFailure as failure:
-        judgement.outcome, judgement.reason = outcome_of(failing(failure)), said(failure)
-        for one in failure.findings:
-            judgement.add("hazards", one)
-    except BrokenReferenceError as failure:
-        judgement.outcome, judgement.reason = Outcome.INCONCLUSIVE, failure.title()
-    else:
-        (verdict,) = verdicts.values()
+    checked: dict[str, Verdict] = {}
+    failure = failure_of(lambda: checked.update(runner.check(spec, case)))
+    for verdict in checked.values():
         if isinstance(verdict, BothRejected):
             runner.tally.reasons[f"both refuse: {verdict.kernel_error}".splitlines()[0]] += 1
         judgement.evidence.decided += isinstance(verdict, Match) and verdict.elements > 0
-        return True
-    judgement.case = case.to_json()
-    return False
+    if failure is not None:
+        judgement.case, judgement.reason = case.to_json(), line_of(failure)
+        if isinstance(failure, DifferentialFailure):
+            judgement.outcome = outcome_of(failure.verdict)
+            for one in failure.findings:
+                judgement.add("hazards", one)
+        elif isinstance(failure, BrokenReferenceError):
+            judgement.outcome, judgement.reason = Outcome.INCONCLUSIVE, failure.title()
+    return failure is None
 
 
 def row_of(judgement: Judgement) -> dict[str, Any]:

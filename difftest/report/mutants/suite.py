@@ -21,10 +21,11 @@ from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges, has_edges, run_recorded
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import (
-    BrokenReferenceError,
     DifferentialFailure,
     HazardFailure,
     NotRejectedError,
+    failure_of,
+    line_of,
 )
 from difftest.harness.limits import CaseLimitError
 from difftest.harness.questions import Reference
@@ -32,7 +33,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases, examples
-from difftest.harness.verdict import Inconclusive, Mismatch, OneSided, is_failure
+from difftest.harness.verdict import Inconclusive, Mismatch
 from difftest.harness.watching import FREE_TOOLS
 from difftest.report.mutants.mutant import codes_in
 from difftest.report.mutants.reached import functions_of
@@ -111,32 +112,25 @@ class Suite:
 
     def run(self, test: str) -> Death | None:
         """Run a test; None if all is right."""
-        runner = Runner((EmbeddedSimulator(),))
         case, self.doubt = self.tests[test], ""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                if case is not None:
-                    self._check(runner, case)
-                elif test == EDGES:
-                    check_edges(runner, self.spec)
-                else:
-                    runner.check_rejection(self.spec, self.spec.rejects[int(test.split()[1])])
-        except (
-            DifferentialFailure,
-            HazardFailure,
-            NotRejectedError,
-            BrokenReferenceError,
-        ) as error:
-            found = case or getattr(error, "case", None)
-            return Death(test, who(error), said(error), found.to_json() if found else "")
-        return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            failure = failure_of(lambda: self._check(Runner((EmbeddedSimulator(),)), test, case))
+        if failure is None:
+            return None
+        found = case or getattr(failure, "case", None)
+        return Death(test, who(failure), line_of(failure), found.to_json() if found else "")
 
-    def _check(self, runner: Runner, case: Case) -> None:
-        verdicts = runner.check(self.spec, case, self._reference(runner, case))
-        runner.check_hazards()
-        reasons = (one.reason for one in verdicts.values() if isinstance(one, Inconclusive))
-        self.doubt = next(reasons, "")
+    def _check(self, runner: Runner, test: str, case: Case | None) -> None:
+        if case is None and test == EDGES:
+            check_edges(runner, self.spec)
+        elif case is None:
+            runner.check_rejection(self.spec, self.spec.rejects[int(test.split()[1])])
+        else:
+            verdicts = runner.check(self.spec, case, self._reference(runner, case))
+            runner.check_hazards()
+            reasons = (one.reason for one in verdicts.values() if isinstance(one, Inconclusive))
+            self.doubt = next(reasons, "")
 
     def _reference(self, runner: Runner, case: Case) -> Reference | Exception:
         known = self._references.get(case.to_json())
@@ -201,22 +195,6 @@ def suites_of(name: str, spec: KernelSpec, drawn: Sequence[Case]) -> list[Suite]
     ]
 
 
-def failing(error: DifferentialFailure) -> Mismatch | OneSided:
-    """The verdict that makes a test fail."""
-    verdict = next(one for one in error.verdicts.values() if is_failure(one))
-    assert isinstance(verdict, (Mismatch, OneSided))
-    return verdict
-
-
-def said(error: Exception) -> str:
-    """What a test that fails says, in a line."""
-    told: object = error
-    if isinstance(error, DifferentialFailure):
-        verdict = failing(error)
-        told = verdict.message if isinstance(verdict, Mismatch) else verdict.error
-    return next(iter(str(told).splitlines()), type(told).__name__)
-
-
 def who(error: Exception) -> str:
     """Who found a mutant, by what its test raised."""
     if isinstance(error, HazardFailure):
@@ -225,7 +203,7 @@ def who(error: Exception) -> str:
         return "edge or refusal"
     if not isinstance(error, DifferentialFailure):
         return "reference"
-    verdict = failing(error)
+    verdict = error.verdict
     if isinstance(verdict, Mismatch):
         return f"comparison: {verdict.kind}"
     kind = type(verdict.error).__name__
