@@ -36,7 +36,7 @@ class Journal:
         self.file, self.member = file, member
         self.known: dict[str, dict[str, Any]] = {}
         self._open = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        weakref.finalize(self, os.close, self._open)
+        self.close = weakref.finalize(self, os.close, self._open)
         self._alone()
         text = file.read_bytes()
         whole, _, torn = text.rpartition(b"\n")

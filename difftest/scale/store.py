@@ -148,9 +148,8 @@ class Store:
         rows = [self.rows[key] for key in keys]
         with replacing(self.file) as path:
             write_rows(path, rows, axes)
-        journal = self.journal.file
-        del self.journal  # it is open, and Windows removes no open file
-        journal.unlink(missing_ok=True)
+        self.journal.close()  # Windows removes no open file
+        self.journal.file.unlink(missing_ok=True)
         return rows
 
 

@@ -96,7 +96,10 @@ def campaign_on(
             campaign.run(functools.partial(with_specs, tests), say)
         return campaign
 
-    return with_specs(tests, run)
+    try:
+        return with_specs(tests, run)
+    finally:
+        ledger.close()
 
 
 def ending(campaign: Campaign) -> str:

@@ -4,75 +4,55 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import platform
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from difftest.harness.spec import KernelSpec
+from difftest.host.journal import Journal
 from difftest.report.mutants.judge import Fate
 from difftest.report.mutants.mutant import functions_in
 from difftest.report.mutants.reached import functions_of, source_in
 from difftest.report.mutants.suite import Death, Suite
 
 FOLDER = Path(".difftest")
-FILE = "mutants.jsonl"
+FILE = "fates.jsonl"
 _ROOMS = ("analysis", "backends", "harness", "inspection", "simulator")
 
 
-@dataclass
 class Ledger:
-    """Results by the key of a mutant, in a file that grows by a line for each.
+    """Results by the key of a mutant, in a journal.
 
     A result counts as long as the suites that could find its mutant are the same: kernels,
     references, cases, refusals, and what runs and judges them. Of one that counts no more, who
     found the mutant is still known: that test is asked first. A ``fresh`` one forgets all.
     """
 
-    folder: Path
-    fresh: bool = False
-    _known: dict[str, tuple[str, Fate]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        file = self.folder / FILE
-        if self.fresh:
-            file.unlink(missing_ok=True)
-        if not file.is_file():
-            return
-        for line in file.read_text(encoding="utf-8").splitlines():
-            entry = _entry(line)
-            if entry is not None:
-                self._known[entry[0]] = entry[1:]
+    def __init__(self, folder: Path, fresh: bool = False) -> None:
+        folder.mkdir(exist_ok=True)
+        if fresh:
+            (folder / FILE).unlink(missing_ok=True)
+        self._journal = Journal(folder / FILE, "fate", "mutants")
+        self.close = self._journal.close
 
     def result(self, key: str, digest: str) -> Fate | None:
         """What is known of a mutant under suites with this digest."""
-        known = self._known.get(key)
-        return known[1] if known is not None and known[0] == digest else None
+        known = self._journal.known.get(key, {})
+        if known.get("digest") != digest:
+            return None
+        death = Death(**known["death"]) if known["death"] else None
+        return Fate(**{one.name: known[one.name] for one in fields(Fate)} | {"death": death})
 
     def killer(self, key: str) -> tuple[str, str] | None:
         """The suite and the test that found a mutant last time."""
-        _, result = self._known.get(key, ("", None))
-        return None if result is None or result.death is None else (result.suite, result.death.test)
+        known = self._journal.known.get(key, {})
+        return (known["suite"], known["death"]["test"]) if known.get("death") else None
 
     def add(self, key: str, digest: str, result: Fate) -> None:
         """Write a result down."""
-        self._known[key] = digest, result
-        self.folder.mkdir(exist_ok=True)
-        with (self.folder / FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "digest": digest, **asdict(result)}) + "\n")
-
-
-def _entry(line: str) -> tuple[str, str, Fate] | None:
-    """A line of the file; None for one that a kill of the process cut off."""
-    try:
-        given = json.loads(line)
-        death = Death(**given["death"]) if given["death"] else None
-        values = {one.name: given[one.name] for one in fields(Fate)} | {"death": death}
-        return str(given["key"]), str(given["digest"]), Fate(**values)
-    except (ValueError, KeyError, TypeError):
-        return None
+        self._journal.add(key, {"digest": digest, **asdict(result)})
 
 
 def digest_of(suites: Iterable[Suite]) -> str:

@@ -76,6 +76,7 @@ def campaign_of(tmp_path, specs=None, cases=CASES, **settings):
     made = Campaign(specs or sample.SPECS, Amount(cases, 0, **settings), Ledger(tmp_path))
     judged = []
     made.run(sample.collect, lambda mutant, result: judged.append(mutant))
+    made.ledger.close()
     return made, len(judged)
 
 
