@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from difftest.backends.base import Backend, BackendMissingError
+from difftest.backends.detection import detect_sdk
+from difftest.backends.sdk import has_simulator, sdk_simulator
 
 
 def select_backends(
@@ -29,7 +31,7 @@ def select_backends(
 
         backends.append(device_backend())
     if simulate == "auto":
-        simulate = "sdk" if _sdk_has_simulator() else "embedded"
+        simulate = "sdk" if has_simulator(detect_sdk()) else "embedded"
     if simulate in ("embedded", "plain") and device:
         raise BackendMissingError(
             "the embedded simulator and the device cannot share a run: for the one, neuronxcc is "
@@ -37,32 +39,17 @@ def select_backends(
             "  remedy: --simulate=sdk --device, or one run for each"
         )
     if simulate == "sdk":
-        from difftest.backends.sdk import sdk_simulator
-
         backends.insert(0, sdk_simulator())
-    elif simulate == "embedded":
-        from difftest.backends.embedded import EmbeddedSimulator
+    elif simulate in ("embedded", "plain"):
+        from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 
-        backends.insert(0, EmbeddedSimulator(level, strictness))
-    elif simulate == "plain":
-        from difftest.backends.embedded import PlainSimulator
-
-        backends.insert(0, PlainSimulator(level, strictness))
-    if level is not None and simulate not in ("embedded", "plain"):
-        raise BackendMissingError(
-            f"a level of NKI ({level}) is for the embedded simulator: the SDK has a level of its "
-            "own.\n  remedy: --simulate=embedded"
-        )
-    if strictness is not None and simulate not in ("embedded", "plain"):
-        raise BackendMissingError(
-            f"a strictness ({strictness}) is for the embedded simulator: the SDK and a device have "
-            "rules of their own.\n  remedy: --simulate=embedded"
-        )
+        kind = EmbeddedSimulator if simulate == "embedded" else PlainSimulator
+        backends.insert(0, kind(level, strictness))
+    alone = {"a level of NKI": level, "a strictness": strictness}
+    for what, value in alone.items():
+        if value is not None and simulate not in ("embedded", "plain"):
+            raise BackendMissingError(
+                f"{what} ({value}) is for the embedded simulator: the SDK and a device have their "
+                "own.\n  remedy: --simulate=embedded"
+            )
     return tuple(backends)
-
-
-def _sdk_has_simulator() -> bool:
-    from difftest.backends.detection import detect_sdk
-    from difftest.backends.sdk import has_simulator
-
-    return has_simulator(detect_sdk())

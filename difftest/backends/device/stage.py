@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from difftest.backends.base import KernelCall
+from difftest.backends.base import Array, KernelCall
 from difftest.backends.device.timers import Timer
 from difftest.course.assignment import (
-    FILTER,
     ITERATIONS,
     PERFORMANCE,
-    PERFORMANCE_BATCH,
-    PERFORMANCE_CHANNELS,
     TRANSPOSE_SIDE,
     TRANSPOSE_US,
     WARMUP,
@@ -38,15 +35,14 @@ class Threshold:
 
     Attributes
     ----------
-    shapes : of the kernel's arrays, in order.
+    inputs : makes the kernel's arrays, the same each time.
     strict : whether a latency at the limit misses it.
     source : who says so.
     """
 
     name: str
     kernel: str
-    shapes: tuple[tuple[int, ...], ...]
-    dtype: str
+    inputs: Callable[[], tuple[Array, ...]]
     parameters: Mapping[str, Any]
     relaxed_us: float
     full_us: float
@@ -60,24 +56,12 @@ class Threshold:
                 return name
         return MISSED
 
-    def call(self, kernel: Callable[..., Any]) -> KernelCall:
-        """The kernel on random inputs, the same each time."""
-        random = np.random.default_rng(0)
-        inputs = tuple(
-            random.standard_normal(shape, dtype=np.float32).astype(self.dtype)
-            for shape in self.shapes
-        )
-        return KernelCall(kernel=kernel, inputs=inputs, parameters=dict(self.parameters))
-
 
 def _convolution(test: PerformanceTest) -> Threshold:
-    channels = PERFORMANCE_CHANNELS
-    image = (PERFORMANCE_BATCH, channels, *test.image)
     return Threshold(
         name=test.name,
         kernel="fused_conv2d_maxpool",
-        shapes=(image, (channels, channels, FILTER, FILTER), (channels,)),
-        dtype=test.dtype,
+        inputs=lambda: test.arguments(np.random.RandomState(0)),
         parameters={"pool_size": test.pool_size},
         relaxed_us=test.relaxed_us,
         full_us=test.full_us,
@@ -85,12 +69,16 @@ def _convolution(test: PerformanceTest) -> Threshold:
     )
 
 
+def _matrix() -> tuple[Array, ...]:
+    shape = (TRANSPOSE_SIDE, TRANSPOSE_SIDE)
+    return (np.random.RandomState(0).rand(*shape).astype(np.float32),)
+
+
 CONVOLUTIONS = tuple(map(_convolution, PERFORMANCE))
 TRANSPOSE = Threshold(
     name=f"{TRANSPOSE_SIDE}x{TRANSPOSE_SIDE}, float32, transpose",
     kernel="matrix_transpose",
-    shapes=((TRANSPOSE_SIDE, TRANSPOSE_SIDE),),
-    dtype="float32",
+    inputs=_matrix,
     parameters={},
     relaxed_us=TRANSPOSE_US,
     full_us=TRANSPOSE_US,
@@ -149,7 +137,9 @@ class StageResult:
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain data."""
-        return {"test": self.threshold.name, "result": self.result, **asdict(self)}
+        limits = {"relaxed_us": self.threshold.relaxed_us, "full_us": self.threshold.full_us}
+        own = {name: value for name, value in vars(self).items() if name != "threshold"}
+        return {"test": self.threshold.name, "result": self.result, **limits, **own}
 
 
 def measure_threshold(
@@ -161,7 +151,8 @@ def measure_threshold(
     ------
     DeviceError, InfrastructureError : it could not be measured.
     """
-    call, rounds = threshold.call(kernel), list[float]()
+    inputs, rounds = threshold.inputs(), list[float]()
+    call = KernelCall(kernel=kernel, inputs=inputs, parameters=threshold.parameters)
     while True:
         rounds.append(timer.p99(call, warmup=WARMUP, iterations=ITERATIONS))
         last = sorted(rounds[-ROUNDS:])

@@ -43,11 +43,18 @@ def test_the_transpose_must_be_under_its_limit():
     ],
 )
 def test_the_limits_are_the_courses_with_and_without_pooling(image, dtype, limits):
-    found = [
-        one for one in CONVOLUTIONS if one.shapes[0] == (1, 256, *image) and one.dtype == dtype
-    ]
+    name = f"{image[0]}x{image[1]}, {dtype}"
+    found = [one for one in CONVOLUTIONS if one.name.startswith(name)]
     assert [one.parameters["pool_size"] for one in found] == [1, 2]
     assert [(one.relaxed_us, one.full_us) for one in found] == [limits] * 2
+
+
+def test_the_arrays_are_those_of_the_course_and_the_same_each_time():
+    limit = next(one for one in CONVOLUTIONS if one.name == "32x16, float16, max pool")
+    inputs, again = limit.inputs(), limit.inputs()
+    assert [one.shape for one in inputs] == [(1, 256, 32, 16), (256, 256, 3, 3), (256,)]
+    assert {one.dtype for one in inputs} == {np.dtype("float16")}
+    assert all(np.array_equal(one, other) for one, other in zip(inputs, again, strict=True))
 
 
 def test_a_threshold_decides_as_the_points_do():
@@ -72,7 +79,9 @@ class Timer:
 
 
 def measured(*p99s):
-    return measure_threshold(replace(TRANSPOSE, shapes=((8, 4),)), len, Timer(*p99s))
+    return measure_threshold(
+        replace(TRANSPOSE, inputs=lambda: (np.ones((8, 4)),)), len, Timer(*p99s)
+    )
 
 
 def test_three_rounds_that_agree_are_enough():
