@@ -225,23 +225,17 @@ class NothingComparedError(ToldFailure):
     """A kernel test ended without having compared anything."""
 
 
-FAILURES = (DifferentialFailure, HazardFailure, BrokenReferenceError, NotRejectedError)
-"""What a check raises where a kernel, its reference or a hazard is to blame."""
-
-
 def failure_of(check: Callable[[], object]) -> CaseFailure | NotRejectedError | None:
-    """What a check raises for that; None if all is right."""
+    """What a check raises where a kernel or its reference is to blame; None if all is right."""
     try:
         check()
-    except FAILURES as failure:
+    except (CaseFailure, NotRejectedError) as failure:
         return failure
     return None
 
 
 def line_of(failure: BaseException) -> str:
     """What a failure says, in a line."""
-    told: object = failure
-    if isinstance(failure, DifferentialFailure):
-        verdict = failure.verdict
-        told = verdict.message if isinstance(verdict, Mismatch) else verdict.error
+    verdict = failure.verdict if isinstance(failure, DifferentialFailure) else None
+    told = verdict.message if isinstance(verdict, Mismatch) else getattr(verdict, "error", failure)
     return next(iter(str(told).splitlines()), type(told).__name__)

@@ -288,10 +288,7 @@ def read_request(
 
 
 def check_request(request: Request) -> None:
-    """A usage error for a case without a backend, and a report that cannot be written.
-
-    The report's folder is made.
-    """
+    """Refuse a case without a backend, and a report that cannot be written; its folder is made."""
     if request.case is not None and not request.wants_backends:
         needed = f"{SIMULATE.name} or {DEVICE.name}"
         raise pytest.UsageError(f"{CASE.name} needs a backend: add {needed}")
@@ -427,10 +424,8 @@ class Session:
 
     request: Request
     runner: Runner | None = None
-    uncollected: set[str] = field(default_factory=set)
-    """Node ids of modules of kernel tests that were left out for want of a backend."""
-    ran_again: bool = False
-    """Whether a failing case ran once more in a process of its own: one of a session does."""
+    uncollected: set[str] = field(default_factory=set)  # modules left out for want of a backend
+    ran_again: bool = False  # a failing case in a process of its own: one of a session does
 
 
 SESSION = pytest.StashKey[Session]()
