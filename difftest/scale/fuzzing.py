@@ -6,11 +6,15 @@ import multiprocessing
 import sys
 import time
 from collections.abc import MutableSequence, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from difftest.host.pool import Member
 
 if TYPE_CHECKING:
     from hypofuzz.hypofuzz import FuzzWorker
@@ -37,25 +41,21 @@ def fuzz(
 
     start, spawn = moment(), multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
-    workers = [
-        spawn.Process(target=_work, args=(pytest_args, number, cases), daemon=True)
-        for number in range(processes)
-    ]
-    for worker in workers:
-        worker.start()
+    workers = [Member(partial(_work, pytest_args, one, cases)) for one in range(processes)]
     begun, columns = time.monotonic(), (TextColumn("{task.description}"), BarColumn())
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("collecting", total=60 * minutes)
-        while any(one.is_alive() for one in workers) and time.monotonic() < begun + 60 * minutes:
+        over = begun + 60 * minutes
+        while any(one.process.is_alive() for one in workers) and time.monotonic() < over:
             time.sleep(0.1)
             done, told = time.monotonic() - begun, f"{sum(cases):,} cases" if any(cases) else None
             progress.update(bar, completed=done, description=told)
-    broken = [one for one in workers if one.exitcode]
+    broken = [one for one in workers if one.process.exitcode]
     took = (time.monotonic() - begun) / 60
-    for worker in workers:
-        worker.terminate()
-        worker.join()
+    for one in workers:
+        one.process.terminate()
+        one.end()
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
     found = [one for one in Findings() if one.changed >= start]
@@ -83,7 +83,9 @@ class _Share(dict[str, Any]):
         return tests[self.part] or tests
 
 
-def _work(pytest_args: Sequence[str], number: int, cases: MutableSequence[int]) -> None:
+def _work(
+    pytest_args: Sequence[str], number: int, cases: MutableSequence[int], connection: Connection
+) -> None:
     from hypofuzz import detection
     from hypofuzz.hypofuzz import FuzzWorker
 

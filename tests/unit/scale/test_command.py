@@ -1,6 +1,7 @@
 """`difftest findings` and `difftest fuzz`; the bisection runs a step that takes no pytest."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -130,15 +131,13 @@ def test_without_hypofuzz_the_command_says_what_to_install(monkeypatch):
 
 
 class Worker:
-    """A process of a campaign that ends at once."""
+    """A process of a campaign that ends at once, as a member of the pool."""
 
     exitcode = 0
 
-    def __init__(self, target, args, daemon):
-        self.args = args
-
-    def start(self):
-        if self.exitcode == 0 and self.args[0] == ("find",):
+    def __init__(self, serve):
+        self.process = self
+        if self.exitcode == 0 and serve.args[0] == ("find",):
             (one,) = Findings()
             Findings().put(one.now(OPEN, ""))
 
@@ -148,20 +147,14 @@ class Worker:
     def terminate(self):
         pass
 
-    join = terminate
+    end = terminate
 
 
 def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     assert found.changed < moment()
-
-    class Context:
-        Process = Worker
-
-        @staticmethod
-        def Array(kind, count):
-            return [3] * count
-
-    monkeypatch.setattr(fuzzing.multiprocessing, "get_context", lambda method: Context)
+    context = SimpleNamespace(Array=lambda kind, count: [3] * count)
+    monkeypatch.setattr(fuzzing.multiprocessing, "get_context", lambda method: context)
+    monkeypatch.setattr(fuzzing, "Member", Worker)
     quiet = run("fuzz", "--minutes", "0.1", "--", "nothing")
     assert (quiet.exit_code, quiet.stdout[:19]) == (0, "0 found in 3 cases,")
     loud = run("fuzz", "--minutes", "0.1", "--", "find")
