@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -27,11 +26,14 @@ from difftest.host.pool import LostTask, results
 from difftest.plugin.run_report import versions
 from difftest.verdict.bench import BatchOrders, serve
 from difftest.verdict.command import JudgeSettings, unjudged
-from difftest.verdict.outcome import Outcome
+from difftest.verdict.outcome import Outcome, Stage
+from difftest.verdict.sandbox import PATIENCE as RUNS
 from difftest.verdict.text import place_of
 
-PATIENCE = 10
-"""Times the seconds of a run that all of a kernel may take."""
+PATIENCE = 2 * RUNS
+"""Times the seconds of a run that all of a kernel may take, its judge included."""
+OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
+"""The outcome and the stage where its judge or its worker could not go on."""
 
 
 class Keyed(NamedTuple):
@@ -102,25 +104,29 @@ def judge_batch(
     seeds += [int(one["seed"]) for one in known.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
-    with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as folder:
-        orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels, folder)
-        entries = [_entry(kernel, orders) for kernel in kernels]
-        left = {one.key: one for one in entries if one.key not in known.known}
-        done = len({one.key for one in entries}) - len(left)
-        try:
-            with progress("judged", done + len(left), done) as advance:
-                for entry, verdict in _verdicts([*left.values()], orders, processes):
-                    known.add(entry.key, verdict)
-                    advance()
-        except KeyboardInterrupt:
-            count = sum(one.key in known.known for one in entries)
-            told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"
-            end_interrupted(told)
+    orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
+    entries = [_entry(kernel, orders) for kernel in kernels]
+    left = {one.key: one for one in entries if not _is_settled(known.known.get(one.key))}
+    done = len({one.key for one in entries}) - len(left)
+    try:
+        with progress("judged", done + len(left), done) as advance:
+            for entry, verdict in _verdicts([*left.values()], orders, processes):
+                known.add(entry.key, verdict)
+                advance()
+    except KeyboardInterrupt:
+        count = sum(one.key in known.known for one in entries)
+        told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"
+        end_interrupted(told)
     documents = [dict(known.known[one.key]) for one in entries]
     for document, kernel in zip(documents, kernels, strict=True):  # one key may have several
         document["kernel"] = {**document["kernel"], "file": kernel.rpartition(":")[0]}
     click.echo("\n".join(summary(documents)))
     return documents
+
+
+def _is_settled(verdict: Mapping[str, Any] | None) -> bool:
+    """Whether a kernel has its verdict: one that failed for reasons of ours is judged again."""
+    return verdict is not None and (verdict["outcome"], verdict["stage"]) != OURS
 
 
 def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -160,6 +166,6 @@ def _verdicts(
 def lost(entry: Keyed, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
     """The object of a kernel that took its judge with it."""
     judgement = unjudged(entry.kernel, orders.test, orders.settings.seed)
-    judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.CRASHED
+    judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.INCONCLUSIVE
     judgement.reason = "the process that judged it ended, or took too long"
     return judgement.as_mapping()

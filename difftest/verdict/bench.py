@@ -7,15 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import multiprocessing
-import os
 import pickle
-import shutil
 import signal
-import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -28,22 +21,21 @@ from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.verdict.candidate import stand_in
 from difftest.verdict.command import JudgeSettings, described_alone, judged, unjudged
-from difftest.verdict.nursery import Nursery, nursery
+from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome
+from difftest.verdict.walls import ends_with_parent
 
-KEPT = 2**27
-"""Bytes of a reference's outputs that a process keeps."""
-_NOTHING = hashlib.sha256().digest()
+KEPT = 64
+"""Cases of which a process keeps what the reference said."""
 
 
 @dataclass(frozen=True)
 class BatchOrders:
-    """What each process is told when it starts: all candidates, and where temporary files go."""
+    """What each process is told when it starts: all candidates."""
 
     test: str
     settings: JudgeSettings
     kernels: tuple[str, ...]
-    folder: str
 
 
 def serve(connection: Connection, orders: BatchOrders) -> None:
@@ -53,9 +45,8 @@ def serve(connection: Connection, orders: BatchOrders) -> None:
     object of each kernel.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it hears Ctrl-C, and ends it
-    threading.Thread(target=_follow, args=(orders.folder,), daemon=True).start()
-    tempfile.tempdir = orders.folder
-    with contextlib.suppress(EOFError, ConnectionError), nursery() as forks:
+    ends_with_parent(signal.SIGTERM)  # and with it its nursery
+    with contextlib.suppress(EOFError, ConnectionError), Nursery() as forks:
         try:
             describe = {
                 Path(kernel.rpartition(":")[0]): functools.partial(
@@ -69,17 +60,8 @@ def serve(connection: Connection, orders: BatchOrders) -> None:
             connection.send(error.message)
 
 
-def _follow(folder: str) -> None:
-    """End this process, and with it its nursery, when what started it is no more."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        shutil.rmtree(folder, ignore_errors=True)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 def _judge_all(
-    connection: Connection, orders: BatchOrders, spec: KernelSpec, forks: Nursery | None
+    connection: Connection, orders: BatchOrders, spec: KernelSpec, forks: Nursery
 ) -> None:
     magnitude = None if spec.magnitude is None else remembered(spec.magnitude)
     spec = replace(spec, reference=remembered(spec.reference), magnitude=magnitude)
@@ -95,34 +77,23 @@ def _judge_all(
 
 
 def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
-    """The function, which is called once for arguments of the same bytes.
-
-    What cannot be pickled is not kept.
+    """The function, which is called once for arguments of the same bytes, if they can be pickled.
 
     Parameters
     ----------
-    most : bytes of results that are kept; the oldest go first.
+    most : results that are kept; what was asked for long ago goes first.
     """
-    known: OrderedDict[bytes, bytes] = OrderedDict()
+
+    @functools.lru_cache(most)
+    def known(text: bytes) -> bytes:
+        args, keywords = pickle.loads(text)
+        return pickle.dumps(function(*args, **keywords))
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        key = hashlib.sha256(_pickled((args, keywords))).digest()
-        if key in known:
-            return pickle.loads(known[key])
-        result = function(*args, **keywords)
-        text = _pickled(result)
-        if key != _NOTHING and text:
-            known[key] = text
-        while sum(map(len, known.values())) > most:
-            known.popitem(last=False)
-        return result
+        try:
+            return pickle.loads(known(pickle.dumps((args, keywords))))
+        except (pickle.PicklingError, TypeError, AttributeError):
+            return function(*args, **keywords)
 
     return call
-
-
-def _pickled(value: Any) -> bytes:
-    """Empty where it cannot be."""
-    with contextlib.suppress(pickle.PicklingError, TypeError, AttributeError):
-        return pickle.dumps(value)
-    return b""

@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from difftest.lint.files import LintRequest
 from difftest.lint.formats import SEVERITIES
 from difftest.plugin.run_report import versions
 from difftest.verdict.audit import audit_test
-from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate, stand_in
 from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, write_forms
 from difftest.verdict.judge import Judge, spec_for
 from difftest.verdict.judgement import Judgement
+from difftest.verdict.language import Breach, Language, OutsideLanguage
 from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.sandbox import Limits, Sandbox
@@ -47,6 +47,7 @@ class JudgeSettings:
     seed : of what is drawn; None for another one each time.
     case : the JSON of the one case to judge; None for the spec's examples and drawn ones.
     shrink : whether a case that shows a failure is made smaller.
+    allow : modules that are opened to the kernel beside those of its language.
     """
 
     cases: int = CASES
@@ -54,6 +55,7 @@ class JudgeSettings:
     limits: Limits = field(default_factory=Limits)
     case: str | None = None
     shrink: bool = True
+    allow: tuple[str, ...] = ()
 
 
 def judged(
@@ -75,12 +77,20 @@ def judged(
     began, settings = time.monotonic(), settings or JudgeSettings()
     file, name = _named(kernel, test)
     judgement = unjudged(kernel, test, settings.seed)
+    judgement.evidence.allowed = settings.allow
+    if settings.allow:
+        told = f"the wall of its language is open: --allow {' --allow '.join(settings.allow)}"
+        judgement.evidence.doubts.add(told)
     try:
-        with Sandbox(settings.limits, (test.partition("::")[0],), nursery) as worker:
+        language = checked(file, test, settings.allow)
+        with Sandbox(settings.limits, nursery) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
-            described = _loaded(worker, file, name, judgement)
+            described = loaded(worker, language, name, judgement)
             if described is not None:
                 _judge_loaded(worker, file, described, judgement, settings, spec)
+    except OutsideLanguage as outside:
+        judgement.outcome, judgement.report = Outcome.OUTSIDE_LANGUAGE, str(outside)
+        judgement.reason = str(outside.breaches[0])
     except WorkerEnd as end:
         judgement.outcome, judgement.reason = end.outcome, str(end)
     judgement.notes += broken()
@@ -117,24 +127,38 @@ def described_alone(
     """What a worker says of a kernel that a test imports, and is not judged now."""
     file, name = _named(kernel, test)
     judgement = unjudged(kernel, test, 0)
-    with Sandbox(settings.limits, (test.partition("::")[0],), nursery) as worker:
-        described = _loaded(worker, file, name, judgement)
+    try:
+        language = checked(file, test, settings.allow)
+        with Sandbox(settings.limits, nursery) as worker:
+            described = loaded(worker, language, name, judgement)
+    except OutsideLanguage as outside:
+        described, judgement.reason = None, str(outside)
     if described is None:
         raise click.ClickException(f"the test imports the candidate {kernel}: {judgement.reason}")
     return described
 
 
-def _loaded(
-    worker: Sandbox, file: Path, name: str, judgement: Judgement
+def checked(file: Path, test: str, allowed: Sequence[str]) -> Language:
+    """A candidate's files; OutsideLanguage where they are not written in it."""
+    language = Language(file, allowed)
+    own = os.path.realpath(test.partition("::")[0])
+    for source in language.sources.values():
+        if os.path.realpath(source.file) == own:
+            told = f"it imports {source.file}, which judges it"
+            raise OutsideLanguage([Breach(str(file), 1, told, "leave it out")])
+    return language
+
+
+def loaded(
+    worker: Sandbox, language: Language, name: str, judgement: Judgement
 ) -> Mapping[str, Any] | None:
     """What a worker says of the kernel that it has loaded; None if it could not."""
-    answer = worker.ask({"request": "load", "kernel": {"file": str(file), "name": name}}).header
+    sources = language.sources.values()
+    request = {"request": "load", "name": name, "allowed": [*language.allowed]}
+    modules = [[one.name, one.file, one.is_package] for one in sources]
+    texts = [one.text for one in sources]
+    answer = worker.ask({**request, "modules": modules}, texts).header
     how, said = answer.get("how"), str(answer.get("error", ""))
-    try:
-        CandidateBackend(worker).note(answer)
-    except CheatError as cheat:
-        judgement.outcome, judgement.reason = Outcome.CHEATS, f"when it is imported, {cheat}"
-        return None
     if how == "usage":
         raise click.UsageError(said)
     if how != "loaded":
@@ -200,7 +224,6 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 @click.argument("names", nargs=-1, metavar="[FILE.py:KERNEL] PATH::TEST")
 @click.option("--json", type=OutputFile(), help="The verdict, as its schema says.")
 @click.option("--junit", type=OutputFile(), help="JUnit's XML.")
-@click.option("--ctrf", type=OutputFile(), help="The Common Test Report Format.")
 @click.option("--markdown", type=OutputFile(), help="For a comment, or GitHub's step summary.")
 @click.option("--html", type=OutputFile(), help="A page; needs the extra `report`.")
 @click.option(
@@ -216,6 +239,7 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 @click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
 @click.option("-n", "processes", default="auto", callback=_processes, help="Of a batch.")
 @click.option("--case", metavar="JSON", help="Judge this case alone.")
+@click.option("--allow", multiple=True, metavar="MODULE", help="Open a module to the kernel.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),

@@ -45,22 +45,23 @@ def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, .
     return tuple(map(other, arrays))
 
 
-def near(arrays: tuple[Array, ...], seed: int) -> tuple[Array, ...]:
-    """Arrays of which about half of the elements are others, of the same size and bounds.
+def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Array, ...]:
+    """Arrays of which about a share of the elements are others, of the same size and bounds.
 
-    Registers that hold some elements may well hold the same of these.
+    Registers that hold some elements may well hold the same of these, and do where the integers
+    are left as they are.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng()
 
     def partly(array: Array) -> Array:
         changed = array.copy()
-        chosen = random.random(array.shape) < 0.5
+        chosen = random.random(array.shape) < share
         if is_float(array.dtype) and array.dtype.kind != "V":
             wide, factors = array.astype(np.float64), random.uniform(0.5, 2.0, array.shape)
             with np.errstate(over="ignore", invalid="ignore"):
                 others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
                 changed[chosen] = others.astype(array.dtype)[chosen]
-        elif array.dtype in (*INTEGERS, BOOL):
+        elif integers and array.dtype in (*INTEGERS, BOOL):
             changed[chosen] = random.permutation(array[chosen])
         return changed
 

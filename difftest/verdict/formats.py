@@ -1,15 +1,10 @@
-"""Verdicts in the forms that others read: JUnit, CTRF, a page and Markdown.
-
-Each takes objects of ``--json``: one, or those of a batch. CTRF is the Common Test Report Format
-of https://ctrf.io.
-"""
+"""Verdicts in the forms that others read, of objects of ``--json``: JUnit, a page and Markdown."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -29,7 +24,6 @@ from difftest.verdict.outcome import Outcome
 from difftest.verdict.text import place_of, replay_of, text_of
 
 Document = Mapping[str, Any]
-CTRF_VERSION = "0.1.0"
 BROKEN = (6, 7)
 """Exit codes of a kernel or a test that breaks down: of these JUnit says error, not failure."""
 FINDING = 8
@@ -97,32 +91,6 @@ def _element(tag: str, above: ElementTree.Element | None, **given: Any) -> Eleme
     return ElementTree.SubElement(above, tag, texts)
 
 
-def ctrf_text(documents: Sequence[Document]) -> str:
-    """A report in CTRF, with a test for each kernel; its times are milliseconds."""
-    tests = [_ctrf_test(one) for one in documents]
-    took, stop = sum(one["duration"] for one in tests), int(time.time() * 1000)
-    passed = sum(one["status"] == "passed" for one in tests)
-    summary = {"tests": len(tests), "passed": passed, "failed": len(tests) - passed}
-    summary |= dict.fromkeys(("skipped", "pending", "other"), 0)
-    summary |= {"start": stop - took, "stop": stop, "duration": took}
-    results = {"tool": {"name": FORMAT}, "summary": summary, "tests": tests}
-    report = {"reportFormat": "CTRF", "specVersion": CTRF_VERSION, "results": results}
-    return json.dumps(report, indent=1) + "\n"
-
-
-def _ctrf_test(one: Document) -> dict[str, Any]:
-    test = {
-        "name": place_of(one),
-        "status": "failed" if one["exit_code"] else "passed",
-        "duration": round(one["seconds"] * 1000),
-        "suite": [one["test"]],
-        "rawStatus": one["outcome"],
-        "filePath": one["kernel"]["file"],
-        "message": one["reason"],
-    }
-    return {**test, "trace": text_of(one)} if one["exit_code"] else test
-
-
 def session_of(
     documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> dict[str, Any]:
@@ -170,7 +138,6 @@ def _test_of(one: Document, name: str, known: Sequence[Judgement]) -> dict[str, 
 FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {
     "json": lambda documents, _: json.dumps(documents[0], indent=1) + "\n",
     "junit": lambda documents, _: junit_text(documents),
-    "ctrf": lambda documents, _: ctrf_text(documents),
     "markdown": lambda documents, _: markdown_text(session_of(documents)),
     "html": lambda documents, known: page_text(session_of(documents, known)),
 }

@@ -23,7 +23,7 @@ from difftest.verdict.decoys import Shown
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
 
 FORMAT = "difftest verdict"
-VERSION = 2
+VERSION = 3
 SHOWN = tuple(one.value for one in Shown)
 _AS_IT_IS = (
     *("exit_code", "reason", "kernel", "test", "report", "findings", "time", "memory"),
@@ -41,11 +41,13 @@ class Grounds(Counts):
     decided : of them, those in which at least one element was compared with a finite number.
     shown : how many runs of the kernel's Python saw how much of the data.
     doubts : why some of it is weaker than it may look.
+    allowed : modules that were opened to the kernel beside those of its language.
     """
 
     decided: int = 0
     shown: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(SHOWN, 0))
     doubts: set[str] = field(default_factory=set)
+    allowed: tuple[str, ...] = ()
 
 
 @dataclass
@@ -146,7 +148,11 @@ class Judgement:
             "first_wrong": None if self.wrong is None else first_wrong(self.wrong),
             "case": None if self.case is None else json.loads(self.case),
             "coverage": {"missed": missing, "unknown": sorted(self.coverage.unknown)},
-            "evidence": {**vars(evidence), "doubts": sorted(evidence.doubts)},
+            "evidence": {
+                **vars(evidence),
+                "doubts": sorted(evidence.doubts),
+                "allowed": [*evidence.allowed],
+            },
             "reward": self.reward(),
         }
 

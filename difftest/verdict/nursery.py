@@ -1,7 +1,7 @@
 """A process that has imported everything a worker needs, and forks one when it is asked.
 
-No kernel's code ever runs in the nursery itself. Where there is no ``os.fork`` or
-``socket.send_fds``, as on Windows, each worker is started by itself.
+No kernel's code ever runs in the nursery itself. It ends with the judge, however that ends, and
+takes the workers and their folders with it. It needs a system that forks: Linux, or macOS.
 """
 
 from __future__ import annotations
@@ -9,57 +9,57 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from difftest.verdict.confinement import scrubbed
 from difftest.verdict.outcome import Outcome
+from difftest.verdict.walls import ends_with_parent, scrubbed
 from difftest.verdict.wire import WorkerEnd
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 """The folder of the package, for an isolated Python to import it from."""
+_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from difftest.verdict.nursery import main; main(int(sys.argv[2]), sys.argv[3])"
+)
 _LONGEST = 4096
-_TRIES = 100
+_MOMENT = 2.0
+"""Seconds in which a process ends that has closed its way to the judge."""
 
 
-def isolated(
-    code: str, folder: str, streams: int, files: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
-    """A Python that runs a line of this package in a folder, in an environment of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", _ROOT],
-        stdin=streams,
-        stdout=streams,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env=scrubbed(os.environ, folder),
-        pass_fds=files,
-        start_new_session=True,
-    )
+class Nursery(contextlib.AbstractContextManager["Nursery"]):
+    """The judge's end of a nursery; a context that ends it and all that it has forked.
 
-
-class Nursery:
-    """The judge's end of a nursery; a context that ends it and all that it has forked."""
+    One that has died is made anew.
+    """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True)
-        self._control, theirs = socket.socketpair()
         self._lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="difftest-")
+        self._control, theirs = socket.socketpair()
         with theirs:
             control = theirs.fileno()
-            code = f"from difftest.verdict.nursery import main; main({control})"
-            self._process = isolated(code, self._folder.name, subprocess.DEVNULL, [control])
-
-    def __enter__(self) -> Nursery:
-        return self
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _CODE, _ROOT, str(control), self.folder],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self.folder,
+                env=scrubbed(os.environ, self.folder),
+                pass_fds=[control],
+                start_new_session=True,
+            )
 
     def __exit__(self, *raised: object) -> None:
         self.close()
@@ -67,20 +67,21 @@ class Nursery:
     def close(self) -> None:
         """End it."""
         self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_MOMENT)
         self._process.kill()
         self._process.wait()
-        self._folder.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def fork(self) -> tuple[int, BinaryIO, BinaryIO]:
-        """The process id of a new worker, what it reads from and what it writes to."""
-        its_input, ours = os.pipe()
-        mine, its_output = os.pipe()
-        try:
-            pid = self._ask({}, [its_input, its_output])["pid"]
-        finally:
-            os.close(its_input)
-            os.close(its_output)
-        return int(pid), os.fdopen(ours, "wb"), os.fdopen(mine, "rb")
+    def fork(self) -> tuple[int, str, Connection]:
+        """A new worker: its process id, its folder, and the way to it."""
+        if self._process.poll() is not None:
+            self.close()
+            self._start()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            answer = self._ask({}, [theirs.fileno()])
+            return int(answer["pid"]), str(answer["folder"]), Connection(ours.detach())
 
     def end(self, pid: int, *, kill: bool) -> int:
         """End a worker, or wait for its end: its exit code, or the negative of its signal."""
@@ -90,58 +91,58 @@ class Nursery:
         with self._lock:
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], files)
-                answer = self._control.recv(_LONGEST)
-                found: dict[str, Any] = json.loads(answer)
+                found: dict[str, Any] = json.loads(self._control.recv(_LONGEST))
             except (OSError, ValueError) as error:
-                raise WorkerEnd(Outcome.CRASHED, f"no worker can be started: {error}") from None
+                told = f"the process that starts workers has ended: {error}"
+                raise WorkerEnd(Outcome.INCONCLUSIVE, told) from None
         return found
 
 
-def nursery() -> contextlib.AbstractContextManager[Nursery | None]:
-    """One, where the system can fork."""
-    can = hasattr(os, "fork") and hasattr(socket, "send_fds")
-    return Nursery() if can else contextlib.nullcontext()
-
-
-def main(control: int) -> None:
-    """Fork a worker for each request that brings two pipes; end one for each that has its id."""
+def main(control: int, folder: str) -> None:
+    """Fork a worker for each request that brings a socket; end one for each that has its id."""
     from difftest.verdict.worker import serve
 
-    alive: set[int] = set()
+    alive: dict[int, str] = {}
+
+    def leave(*_: object) -> None:
+        for pid in alive:
+            _end(pid, kill=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+    ends_with_parent(signal.SIGTERM)
     with socket.socket(fileno=control) as judge:
         while True:
-            text, files, _, _ = socket.recv_fds(judge, _LONGEST, 2)
+            text, files, _, _ = socket.recv_fds(judge, _LONGEST, 1)
             if not text:
-                for pid in alive:
-                    _end(pid, kill=True)
-                return
+                leave()
             request = json.loads(text)
             if not files:
-                alive.discard(request["pid"])
-                judge.send(json.dumps({"code": _end(**request)}).encode())
+                code = _end(**request)
+                shutil.rmtree(alive.pop(request["pid"]), ignore_errors=True)
+                judge.send(json.dumps({"code": code}).encode())
                 continue
+            own = tempfile.mkdtemp(dir=folder)
             pid = os.fork()
             if not pid:
-                judge.close()
                 os.setsid()
-                for number, file in enumerate(files):
-                    os.dup2(file, number)
-                    os.close(file)
-                serve()
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                ends_with_parent(signal.SIGKILL)
+                judge.close()
+                serve(Connection(files[0]))
                 os._exit(0)
-            for file in files:
-                os.close(file)
-            alive.add(pid)
-            judge.send(json.dumps({"pid": pid}).encode())
+            os.close(files[0])
+            alive[pid] = own
+            judge.send(json.dumps({"pid": pid, "folder": own}).encode())
 
 
 def _end(pid: int, kill: bool) -> int:
-    """End a worker; one that has closed its pipes and does not end is given a moment."""
-    for _ in range(0 if kill else _TRIES):
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
+    """End a worker; one that has closed its way here and does not end is given a moment."""
+    if not kill:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            signal.sigtimedwait({signal.SIGCHLD}, _MOMENT)
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

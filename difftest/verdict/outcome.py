@@ -10,6 +10,8 @@ class Outcome(Enum):
 
     AGREES = "agrees"
     """Each case agrees with the reference, and nothing is wrong on a device."""
+    OUTSIDE_LANGUAGE = "outside_language"
+    """Its files are not written in what a candidate may be written in; nothing of it ran."""
     WRONG_ALGORITHM = "wrong_algorithm"
     """It computes something else, without rounding too."""
     COARSE_ARITHMETIC = "coarse_arithmetic"
@@ -49,6 +51,7 @@ class Stage(Enum):
 
 
 EXIT_CODES = {
+    Outcome.OUTSIDE_LANGUAGE: 9,
     Outcome.AGREES: 0,
     Outcome.WRONG_ALGORITHM: 1,
     Outcome.COARSE_ARITHMETIC: 1,

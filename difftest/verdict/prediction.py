@@ -6,7 +6,6 @@ import hashlib
 import math
 from typing import Any
 
-from difftest.analysis.finding import Finding, Severity
 from difftest.analysis.placement import placements
 from difftest.harness.case import Case
 from difftest.harness.spec import KernelSpec
@@ -61,8 +60,6 @@ def add_time(judgement: Judgement, trace: Trace, case: Case, spec: KernelSpec) -
         "bound_share": line.share if math.isfinite(line.share) else None,
         "caution": prediction.caution,
     }
-    if line.memory_bound < task:
-        judgement.add("time", _less_than_the_task(line.memory_bound, task))
 
 
 def instructions_of(trace: Trace) -> str:
@@ -96,15 +93,3 @@ def task_bytes(spec: KernelSpec, case: Case) -> int:
         for name, dtype in (*inputs, *outputs)
     )
     return int(sum(sizes))
-
-
-def _less_than_the_task(own: float, task: float) -> Finding:
-    return Finding(
-        id="less-work-than-the-task",
-        severity=Severity.WARNING,
-        happened=f"its traffic with HBM takes at least {own:.3g} us, and that of its inputs and "
-        f"outputs, each once, {task:.3g} us",
-        rule="who reads each input and writes each output moves at least their bytes",
-        locations=(),
-        remedy="look whether the task needs all of each input, as one of a gather does not",
-    )

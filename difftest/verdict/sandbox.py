@@ -1,25 +1,30 @@
-"""The judge's end of a worker: starts it, asks it, and ends it when its time is over."""
+"""The judge's end of a worker: asks it, and ends it when its time is over."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import queue
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from difftest.verdict.nursery import Nursery, isolated
+from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.wire import Frame, WireError, WorkerEnd, read_frame, write_frame
+from difftest.verdict.wire import (
+    MOST_ANSWER,
+    MOST_HEADER,
+    Frame,
+    WireError,
+    WorkerEnd,
+    checked,
+    receive,
+    send,
+)
 
+PATIENCE = 10
+"""Times the seconds of a run that all runs of a kernel may take."""
 _STARTING = 60.0
 """Seconds for Python and NumPy to be imported, on a machine that has other work."""
-_FILE_SIZE = 2**26
 
 
 class Limits(NamedTuple):
@@ -36,8 +41,7 @@ class Sandbox:
 
     Parameters
     ----------
-    secret : files that it may not read.
-    nursery : what forks it; without one it is started by itself.
+    nursery : what forks it; without one it has one of its own.
 
     Attributes
     ----------
@@ -48,29 +52,19 @@ class Sandbox:
     WorkerEnd : from each question, if the process ends or has no time left.
     """
 
-    def __init__(
-        self,
-        limits: Limits | None = None,
-        secret: Sequence[str] = (),
-        nursery: Nursery | None = None,
-    ) -> None:
+    def __init__(self, limits: Limits | None = None, nursery: Nursery | None = None) -> None:
         self.limits = limits or Limits()
-        self.missing: tuple[str, ...] = ()
-        self._folder = tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True)
+        self._nursery = nursery or Nursery()
+        self._is_own = nursery is None
+        self._left = PATIENCE * self.limits.seconds
         self._ended: int | None = None
-        self._process = _Alone(self._folder.name) if nursery is None else _Forked(nursery)
-        self._answers: queue.SimpleQueue[Frame | WireError | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
-        settings = {
-            "folder": self._folder.name,
-            "path": [one for one in sys.path if one and os.path.isdir(one)],
-            "secret": [os.path.realpath(one) for one in secret],
-            "memory": self.limits.memory,
-            "file_size": _FILE_SIZE,
-        }
+        self._late = False
+        self._pid = 0
         try:
-            self._send(settings, ())
-            self.missing = tuple(map(str, self._take(_STARTING).header["missing"]))
+            self._pid, folder, self._way = self._nursery.fork()
+            given = {"memory": self.limits.memory, "seconds": self._left + 1}
+            settings = {"folder": folder, **given}
+            self.missing = tuple(map(str, self._ask(settings, (), _STARTING).header["missing"]))
         except BaseException:
             self.close()
             raise
@@ -83,91 +77,64 @@ class Sandbox:
 
     def ask(self, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> Frame:
         """The answer to a request."""
-        self._send(header, blobs)
-        return self._take(self.limits.seconds)
+        began = time.monotonic()
+        try:
+            return self._ask(header, blobs, min(self.limits.seconds, self._left))
+        finally:
+            self._left = max(0.0, self._left - (time.monotonic() - began))
+
+    def _ask(self, header: Mapping[str, Any], blobs: Sequence[bytes], seconds: float) -> Frame:
+        """It and whatever stalls the way to it end when the time is over."""
+        clock = threading.Timer(seconds, self._expire)
+        clock.daemon = True
+        clock.start()
+        try:
+            send(self._way, header, blobs)
+            found = receive(self._way, MOST_HEADER, MOST_ANSWER)
+            if found is not None:
+                return checked(found)
+        except WireError as error:
+            if not self._late:
+                self._end(kill=True)
+                text = f"its process does not keep to the protocol: {error}"
+                raise WorkerEnd(Outcome.CRASHED, text) from None
+        except OSError:
+            pass  # it has ended
+        finally:
+            clock.cancel()
+        raise self._death()
+
+    def _expire(self) -> None:
+        self._late = True
+        self._end(kill=True)
 
     def close(self) -> None:
         """End the process and whatever it has started, and remove its folder."""
-        self._end(kill=True)
-        for stream in (self._process.writer, self._process.reader):
-            with contextlib.suppress(OSError):
-                stream.close()
-        self._folder.cleanup()
+        if self._pid:
+            self._end(kill=True)
+            self._way.close()
+        if self._is_own:
+            self._nursery.close()
 
     def _end(self, *, kill: bool) -> int:
         if self._ended is None:
-            self._ended = self._process.end(kill=kill)
+            self._ended = 0
+            try:
+                self._ended = self._nursery.end(self._pid, kill=kill)
+            except WorkerEnd:
+                if not kill:
+                    raise
         return self._ended
-
-    def _send(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> None:
-        try:
-            write_frame(self._process.writer, header, blobs)
-        except (OSError, ValueError):
-            raise self._death() from None
-
-    def _take(self, seconds: float) -> Frame:
-        try:
-            found = self._answers.get(timeout=seconds)
-        except queue.Empty:
-            self._end(kill=True)
-            text = f"it did not come to an end within {seconds:g} seconds"
-            raise WorkerEnd(Outcome.TIMEOUT, text) from None
-        if isinstance(found, Frame):
-            return found
-        if found is None:
-            raise self._death()
-        self._end(kill=True)
-        raise WorkerEnd(Outcome.CRASHED, f"its process does not keep to the protocol: {found}")
 
     def _death(self) -> WorkerEnd:
         """Why the process is no more."""
+        if self._late:
+            each, total = self.limits.seconds, PATIENCE * self.limits.seconds
+            told = f"a run did not end within {each:g} seconds, or all runs within {total:g}"
+            return WorkerEnd(Outcome.TIMEOUT, told)
         code = self._end(kill=False)
         if code < 0:
             name = signal.Signals(-code).name
             return WorkerEnd(Outcome.CRASHED, f"its process was ended by {name}")
         text = f"it ended its process with the exit code {code}, and gave no answer"
         return WorkerEnd(Outcome.CRASHED, text)
-
-    def _listen(self) -> None:
-        """Pass on what comes, until the end; for a read from a pipe has no time limit anywhere."""
-        try:
-            while (frame := read_frame(self._process.reader)) is not None:
-                self._answers.put(frame)
-            self._answers.put(None)
-        except WireError as error:
-            self._answers.put(error)
-        except (OSError, ValueError):  # closed meanwhile
-            self._answers.put(None)
-
-
-class _Alone:
-    """A worker that is started by itself."""
-
-    def __init__(self, folder: str) -> None:
-        code = "from difftest.verdict.worker import serve; serve()"
-        self._process = isolated(code, folder, subprocess.PIPE)
-        self.writer = cast("BinaryIO", self._process.stdin)
-        self.reader = cast("BinaryIO", self._process.stdout)
-
-    def end(self, *, kill: bool) -> int:
-        """End it, or wait until it has ended: its exit code, or the negative of its signal."""
-        if not kill:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return self._process.wait(5)
-        if os.name == "posix":
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        return self._process.wait()
-
-
-class _Forked:
-    """A worker of a nursery."""
-
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
-        self.pid, self.writer, self.reader = nursery.fork()
-
-    def end(self, *, kill: bool) -> int:
-        """As of one that is alone."""
-        return self._nursery.end(self.pid, kill=kill)

@@ -1,11 +1,149 @@
-"""`difftest serve`: the commands as tools of an MCP server, for agents."""
+"""`difftest serve`: the commands as tools of an MCP server, for agents.
+
+Each tool runs a command, in a process of its own: it sees the files as they are now, and what a
+kernel does to it harms no server.
+"""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 
 from difftest.choices import missing
-from difftest.verdict.tools import SECONDS, Tools
+from difftest.lint.check import rules
+
+PAGE = 4_000
+"""Characters of an answer; what is longer has several pages."""
+SECONDS = 600.0
+MOST = 20_000
+"""Characters of all that a tool is given."""
+MOST_FILES = 200
+COLUMNS = "100"
+
+
+class Tools:
+    """The tools, by their names; each returns the text of its command.
+
+    Parameters
+    ----------
+    seconds : a command may take; one that does not end is killed.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
+        self._texts: dict[tuple[str, ...], str] = {}
+
+    def verdict(
+        self, kernel: str, test: str, cases: int = 50, case: str = "", page: int = 1
+    ) -> str:
+        """Judge FILE.py:KERNEL by the kernel test PATH::TEST; a case (JSON) is judged alone.
+
+        The first line says what came of it; a failure names its smallest case.
+        """
+        options = [f"--cases={cases}", *_option("case", case)]
+        return self._answer(page, "verdict", *options, "--", kernel, test)
+
+    def check(
+        self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
+    ) -> str:
+        """Look for hazards that only a device shows: races, PSUM, order of iterations.
+
+        The kernel is FILE.py:KERNEL with a shape ("128,512") for each input, or PATH::TEST with a
+        case as JSON.
+        """
+        return self._answer(page, "check", *_run(shapes, case), "--", kernel)
+
+    def profile(
+        self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
+    ) -> str:
+        """Predict how long a kernel takes, and what limits it; nothing is measured."""
+        return self._answer(page, "profile", *_run(shapes, case), "--", kernel)
+
+    def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
+        """Tell what the compiler would refuse, from the source: line, rule, remedy."""
+        if len(files) > MOST_FILES:
+            return f"error: {len(files):,} files; accepted: {MOST_FILES}, or a folder"
+        options = [*_option("sdk", sdk), *_option("target", target)]
+        return self._answer(page, "lint", *options, "--", *files)
+
+    def explain(self, what: str, page: int = 1) -> str:
+        """Explain a lint rule, a code of the compiler (NCC_EBVF030), or the codes in a log file."""
+        if what in rules():
+            return self._answer(page, "lint", f"--explain={what}")
+        if os.sep in what and not Path(what).resolve().is_relative_to(Path.cwd()):
+            return f"error: {what} is outside of the folder of this server"
+        return self._answer(page, "explain", "--", what)
+
+    def migrate(
+        self, file: str, kernel: str = "", shapes: list[str] | None = None, page: int = 1
+    ) -> str:
+        """Rewrite a classic kernel file in today's dialect; no file is written.
+
+        With a kernel and the shape of each of its inputs, both forms run and have to agree.
+        """
+        options = [*_option("kernel", kernel), *(f"--shape={one}" for one in shapes or ())]
+        return self._answer(page, "migrate", *options, "--", file)
+
+    def replay(self, file: str, page: int = 1) -> str:
+        """Run a saved failure again, up to the instruction where a judge first disagrees."""
+        return self._answer(page, "replay", "--", file)
+
+    def _answer(self, page: int, *arguments: str) -> str:
+        """A page of what a command says; the first page runs it."""
+        size = sum(map(len, arguments))
+        if size > MOST or any("\0" in one for one in arguments):
+            return f"error: names of {size:,} characters; accepted: {MOST:,}, without nulls"
+        if page == 1 or arguments not in self._texts:
+            self._texts = {arguments: self._said(arguments)}
+        pages = _pages(self._texts[arguments])
+        if not 1 <= page <= len(pages):
+            return f"error: there is no page {page}; this answer has {len(pages)}"
+        shown = pages[page - 1]
+        if len(pages) == 1:
+            return shown
+        more = f"; ask for page={page + 1}" if page < len(pages) else ""
+        return f"{shown}\n(page {page} of {len(pages)}{more})"
+
+    def _said(self, arguments: tuple[str, ...]) -> str:
+        """What a command says and ends with."""
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "difftest", *arguments],
+                stdin=subprocess.DEVNULL,  # the server's own is the client's
+                capture_output=True,
+                text=True,
+                timeout=self.seconds,
+                env={**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1"},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"difftest {arguments[0]} took more than {self.seconds:g} s, and was killed"
+        said = [part.rstrip() for part in (done.stdout, done.stderr) if part.strip()]
+        return "\n".join([*said, f"exit code {done.returncode}"])
+
+
+def _option(name: str, value: str) -> list[str]:
+    return [f"--{name}={value}"] if value else []
+
+
+def _run(shapes: list[str] | None, case: str) -> list[str]:
+    return [*(f"--shape={one}" for one in shapes or ()), *_option("case", case)]
+
+
+def _pages(text: str) -> list[str]:
+    """The text in pages, cut between lines where lines allow it."""
+    pages, rest = [], text
+    while len(rest) > PAGE:
+        end = rest.rfind("\n", 0, PAGE)
+        end = PAGE if end <= 0 else end
+        pages.append(rest[:end])
+        rest = rest[end:].lstrip("\n")
+    return [*pages, rest]
+
 
 NAMES = tuple(name for name in vars(Tools) if not name.startswith("_"))
 INSTRUCTIONS = (

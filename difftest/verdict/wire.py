@@ -1,24 +1,34 @@
 """What the judge and a worker send each other: a JSON header, and bytes behind it.
 
-A frame is 8 bytes with the header's length, the header, and the blobs whose sizes the header has.
-Nothing is ever unpickled: each side takes numbers, texts and raw bytes, and checks them.
+A frame is a header, which says how many blobs there are, and the blobs. Nothing is ever unpickled:
+each side takes numbers, texts and raw bytes, and checks them.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from difftest.simulator.dtypes import NKI_NAMES, Array, name_of
 from difftest.verdict.outcome import Outcome
 
-LENGTH = 8
 MOST = 2**31
-"""Bytes of a header, and of all blobs of a frame."""
+"""Bytes of a blob."""
+MOST_BLOBS, MOST_ANSWER, MOST_HEADER = 2**12, 2**28, 2**20
+"""Blobs of a frame; bytes of a blob that a worker answers with, and of its header."""
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("how", "error", "kind", "dialect"), str),
+    **dict.fromkeys(("functions", "constants"), dict),
+    **dict.fromkeys(("coverage", "missing"), list),
+    "signature": (list, type(None)),
+    "printed": int,
+    "is_rule": bool,
+}
+"""What an answer's header may hold."""
 
 
 class WireError(Exception):
@@ -40,43 +50,44 @@ class Frame(NamedTuple):
     blobs: list[bytes]
 
 
-def write_frame(stream: BinaryIO, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
-    """Send a header of what JSON has, and blobs."""
-    text = json.dumps({**header, "sizes": [len(one) for one in blobs]}).encode()
-    stream.write(len(text).to_bytes(LENGTH, "big"))
-    stream.write(text)
+def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
+    """Send a header of what JSON has, and blobs; OSError if nobody reads."""
+    way.send_bytes(json.dumps({**header, "blobs": len(blobs)}).encode())
     for one in blobs:
-        stream.write(one)
-    stream.flush()
+        way.send_bytes(one)
 
 
-def read_frame(stream: BinaryIO) -> Frame | None:
+def receive(way: Connection, header: int = MOST, most: int = MOST) -> Frame | None:
     """The next message; None if the other side has ended.
+
+    Parameters
+    ----------
+    header, most : bytes of the header, and of a blob, that are taken.
 
     Raises
     ------
     WireError : what comes is no frame.
     """
-    first = stream.read(LENGTH)
-    if not first:
-        return None
     try:
-        header = json.loads(_exactly(stream, int.from_bytes(first, "big")))
-        sizes = header.pop("sizes")
-        if sum(sizes) > MOST or any(type(one) is not int or one < 0 for one in sizes):
-            raise WireError("a frame is too long")
-        return Frame(header, [_exactly(stream, size) for size in sizes])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        told = json.loads(way.recv_bytes(header))
+        count = told.pop("blobs")
+        if type(count) is not int or not 0 <= count <= MOST_BLOBS:
+            raise WireError(f"a frame of {count!r:.20} blobs")
+        return Frame(told, [way.recv_bytes(most) for _ in range(count)])
+    except (EOFError, ConnectionError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"no frame: {error}") from None
 
 
-def _exactly(stream: BinaryIO, size: int) -> bytes:
-    if size > MOST:
-        raise WireError(f"{size:,} bytes are too many")
-    found = stream.read(size)
-    if len(found) != size:
-        raise WireError("the other side ended within a frame")
-    return found
+def checked(frame: Frame) -> Frame:
+    """An answer whose header is of the form that it must have; else WireError."""
+    for name, value in frame.header.items():
+        kind = _KINDS.get(name)
+        fits = kind is not None and isinstance(value, kind)
+        if not fits or (kind is int and isinstance(value, bool)):
+            raise WireError(f"an answer's {name!r:.40} is {value!r:.40}")
+    return frame
 
 
 def form_of(array: Array) -> list[Any]:
@@ -85,18 +96,6 @@ def form_of(array: Array) -> list[Any]:
 
 
 def array_of(form: Any, blob: bytes) -> Array:
-    """The array of a form and its bytes; its own memory.
-
-    Raises
-    ------
-    WireError : they are none, or do not fit each other.
-    """
-    try:
-        shape, name = form
-        dtype = NKI_NAMES[name]
-        sizes = [size for size in shape if type(size) is int and 0 <= size <= MOST]
-        if len(sizes) != len(shape) or math.prod(sizes) * dtype.itemsize != len(blob):
-            raise WireError(f"{len(blob):,} bytes are no array {shape} of {name}")
-    except (TypeError, ValueError, KeyError) as error:
-        raise WireError(f"no array: {error!r:.80}") from None
-    return np.frombuffer(bytearray(blob), dtype).reshape(shape)
+    """The array of a form and its bytes; its own memory."""
+    shape, name = form
+    return np.frombuffer(bytearray(blob), NKI_NAMES[name]).reshape(shape)

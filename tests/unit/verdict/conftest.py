@@ -12,5 +12,5 @@ def nursery():
 
 @pytest.fixture
 def worker(nursery):
-    with Sandbox(Limits(seconds=30.0), (), nursery) as one:
+    with Sandbox(Limits(seconds=30.0), nursery) as one:
         yield one

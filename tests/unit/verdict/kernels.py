@@ -7,8 +7,11 @@ import numpy as np
 from difftest import sizes
 from difftest.harness.spec import KernelSpec
 from difftest.verdict.candidate import Candidate
+from difftest.verdict.command import checked, loaded
 from difftest.verdict.judge import Judge
 from difftest.verdict.judgement import Judgement
+from difftest.verdict.language import OutsideLanguage
+from difftest.verdict.outcome import Outcome
 
 HEAD = """
 import nki
@@ -69,16 +72,21 @@ def spec_of(kernel) -> KernelSpec:
     )
 
 
-def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True) -> Judgement:
+def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()) -> Judgement:
     """What comes of the kernel ``add`` in a file of this text.
 
     Half of the time that a wrong kernel costs goes into making its case smaller.
     """
     file = folder / f"candidate_{abs(hash(text))}.py"
     file.write_text(text)
-    kernel = {"file": str(file), "name": "add"}
-    described = worker.ask({"request": "load", "kernel": kernel}).header
-    assert described["how"] == "loaded", described
+    judgement = Judgement({"file": str(file), "name": "add"}, "test_add.py::test_add", 7)
+    try:
+        language = checked(file, judgement.test, allow)
+    except OutsideLanguage as outside:
+        judgement.outcome, judgement.reason = Outcome.OUTSIDE_LANGUAGE, str(outside)
+        return judgement
+    described = loaded(worker, language, "add", judgement)
+    if described is None:
+        return judgement
     candidate = Candidate("add", "candidate", described["signature"])
-    judgement = Judgement(kernel, "test_add.py::test_add", 7)
     return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()

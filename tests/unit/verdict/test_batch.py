@@ -19,7 +19,6 @@ from difftest.host.pool import LostTask
 from difftest.verdict.batch import Keyed, candidates, lost, summary
 from difftest.verdict.bench import BatchOrders, remembered
 from difftest.verdict.command import JudgeSettings
-from difftest.verdict.judge import home_file
 from difftest.verdict.judgement import schema
 from difftest.verdict.outcome import Outcome
 from tests.every import every
@@ -27,10 +26,8 @@ from tests.unit.verdict.kernels import RIGHT, WRONG
 from tests.unit.verdict.schema_check import breaches
 from tests.unit.verdict.test_command import TEST
 
-NEVER_HERE = (
-    "\nimport os\nassert 'OF_THE_JUDGE' not in os.environ, 'a candidate runs in the judge'\n"
-)
-WAIT = "import os, time\nwhile os.path.exists({!r}):\n    time.sleep(0.02)\n"
+NEVER_HERE = "\nimport os\nassert not os.environ, 'a candidate runs in the judge'\n"
+SLOW = "TOTAL = sum(range(10**6))\n"
 BATCH = ["verdict", "--batch", "many:add", "test_own.py::test_add", "--results", "out.jsonl"]
 BATCH += ["-n", "1", "--cases", "6"]
 
@@ -69,13 +66,10 @@ def interrupted(monkeypatch, count):
 def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd):
     (tmp_path / "many").mkdir()
     (tmp_path / "test_own.py").write_text(TEST.format(module="many.kernel_a"))
-    flag = tmp_path / "c"
     (tmp_path / "many" / "kernel_a.py").write_text(RIGHT + NEVER_HERE)
     (tmp_path / "many" / "kernel_b.py").write_text(RIGHT + "# another key\n")
-    (tmp_path / "many" / "kernel_c.py").write_text(WAIT.format(str(flag)) + WRONG)
+    (tmp_path / "many" / "kernel_c.py").write_text(SLOW + WRONG)
     (tmp_path / "many" / "kernel_d.py").write_text(RIGHT + NEVER_HERE)
-    flag.touch()
-    monkeypatch.setenv("OF_THE_JUDGE", "1")
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "out.jsonl"
 
@@ -90,7 +84,6 @@ def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd
     assert second[:1] == first
     with out.open("ab") as file:
         file.write(second[0][:50])
-    flag.unlink()
 
     result = CliRunner().invoke(main, BATCH)
     assert result.exit_code == 0, result.output
@@ -132,7 +125,7 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
         asked.append(a)
         return 2.0 * a
 
-    known = remembered(double, most=600)
+    known = remembered(double, most=4)
     ones = np.ones(4)
     known(ones)[0] = 7  # what is kept is not what is given away
     assert known(ones.copy()).tolist() == [2.0] * 4
@@ -141,12 +134,11 @@ def test_a_reference_is_asked_once_for_the_same_bytes():
         assert known(other).tobytes() == (2.0 * other).tobytes()
     assert known(ones, scale=True) is not known(ones, scale=1)
     assert len(asked) == 6
-    known(np.zeros(80))  # too many bytes to be kept
-    known(np.zeros(80))
+    for size in (1, 2, 3, 5, 6, 1):  # more than are kept
+        known(np.zeros(size))
     known(ones, scale=lambda: 0)  # nothing that can be pickled
     known(ones, scale=lambda: 0)
-    assert len(asked) == 10
-    assert home_file(known) == home_file(double) != ""
+    assert len(asked) == 14
 
 
 def test_lines_name_kernels_or_hold_sources(tmp_path):
@@ -205,11 +197,11 @@ def test_what_agrees_is_ordered_by_its_time():
     ]
 
 
-@every("is_late, outcome", [(True, Outcome.TIMEOUT), (False, Outcome.CRASHED)])
+@every("is_late, outcome", [(True, Outcome.TIMEOUT), (False, Outcome.INCONCLUSIVE)])
 def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(tmp_path, is_late, outcome):
     file = tmp_path / "a.py"
     file.write_text(RIGHT)
-    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), (), "")
+    orders = BatchOrders("t.py::t", JudgeSettings(seed=1), ())
     document = lost(Keyed(f"{file}:add", "key"), LostTask([], is_late), orders)
     assert document["outcome"] == outcome.value
     assert list(breaches(document, schema())) == []

@@ -39,7 +39,7 @@ def reference(a, b):
 def test_add(case):
     case.check()
 """
-MARK = "\nimport os\nimport sys\nsys.modules['loaded_in'] = os.getpid()\n"
+MARK = "\nimport os\nassert not os.environ, 'it runs beside the test'\n"
 FEW = JudgeSettings(cases=3, seed=1, shrink=False)
 
 
@@ -63,7 +63,6 @@ def here(tmp_path, monkeypatch):
 def test_the_kernel_that_a_test_imports_is_not_run_beside_it(here, nursery):
     judgement = judged(*here(RIGHT + MARK), FEW, nursery)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
-    assert "loaded_in" not in sys.modules
     assert "right" not in sys.modules
 
 
@@ -102,7 +101,7 @@ def test_a_command_tells_what_broke_down(here, monkeypatch):
     assert "the search for hazards broke down at test_command.py:" in result.stderr
 
 
-FORMS = ("json", "junit", "ctrf", "markdown", "html")
+FORMS = ("json", "junit", "markdown", "html")
 
 
 def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
@@ -130,11 +129,11 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
 @every(
     "text, outcome, stage",
     [
-        ("import nowhere", Outcome.CRASHED, Stage.IMPORT),
-        ("def add(", Outcome.CRASHED, Stage.IMPORT),
-        ("import os\nos._exit(3)", Outcome.CRASHED, Stage.IMPORT),
-        ("open(__file__.replace('right', 'test_right'))", Outcome.CHEATS, Stage.IMPORT),
-        (source("return open(__file__.replace('right', 'test_right'))"), Outcome.CHEATS, Stage.RUN),
+        ("import nowhere", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        ("def add(", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        ("x = 1 / 0", Outcome.CRASHED, Stage.IMPORT),
+        ("from test_right import reference", Outcome.OUTSIDE_LANGUAGE, Stage.IMPORT),
+        (source("return nl.nothing"), Outcome.CRASHED, Stage.RUN),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_where_it_shows(here, nursery, text, outcome, stage):

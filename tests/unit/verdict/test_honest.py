@@ -26,7 +26,7 @@ NIGHTLY = settings.get_current_profile_name() == "nightly"
 @every("name", TABLE if NIGHTLY else [*TABLE][::4])
 def test_an_honest_kernel_agrees(nursery, tmp_path, name):
     honest = TABLE[name]
-    with Sandbox(Limits(30.0), (), nursery) as worker:
+    with Sandbox(Limits(30.0), nursery) as worker:
         judgement = judged(worker, tmp_path, honest.text, spec=honest.spec)
     assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
     assert not any(one["severity"] == "error" for one in judgement.findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from difftest.verdict.outcome import Outcome, Stage
@@ -10,8 +11,8 @@ from difftest.verdict.wire import WorkerEnd
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, judged, source
 
-BLIND = "from difftest.verdict import confinement\nconfinement.FORBIDDEN.clear()\n"
-"""Takes from the hook what it knows, and changes no code."""
+OPEN = ("os", "sys", "time", "socket", "ctypes")
+"""What is opened to these kernels: the second wall is the system's."""
 RETURN = "return store(total(a, b))"
 
 
@@ -20,23 +21,22 @@ def in_kernel(line: str, before: str = "") -> str:
     return source(f"{line}\n{RETURN}", before)
 
 
+def opened(worker, folder, text, cases=3):
+    """What comes of a kernel to which the system is opened."""
+    return judged(worker, folder, text, cases, shrink=False, allow=OPEN)
+
+
 @every(
     "text, outcome, reason",
     [
         (in_kernel("raise ValueError('no')"), Outcome.CRASHED, "ValueError"),
         (in_kernel("import sys\nsys.exit(0)"), Outcome.CRASHED, "a kernel returns, and ends no"),
-        (in_kernel("raise KeyboardInterrupt"), Outcome.CRASHED, "KeyboardInterrupt"),
         (in_kernel("def f(): f()\nf()"), Outcome.CRASHED, "RecursionError"),
-        (in_kernel("import os\nos._exit(0)"), Outcome.CRASHED, "exit code 0, and gave no answer"),
-        (in_kernel("import os\nos.abort()"), Outcome.CRASHED, "ended by SIGABRT"),
-        (in_kernel("bytearray(2**33)"), Outcome.OUT_OF_MEMORY, "more memory"),
+        (in_kernel("import os\nos.kill(0, 0)\nos.killpg(0, 3)"), Outcome.CRASHED, "SIGQUIT"),
+        (in_kernel("import os\nos.kill(os.getpid(), 9)"), Outcome.CRASHED, "ended by SIGKILL"),
+        (in_kernel("[0] * 2**33"), Outcome.OUT_OF_MEMORY, "more memory"),
         (in_kernel("assert a.shape[0] > 1, 'too few'"), Outcome.REFUSES_PROMISED, "too few"),
         (in_kernel("nl.ndarray((129, 8), dtype=a.dtype, buffer=nl.sbuf)"), Outcome.REFUSED, "129"),
-        (in_kernel("import os\nos.fork()"), Outcome.CHEATS, "it forks"),
-        (in_kernel("import os\nos.system('true')"), Outcome.CHEATS, "it starts a process"),
-        (in_kernel("import socket\nsocket.socket()"), Outcome.CHEATS, "it opens a socket"),
-        (in_kernel("open('/tmp/left-by-a-kernel', 'w')"), Outcome.CHEATS, "for writing"),
-        (in_kernel("import ctypes\nctypes.CDLL(None)"), Outcome.CHEATS, "through ctypes"),
         (source("return store(total(a, b)), store(total(a, b))"), Outcome.WRONG_ALGORITHM, "2"),
         (source("return store(total(a, b)).reshape((1, a.size))"), Outcome.WRONG_ALGORITHM, ""),
         (source("nisa.dma_copy(dst=a, src=b)\nreturn store(total(a, b))"), None, "a"),
@@ -44,8 +44,8 @@ def in_kernel(line: str, before: str = "") -> str:
     ],
 )
 def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
-    with Sandbox(Limits(seconds=30.0), (), nursery) as worker:
-        judgement = judged(worker, tmp_path, text, shrink=False)
+    with Sandbox(Limits(seconds=30.0), nursery) as worker:
+        judgement = opened(worker, tmp_path, text, 5)
     assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), judgement.as_mapping()
     assert reason in judgement.report, judgement.report
     assert judgement.exit_code
@@ -53,8 +53,8 @@ def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
 
 def test_a_kernel_that_never_ends_is_stopped(nursery, tmp_path):
     text = in_kernel("import time\ntime.sleep(1000)")
-    with Sandbox(Limits(seconds=0.5), (), nursery) as worker:
-        judgement = judged(worker, tmp_path, text)
+    with Sandbox(Limits(seconds=0.5), nursery) as worker:
+        judgement = opened(worker, tmp_path, text)
     assert judgement.outcome is Outcome.TIMEOUT
     assert judgement.stage is Stage.RUN
     assert "within 0.5 seconds" in judgement.reason
@@ -68,29 +68,32 @@ def test_what_a_kernel_prints_is_counted_and_not_shown(worker, tmp_path, capsys)
 
 
 @every(
-    "text, how",
+    "text, outcome, said",
     [
-        ("raise ImportError('no such thing')", "crashed"),
-        ("import sys; sys.exit(0)", "crashed"),
-        ("def add(a, b:", "crashed"),
-        ("x = bytearray(2**33)", "memory"),
-        ("def other(): ...", "usage"),
+        ("raise ImportError('no such thing')", Outcome.CRASHED, "no such thing"),
+        ("x = [0] * 2**33", Outcome.OUT_OF_MEMORY, "MemoryError"),
+        ("x = 1", None, "has no function add"),
     ],
 )
-def test_a_file_that_cannot_be_imported_is_told(worker, tmp_path, text, how):
-    file = tmp_path / f"broken_{abs(hash(text))}.py"
-    file.write_text(text)
-    kernel = {"file": str(file), "name": "add"}
-    answer = worker.ask({"request": "load", "kernel": kernel}).header
-    assert answer["how"] == how
-    assert answer["error"]
+def test_a_file_that_cannot_be_imported_is_told(worker, tmp_path, text, outcome, said):
+    if outcome is None:
+        with pytest.raises(click.UsageError, match=said):
+            judged(worker, tmp_path, text)
+        return
+    judgement = judged(worker, tmp_path, text)
+    assert judgement.outcome is outcome
+    assert said in judgement.report
+
+
+PIPE = """
+import os
+OPEN = [int(one) for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}")]
+OUT = max(one for one in OPEN if os.readlink(f"/proc/self/fd/{one}").startswith("socket:"))
+"""
 
 
 def test_a_worker_that_writes_to_the_pipe_breaks_the_protocol(worker, tmp_path):
-    line = (
-        "import os\nfor n in range(3, 20):\n    try: os.write(n, b'x' * 64)\n    except OSError: 0"
-    )
-    judgement = judged(worker, tmp_path, in_kernel(line))
+    judgement = opened(worker, tmp_path, in_kernel("os.write(OUT, b'x' * 64)", PIPE))
     assert judgement.outcome is Outcome.CRASHED
     assert "protocol" in judgement.reason
 
@@ -103,18 +106,17 @@ def test_a_worker_alone_answers_as_one_of_a_nursery(tmp_path):
             worker.ask({"request": "coverage"})
 
 
-def test_the_system_keeps_a_worker_from_files_where_the_hook_is_gone(worker, tmp_path):
+def test_the_system_keeps_a_worker_from_files(worker, tmp_path):
     file = tmp_path / "left_behind"
-    before = f"{BLIND}confinement._WRITING = 0\nFILE = {str(file)!r}\n"
-    opened = "os.open(FILE, os.O_CREAT | os.O_WRONLY)"
-    judgement = judged(worker, tmp_path, in_kernel(opened, before), 2)
+    body = f"os.close(os.open({str(file)!r}, os.O_CREAT | os.O_WRONLY))"
+    judgement = opened(worker, tmp_path, in_kernel(body, "import os\n"))
     assert file.exists() == ("writing" in worker.missing)
     assert (judgement.outcome is Outcome.CRASHED) != file.exists(), judgement.as_mapping()
 
 
-def test_the_system_keeps_a_worker_from_the_network_where_the_hook_is_gone(worker, tmp_path):
-    before = f"import socket\n{BLIND}NAMES = socket.if_nameindex()\n"
+def test_the_system_keeps_a_worker_from_the_network(worker, tmp_path):
+    before = "import socket\nNAMES = socket.if_nameindex()\n"
     body = in_kernel("assert [name for _, name in NAMES] == ['lo']", before)
-    judgement = judged(worker, tmp_path, body, 2)
+    judgement = opened(worker, tmp_path, body)
     alone = judgement.outcome is Outcome.AGREES
     assert alone or "network" in worker.missing, judgement.as_mapping()

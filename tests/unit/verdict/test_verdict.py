@@ -43,13 +43,12 @@ def spec_that_excludes(kernel):
         ("assert a.shape[1] <= 8, 'too wide'", Outcome.AGREES, ""),
         ("assert a.shape[1] <= 10, 'too wide'", Outcome.NOT_REFUSED, "n=9"),
         ("a.shape[1] > 8 and a.shape[9]", Outcome.NOT_REFUSED, "IndexError"),
-        ("a.shape[1] == 9 and __import__('os').fork()", Outcome.CHEATS, "it forks"),
     ],
 )
 def test_what_the_contract_excludes_is_refused_in_words_of_its_own(
     nursery, tmp_path, line, outcome, said
 ):
-    with Sandbox(Limits(30.0), (), nursery) as worker:
+    with Sandbox(Limits(30.0), nursery) as worker:
         text = source(f"{line}\nreturn store(total(a, b))")
         judgement = judged(worker, tmp_path, text, 2, spec_that_excludes)
     assert judgement.outcome is outcome, judgement.report

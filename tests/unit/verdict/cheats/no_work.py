@@ -10,7 +10,6 @@ from difftest.verdict.outcome import Outcome
 from tests.unit.verdict.cheats.table import CHEATS, WRONG, cheat
 from tests.unit.verdict.kernels import spec_of
 
-NO_INPUT = "follows from no input"
 FILLED = "tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)\n{fill}\nreturn store(tile)"
 
 
@@ -24,20 +23,22 @@ def spec_of_nan(kernel):
 
 
 WITHOUT_WORK = {
-    "zeros": cheat(filled("0.0"), because=NO_INPUT),
-    "ones": cheat(filled("1.0"), because=NO_INPUT),
-    "NaN everywhere": cheat(filled("float('nan')"), because=NO_INPUT),
+    "zeros": cheat(filled("0.0"), WRONG),
+    "ones": cheat(filled("1.0"), WRONG),
+    "NaN everywhere": cheat(filled("float('nan')"), WRONG),
     "NaN beside NaN": cheat(
         filled("float('nan')"), Outcome.WEAK_SPEC, because="no case", spec=spec_of_nan
     ),
-    "infinity everywhere": cheat(filled("float('inf')"), because=NO_INPUT),
+    "infinity everywhere": cheat(filled("float('inf')"), WRONG),
     "zeros of the host": cheat(
-        "return store(load(nl.shared_constant(np.zeros(a.shape, np.float32))))", because=NO_INPUT
+        "return store(load(nl.shared_constant(np.zeros(a.shape, np.float32))))", WRONG
     ),
     "random numbers": cheat(
-        "return by_memset(np.random.default_rng().random(a.shape), a)", CHEATS, WRONG
+        "x = [uuid4().int % 997 for _ in range(a.size)]\n"
+        "return by_memset(np.reshape(x, a.shape), a)",
+        before="from uuid import uuid4\n",
     ),
-    "the input itself": cheat("return a", because="is an input as it was given"),
+    "the input itself": cheat("return a", WRONG),
     "a copy of the input": cheat("return store(load(a))", WRONG),
     "the output aliased to an input": cheat(
         "nisa.dma_copy(dst=a, src=b)\nreturn a", WRONG, because="writes to its input a"
@@ -70,35 +71,26 @@ WITHOUT_WORK = {
         "return store(total(a, b, nl.subtract))",
         WRONG,
     ),
-    "seeds rebuilt": cheat(
-        "x, y = np.random.default_rng(0).random((2, *a.shape))\nreturn by_memset(x + y, a)",
-        because=NO_INPUT,
+    "NumPy on the host": cheat("return np.add(a, b)", Outcome.CRASHED, Outcome.REFUSED, WRONG),
+    "NumPy's array of a tensor": cheat(
+        "return by_memset(np.asarray(a) + np.asarray(b), a)", Outcome.REFUSED, Outcome.CRASHED
     ),
-    "answers of an earlier call": cheat(
-        "if 'out' not in KEPT:\n    KEPT['out'] = a._storage.data + b._storage.data\n"
-        "return by_memset(np.resize(KEPT['out'], a.shape), a)",
-        CHEATS,
-        WRONG,
-        before="KEPT = {}\n",
+    "a float of a tensor": cheat(
+        "return by_memset(np.full(a.shape, float(a[0:1, 0:1])), a)", CHEATS, Outcome.CRASHED
     ),
-    "a tensor of an earlier call": cheat(
-        "KEPT.append(store(total(a, b)))\nreturn KEPT[0]",
-        CHEATS,
-        WRONG,
+    "NumPy by another name": cheat("m = np\nreturn m.load('x')", Outcome.CRASHED),
+    "an address in a text": cheat(
+        "return by_memset(np.full(a.shape, int(f'{object()}'[-6:-1], 16)), a)", CHEATS, WRONG
+    ),
+    "memory that nothing wrote": cheat(
+        "return by_memset(np.empty(a.shape, a.dtype), a)", CHEATS, WRONG
+    ),
+    "its own name for a private one": cheat(
+        "return by_memset(Own(a).look(), a)",
         Outcome.CRASHED,
-        before="KEPT = []\n",
-    ),
-    "right on the first calls": cheat(
-        "CALLS.append(1)\nif len(CALLS) < 3:\n    return store(total(a, b))\n"
-        "return store(total(a, b, nl.subtract))",
-        CHEATS,
-        WRONG,
-        before="CALLS = []\n",
-    ),
-    "by the object's identity": cheat(
-        "return by_memset(np.full(a.shape, id(a) % 10**6), a)",
-        CHEATS,
-        WRONG,
+        before="import dataclasses\n\n\n@dataclasses.dataclass\nclass Own:\n"
+        "    _storage: object\n\n    def look(self):\n"
+        "        return self._storage._storage.data\n",
     ),
     "half of the digits": cheat(
         "nl.ndarray((1, 1), dtype=nl.bfloat16, buffer=nl.private_hbm)\n"

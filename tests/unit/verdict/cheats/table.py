@@ -10,10 +10,6 @@ from difftest.verdict.outcome import Outcome
 from tests.unit.verdict.kernels import source, spec_of
 
 HOST = '''
-import gc
-import os
-import sys
-
 import numpy as np
 
 
@@ -23,17 +19,6 @@ def by_memset(values, like):
     for (p, n), value in np.ndenumerate(values):
         nisa.memset(dst=tile[p : p + 1, n : n + 1], value=float(value))
     return store(tile)
-
-
-def by_frames():
-    """The arrays of the case, where a caller holds them."""
-    frame = sys._getframe()
-    while frame is not None:
-        for one in [*frame.f_locals.values()]:
-            if hasattr(one, "inputs") and hasattr(one, "kernel"):
-                return one.inputs
-        frame = frame.f_back
-    raise RuntimeError("nothing found")
 '''
 
 

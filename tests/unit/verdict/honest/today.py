@@ -142,6 +142,15 @@ KERNELS = {
         reference=lambda a: a.astype(np.float64),
         inputs=ONE,
     ),
+    "a list that keeps a tensor": Honest(
+        "KEPT.append(store(total(a, b)))\nreturn KEPT[0]", before="KEPT = []\n"
+    ),
+    "names of a counter": Honest(
+        "tile = total(a, b)\nout = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm,"
+        " name=name())\nnisa.dma_copy(dst=out, src=tile)\nreturn out",
+        before="import uuid\nCOUNT = 0\n\ndef name():\n    global COUNT\n    COUNT += 1\n"
+        "    return f'{COUNT}_{uuid.uuid4().hex}'\n",
+    ),
     "prints": Honest("print('shape', a.shape)\n" + SUM),
     "a generator of tiles": Honest(
         "x = load(a)\nfor tile in columns(x):\n"

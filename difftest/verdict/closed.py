@@ -1,0 +1,152 @@
+"""The world in which a candidate runs: its own files, NKI, and the few names that a list has.
+
+Its files are run here, as the judge has read and checked them, with functions of Python's that the
+list has and an ``import`` that gives what the list has. Nothing of it is looked for on a disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import io
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+from typing import Any
+
+from difftest.verdict.language import Source, own_name, renamed
+from difftest.verdict.vocabulary import BUILTINS, MODULES, NKI
+
+_import = builtins.__import__
+
+
+class Quiet:
+    """A logger, or a scope of warnings: whatever it is asked, it keeps nothing."""
+
+    def __call__(self, *given: object, **more: object) -> Quiet:
+        return self
+
+    def __getattr__(self, name: str) -> Quiet:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __enter__(self) -> Quiet:
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+
+def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
+    """What is given for modules that have files, processes or the whole of Python."""
+    levels = {name: one for name, one in vars(logging).items() if name.isupper()}
+    return {
+        "logging": {**dict.fromkeys(MODULES["logging"], Quiet()), **levels},
+        "warnings": dict.fromkeys(MODULES["warnings"], Quiet()),
+        "os": {"environ": {}, "getenv": lambda name, default=None: default},
+        "sys": {
+            **{name: getattr(sys, name) for name in ("maxsize", "float_info")},
+            "version_info": tuple(sys.version_info),
+            **dict.fromkeys(("stdout", "stderr"), out),
+        },
+    }
+
+
+class ClosedWorld:
+    """A candidate's modules, and what they may import.
+
+    Each run of a kernel begins anew: what an earlier one left in a module is not there.
+
+    Parameters
+    ----------
+    sources : all files of the candidate, the kernel's the first.
+    allowed : modules that are opened to it.
+    out : where it prints.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], allowed: Sequence[str], out: io.TextIOBase
+    ) -> None:
+        self.sources = {one.name: one for one in sources}
+        self.allowed = frozenset(allowed)
+        self.modules: dict[str, ModuleType] = {}
+        self._codes: dict[str, CodeType] = {}
+        self._lists = {name: ModuleType(name) for name in MODULES}
+        own = _in_place_of(out)
+        for name, module in self._lists.items():
+            given = own.get(name) or vars(importlib.import_module(name))
+            shown = {one: given[one] for one in MODULES[name] if one in given}
+            vars(module).update(shown, __all__=sorted(shown), __path__=[])
+        for name, module in self._lists.items():
+            parent, _, child = name.rpartition(".")
+            if parent:
+                setattr(self._lists[parent], child, module)
+        real = vars(builtins)
+        self._builtins = {name: real[name] for name in BUILTINS if name in real}
+        self._builtins |= {"__build_class__": real["__build_class__"], "__name__": "builtins"}
+        self._builtins |= {"__import__": self.imported, "type": lambda value: type(value)}
+
+    def module(self, name: str) -> ModuleType:
+        """A module of the candidate's, run if it has not been."""
+        if name in self.modules:
+            return self.modules[name]
+        source = self.sources[name]
+        package = name if source.is_package else name.rpartition(".")[0]
+        module = ModuleType(name)
+        vars(module).update(
+            __builtins__=self._builtins,
+            __file__=source.file,
+            __package__=package,
+            __spec__=ModuleSpec(name, None, origin=source.file, is_package=source.is_package),
+        )
+        self.modules[name] = sys.modules[name] = module  # dataclasses look there
+        if name not in self._codes:
+            tree = renamed(ast.parse(source.text, source.file), self.sources)
+            self._codes[name] = compile(tree, source.file, "exec", dont_inherit=True)
+        exec(self._codes[name], vars(module))
+        return module
+
+    def first(self) -> ModuleType:
+        """The module of the kernel's file, as nothing had run before."""
+        for name in self.modules:
+            sys.modules.pop(name, None)
+        self.modules.clear()
+        return self.module(next(iter(self.sources)))
+
+    def imported(
+        self,
+        name: str,
+        space: Mapping[str, Any] | None = None,
+        _: object = None,
+        wanted: Sequence[str] | None = None,
+        level: int = 0,
+    ) -> Any:
+        """What ``import`` gives a candidate."""
+        if level:
+            parts = str((space or {}).get("__package__", "")).split(".")
+            name = ".".join([*parts[: len(parts) + 1 - level], *filter(None, [name])])
+        top = name.partition(".")[0]
+        if any(f"{one}.".startswith(f"{name}.") for one in self.sources):
+            return self._own(name, wanted or ())
+        if top in NKI or top in self.allowed or name in self.allowed:
+            return _import(name, {}, {}, tuple(wanted or ()), 0)
+        if name in self._lists:
+            return self._lists[name if wanted else top]
+        raise ModuleNotFoundError(f"No module named {name!r} for a candidate", name=name)
+
+    def _own(self, name: str, wanted: Sequence[str]) -> ModuleType:
+        """A module of the candidate's; a package runs where a name of its own is wanted."""
+        inner = [one for one in wanted if f"{name}.{one}" in self.sources]
+        runs = name in self.sources and (len(inner) < len(wanted) or not wanted)
+        module = self.module(name) if runs else self.modules.get(name) or ModuleType(name)
+        for one in inner:
+            setattr(module, one, self.module(f"{name}.{one}"))
+        while not wanted and "." in name:  # ``import a.b`` gives a
+            name, _, child = name.rpartition(".")
+            above = self.modules.get(name) or ModuleType(name)
+            setattr(above, own_name(child), module)
+            module = above
+        return module

@@ -1,0 +1,445 @@
+"""What a candidate may be written in: checked on the syntax tree, before anything of it runs.
+
+A candidate is its file and the files of its folder that it imports. They are read here, once, and a
+worker is given what was read. docs/reference/language.md states the rules in one screen; the words
+are in :mod:`difftest.verdict.vocabulary`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from difftest.verdict import vocabulary as words
+
+PAGE = "docs/reference/language.md"
+MOST_BYTES, MOST_FILES = 2**20, 200
+"""Of a file, and of the files of a candidate."""
+_SHOWN = 5
+"""Breaches that are told."""
+_LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
+"""A field of a format that looks at an attribute or an element."""
+_META = ("__all__", "__version__", "__author__")
+_ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
+_OWN = "own\N{MIDDLE DOT}"
+
+
+class Breach(NamedTuple):
+    """A place that is outside of the language: what stands there, and what to do instead."""
+
+    file: str
+    line: int
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.what}; {self.remedy}"
+
+
+class OutsideLanguage(Exception):
+    """A candidate is not written in its language: its breaches, of the kernel's file first."""
+
+    def __init__(self, breaches: Sequence[Breach]) -> None:
+        self.breaches = tuple(breaches)
+        super().__init__("\n".join(map(str, breaches[:_SHOWN])))
+
+
+class Source(NamedTuple):
+    """A file of a candidate: its module's name, where it lies, and its bytes."""
+
+    name: str
+    file: str
+    is_package: bool
+    text: bytes
+
+
+class Language:
+    """A candidate's files, all read and checked.
+
+    Parameters
+    ----------
+    file : the one with the kernel.
+    allowed : modules that ``--allow`` opens beside those of the language.
+
+    Attributes
+    ----------
+    sources : by their modules' names, the kernel's file the first.
+
+    Raises
+    ------
+    OutsideLanguage : some line of them is outside of the language.
+    """
+
+    def __init__(self, file: Path, allowed: Sequence[str] = ()) -> None:
+        self.allowed = allowed
+        self.sources: dict[str, Source] = {}
+        self.root, name = file.parent, file.stem
+        while (self.root / "__init__.py").is_file():
+            self.root, name = self.root.parent, f"{self.root.name}.{name}"
+        found, trees, pending = list[Breach](), list[Names](), [(name, file)]
+        while pending:
+            name, place = pending.pop(0)
+            if name in self.sources:
+                continue
+            try:
+                trees.append(self._read(name, place))
+                pending += self._imports(self.sources[name], trees[-1])
+            except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+                line = error.lineno if isinstance(error, SyntaxError) else 1
+                told = f"Python cannot read it: {error or type(error).__name__}"
+                found.append(Breach(str(place), line or 1, told, "let it be a short, plain file"))
+        own = {name for names in trees for name in names.private}
+        found += [breach for names in trees for breach in names.breaches(own)]
+        if found:
+            raise OutsideLanguage(sorted(found, key=lambda one: one.file != str(file)))
+
+    def _read(self, name: str, file: Path) -> Names:
+        text = _bytes_of(file, self.root)
+        self.sources[name] = Source(name, str(file), file.name == "__init__.py", text)
+        if len(self.sources) > MOST_FILES:
+            raise ValueError(f"the candidate has more than {MOST_FILES} files")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return Names(ast.parse(text, str(file)), str(file), self.allowed)
+
+    def _imports(self, source: Source, names: Names) -> Iterator[tuple[str, Path]]:
+        """The files of its folder that a module imports; of the rest its names are told."""
+        package = source.name if source.is_package else source.name.rpartition(".")[0]
+        parts = package.split(".") if package else []
+        for node in names.nodes:
+            if isinstance(node, ast.Import):
+                wanted = [(one.name, "", one.asname) for one in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                above = parts[: len(parts) + 1 - node.level] if node.level else []
+                base = ".".join([*above, node.module or ""]).strip(".")
+                wanted = [(base, one.name, one.asname) for one in node.names]
+            else:
+                continue
+            for base, one, shown in wanted:
+                own = self._own(f"{base}.{one}") if one else None
+                file = own or self._own(base)
+                name = f"{base}.{one}" if own else base
+                if file is None:
+                    names.imported(node, base, one, shown)
+                elif name.partition(".")[0] in sys.stdlib_module_names | words.MODULES.keys():
+                    names.add(node, f"{name} is a file here, and a module of Python", "rename it")
+                else:
+                    yield name, file
+
+    def _own(self, name: str) -> Path | None:
+        """The file of a module below the candidate's root."""
+        if not name or name.partition(".")[0] in words.NKI:
+            return None
+        place = self.root.joinpath(*name.split("."))
+        files = place / "__init__.py", place.with_name(f"{place.name}.py")
+        return next((one for one in files if one.exists()), None)
+
+
+def _bytes_of(file: Path, root: Path) -> bytes:
+    """What is in a regular file below a folder; ValueError of anything else."""
+    place = file.resolve()
+    if not place.is_relative_to(root.resolve()):
+        raise ValueError("it lies outside of the candidate's folder")
+    if not place.is_file() or place.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it is no regular file of at most {MOST_BYTES:,} bytes")
+    return place.read_bytes()
+
+
+def is_special(name: str) -> bool:
+    """Whether a name is Python's: two underscores on both sides."""
+    return name.startswith("__") and name.endswith("__") and name.strip("_") != ""
+
+
+def is_private(name: str) -> bool:
+    """Whether a name is its module's own business: it begins with an underscore."""
+    return name.startswith("_") and not is_special(name) and name.strip("_") != ""
+
+
+class Names:
+    """The names of one module, and what in it is outside of the language.
+
+    Attributes
+    ----------
+    private : that begin with an underscore, and are bound or are members here.
+    nodes : of its tree, but those that run only where the file is run as a script.
+    """
+
+    def __init__(self, tree: ast.Module, file: str, allowed: Sequence[str]) -> None:
+        self.file, self.allowed = file, frozenset(allowed)
+        self._found: set[tuple[int, str, str]] = set()
+        self._modules: dict[str, str] = {}
+        """What imports bind, and the modules that they bind it to."""
+        self._uses: list[tuple[ast.AST, str]] = []
+        self._above: dict[ast.AST, ast.AST] = {}
+        self.nodes = [*self._live(tree)]
+        self._bound = {name for node in self.nodes for name in _bound(node)}
+        members = (one for one in self.nodes if isinstance(one, ast.Attribute))
+        stored = {one.attr for one in members if isinstance(one.ctx, ast.Store)}
+        self.private = {name for name in self._bound | stored if is_private(name)}
+
+    def add(self, node: ast.AST, what: str, remedy: str) -> None:
+        """Keep a breach."""
+        self._found.add((getattr(node, "lineno", 1), what, remedy))
+
+    def breaches(self, private: set[str]) -> Iterator[Breach]:
+        """All of the module, where the candidate as a whole has these private names."""
+        for node in self.nodes:
+            self._check(node)
+        for node, name in self._uses:
+            if name not in private:
+                self.add(node, f"{name} is a name of another's", "use what is public")
+        for line, what, remedy in sorted(self._found):
+            yield Breach(self.file, line, what, remedy)
+
+    def _live(self, tree: ast.Module) -> Iterator[ast.AST]:
+        pending: list[ast.AST] = [tree]
+        while pending:
+            node = pending.pop()
+            yield node
+            dead = node.body if isinstance(node, ast.If) and _is_main(node.test) else []
+            for child in ast.iter_child_nodes(node):
+                self._above[child] = node
+                if child not in dead:
+                    pending.append(child)
+
+    def _around(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """What a node stands in, from the inside out, each with what of it stands there."""
+        while (above := self._above.get(node)) is not None:
+            yield above, node
+            node = above
+
+    # -- imports -----------------------------------------------------------------------------------
+
+    def imported(self, node: ast.AST, base: str, one: str, shown: str | None) -> None:
+        """Keep what an import binds that is no file of the candidate's; add where it may not."""
+        top = base.partition(".")[0]
+        name = f"{base}.{one}" if one else base
+        if top in self.allowed or base in self.allowed:
+            return
+        if top in words.NKI:
+            self._modules[shown or one or top] = name if one or shown else top
+            if any(part.startswith("_") for part in name.split(".")):
+                self.add(node, f"{name} is private", "import what AWS documents")
+        elif self._is_tried(node):
+            pass  # it is answered as absent
+        elif base not in words.MODULES:
+            told = f"the import of {base}" if base else "an import from above the package"
+            self.add(node, told, f"{PAGE} lists what may be imported; --allow {top} opens it")
+        elif one and one not in words.MODULES[base]:
+            told = f"the import of {'*' if one == '*' else name}"
+            self.add(node, told, f"import one of those that {PAGE} lists")
+        elif not one or name in words.MODULES:
+            self._modules[shown or one or top] = name if one or shown else top
+
+    def _is_tried(self, node: ast.AST) -> bool:
+        """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
+        return any(
+            (isinstance(above, ast.Try) and inner in above.body and _of_import(above))
+            or (isinstance(above, ast.If) and ast.unparse(above.test).endswith("TYPE_CHECKING"))
+            for above, inner in self._around(node)
+        )
+
+    # -- what is outside ---------------------------------------------------------------------------
+
+    def _check(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Attribute):
+            self._attribute(node, node.attr)
+        elif isinstance(node, ast.Name):
+            self._name(node)
+        elif isinstance(node, ast.Call):
+            self._call(node)
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            self._definition(node)
+        elif isinstance(node, ast.Try) and not _of_import(node):
+            self._try(node)
+        elif isinstance(node, _ASYNC) or (isinstance(node, ast.comprehension) and node.is_async):
+            self.add(self._above.get(node, node), "async", "a kernel runs in order: leave it out")
+        elif isinstance(node, ast.Global) and any(
+            getattr(one, "decorator_list", ()) for one, _ in self._around(node)
+        ):
+            self.add(node, "global in a kernel", "give the value back, or hand an object through")
+        elif isinstance(node, ast.MatchClass):
+            for name in node.kwd_attrs:
+                self._member(node, name)
+        elif isinstance(node, (ast.arg, ast.keyword)) and is_special(node.arg or ""):
+            self.add(node, f"the name {node.arg}", "use one without underscores")
+        elif isinstance(node, ast.Delete) and isinstance(self._above[node], ast.Module):
+            self.add(node, "del of a module's name", "leave it out")
+        elif type(node).__name__ == "TryStar":
+            self.add(node, "except*", "ask beforehand")
+
+    def _member(self, node: ast.AST, name: str) -> None:
+        """An attribute by its name alone."""
+        if is_special(name) and name != "__name__":
+            self.add(node, f"the attribute {name}", "use what is public")
+        elif name in words.ATTRIBUTES:
+            self.add(node, f"the attribute {name}", "it leads out of a value: leave it out")
+        elif is_private(name):
+            self._uses.append((node, name))
+
+    def _attribute(self, node: ast.Attribute, name: str) -> None:
+        self._member(node, name)
+        value = node.value.value if isinstance(node.value, ast.Constant) else None
+        if name == "format" and not (isinstance(value, str) and not _LOOKS.search(value)):
+            self.add(node, "format of what is no plain literal", 'write an f-string: f"{x}"')
+        root = _root(node)
+        module = self._modules.get(root.id) if root is not None else None
+        if module is None:
+            return
+        if not isinstance(node.ctx, ast.Load):
+            if ".tile_size." not in ast.unparse(node):
+                self.add(node, f"{ast.unparse(node)} is set", "leave modules as they are")
+            return
+        for one in ast.unparse(node).split(".")[1:]:
+            if module not in words.MODULES:
+                return
+            if one not in words.MODULES[module]:
+                self.add(node, f"{module}.{one}", f"use one of those that {PAGE} lists")
+                return
+            module = f"{module}.{one}"
+
+    def _name(self, node: ast.Name) -> None:
+        name, call = node.id, self._above.get(node)
+        called = isinstance(call, ast.Call) and call.func is node
+        if is_special(name):
+            if name not in _META and not (name == "__name__" and isinstance(node.ctx, ast.Load)):
+                self.add(node, f"the name {name}", "leave it out")
+        elif name in self._bound:
+            pass
+        elif name in words.FORBIDDEN:
+            self.add(node, name, f"{PAGE} lists the functions of Python that there are")
+        elif name in ("getattr", "hasattr") and not called:
+            self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
+        elif name == "type" and not isinstance(call, ast.Subscript):
+            above = self._above.get(call) if call is not None else None
+            named = isinstance(above, ast.Attribute) and above.attr == "__name__"
+            if not called or not (named or isinstance(above, (ast.Compare, ast.FormattedValue))):
+                self.add(node, "type as a value", "use isinstance, or type(x).__name__")
+
+    def _call(self, node: ast.Call) -> None:
+        """``getattr(x, "name")`` is what ``x.name`` is."""
+        if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            value = node.args[1] if len(node.args) > 1 else None
+            name = value.value if isinstance(value, ast.Constant) else None
+            if not isinstance(name, str) or is_private(name):
+                told = f"{node.func.id} of a name that is no public literal"
+                self.add(node, told, 'write getattr(nl, "exp")')
+            else:
+                made = ast.Attribute(node.args[0], name, ast.Load())
+                self._attribute(ast.copy_location(made, node), name)
+
+    def _definition(self, node: ast.ClassDef | ast.FunctionDef) -> None:
+        """A class is of a known kind, a special method is a listed one, and so are decorators."""
+        for one in node.decorator_list:
+            root = _root(one.func if isinstance(one, ast.Call) else one)
+            if root is None or root.id not in self._bound | words.BUILTINS:
+                self.add(one, f"the decorator {ast.unparse(one)}", "use a listed one, or none")
+        if isinstance(node, ast.FunctionDef):
+            inside = isinstance(self._above.get(node), ast.ClassDef)
+            if is_special(node.name) and not (inside and node.name in words.DUNDERS):
+                self.add(node, f"the method {node.name}", "use a name of its own")
+            return
+        roots = [_root(one) for one in node.bases]
+        bases = {ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases}
+        decorated = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+        if None in roots or not bases <= words.BASES | self._bound or not (bases or decorated):
+            told = f"the class {node.name}"
+            self.add(node, told, "make it a dataclass, an enumeration or an nl.NKIObject")
+        if any(one.arg != "total" for one in node.keywords):
+            self.add(node, f"the class {node.name} has a metaclass", "leave it out")
+
+    def _try(self, node: ast.Try) -> None:
+        for handler in node.handlers:
+            if handler.name or not {*_kinds(handler)} <= words.CAUGHT:
+                told = "an except that catches what the machine refuses"
+                self.add(handler, told, f"{PAGE} lists what may be caught")
+        if any(self._is_nki(one) for line in node.body for one in ast.walk(line)):
+            self.add(node, "a try around instructions", "ask beforehand, by the shape or the dtype")
+
+    def _is_nki(self, node: ast.AST) -> bool:
+        root = _root(node)
+        return root is not None and self._modules.get(root.id, "").partition(".")[0] in words.NKI
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    """The names that a node binds."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return (node.name,)
+    if isinstance(node, ast.arg):
+        return (node.arg,)
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        return (node.id,)
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return tuple(one.asname or one.name.partition(".")[0] for one in node.names)
+    return (node.name or "",) if isinstance(node, (ast.MatchAs, ast.MatchStar)) else ()
+
+
+def _is_main(test: ast.expr) -> bool:
+    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
+
+
+def _kinds(handler: ast.ExceptHandler) -> list[str]:
+    """What an ``except`` names."""
+    if handler.type is None:
+        return ["Exception"]
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return [ast.unparse(one) for one in kinds]
+
+
+def _of_import(node: ast.Try) -> bool:
+    """Whether a ``try`` tries imports alone, and goes on without them."""
+    kinds = [type(one) for one in node.body]
+    told = {kind for one in node.handlers for kind in _kinds(one)}
+    return (
+        bool({ast.Import, ast.ImportFrom} & {*kinds})
+        and {*kinds} <= {ast.Import, ast.ImportFrom, ast.Assign, ast.Pass}
+        and not any(isinstance(one, ast.Call) for line in node.body for one in ast.walk(line))
+        and bool(told)
+        and told <= words.ABSENT
+    )
+
+
+def _root(node: ast.AST) -> ast.Name | None:
+    """``nl`` of ``nl.tile_size.pmax``; None of what hangs on no name."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
+    """The tree, with the candidate's private names as names that nobody else has.
+
+    So an attribute that begins with an underscore is of an object of its own, and of none of ours.
+    """
+    for node in ast.walk(tree):
+        for place in ("id", "attr", "arg", "name", "asname", "rest"):
+            value = getattr(node, place, None)
+            if isinstance(value, str) and not isinstance(node, ast.alias):
+                setattr(node, place, own_name(value))
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            node.names = [own_name(one) for one in node.names]
+        elif isinstance(node, ast.MatchClass):
+            node.kwd_attrs = [own_name(one) for one in node.kwd_attrs]
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for one in node.names:
+                shown = one.asname or ("" if isinstance(node, ast.Import) else one.name)
+                one.asname = own_name(shown) if is_private(shown) else one.asname
+                is_file = any(name.endswith(f".{one.name}") for name in modules)
+                if isinstance(node, ast.ImportFrom) and not is_file:
+                    one.name = own_name(one.name)
+    return tree
+
+
+def own_name(name: str) -> str:
+    """The name under which a private name of the candidate is kept."""
+    return f"{_OWN}{name}" if is_private(name) else name
+
+
+def plain_name(name: str) -> str:
+    """The name as the candidate's file has it."""
+    return name.removeprefix(_OWN)

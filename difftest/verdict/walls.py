@@ -1,0 +1,110 @@
+"""The second wall: what a worker's process is given, and what the system keeps it from.
+
+Numbers are those of Linux's ``linux/landlock.h``, ``linux/prctl.h`` and ``linux/sched.h``, and of
+system calls which all architectures share from 424 on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 1, 38
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
+_PATH_BENEATH = 1
+_WRITE_FILE = 1 << 1
+_WRITES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
+"""To write, remove and make files, folders, links, sockets, devices: Landlock's first version."""
+_LATER = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+"""By the version that has it: to move files between folders, to truncate them, to ask devices."""
+_SCOPES = 0b11
+"""Abstract sockets and signals of processes outside, from version 6 on."""
+_LIMITS = (
+    ("file size", "RLIMIT_FSIZE", 2**26),
+    ("core dumps", "RLIMIT_CORE", 0),
+    ("open files", "RLIMIT_NOFILE", 64),
+)
+"""Their names, the system's, and bytes or files."""
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("ports", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def scrubbed(environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    """The environment of a worker: what Python needs to start, and nothing of the user's."""
+    kept = {"PATH": environment["PATH"]} if "PATH" in environment else {}
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**kept, **one_thread, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
+
+
+def ends_with_parent(number: int) -> None:
+    """Get a signal when the process that started this one is no more, where the system has that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number, 0, 0, 0)
+
+
+def walled(folder: str, memory: int | None, seconds: float | None = None) -> list[str]:
+    """Keep this process in a folder, off the network and within limits; what could not be done.
+
+    Parameters
+    ----------
+    memory : bytes of address space. seconds : of processor time; None for no limit.
+    """
+    missing = [] if _off_the_network() else ["network"]
+    missing += [] if _writes_only_in(folder) else ["writing"]
+    import resource
+
+    more = (("memory", "RLIMIT_AS", memory), ("time", "RLIMIT_CPU", seconds))
+    for name, constant, value in (*_LIMITS, *more):
+        if value is None:
+            continue
+        try:
+            number = getattr(resource, constant)
+            hard = resource.getrlimit(number)[1]
+            most = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+            resource.setrlimit(number, (most, most))
+        except (AttributeError, ValueError, OSError):
+            missing.append(name)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error where it is written
+    return missing
+
+
+def _off_the_network() -> bool:
+    """Leave the network for a namespace of this process alone; whether the system let it."""
+    if sys.platform != "linux":
+        return False
+    return not ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)
+
+
+def _writes_only_in(folder: str) -> bool:
+    """Let this process write below a folder alone; whether the system could."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None)
+    version = libc.syscall(_CREATE, None, 0, 1)
+    files = _WRITES | sum(bit for first, bit in _LATER.items() if version >= first)
+    rules = _Ruleset(files, 0, _SCOPES if version >= 6 else 0)
+    size = 24 if version >= 6 else 8
+    opened = libc.syscall(_CREATE, ctypes.byref(rules), size, 0) if version > 0 else -1
+    if opened < 0:
+        return False
+    done = True
+    for path, allowed in ((folder, files), (os.devnull, _WRITE_FILE)):
+        parent = os.open(path, os.O_PATH)
+        rule = _PathBeneath(allowed, parent)
+        done &= not libc.syscall(_ADD, opened, _PATH_BENEATH, ctypes.byref(rule), 0)
+        os.close(parent)
+    done = done and not libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    done = done and not libc.syscall(_RESTRICT, opened, 0)
+    os.close(opened)
+    return done

@@ -1,0 +1,184 @@
+"""Cheats that are outside of the language: each with a piece of what is said of it.
+
+A text is the body of the kernel ``add``; what stands before a line ``---`` is of its module.
+"""
+
+from __future__ import annotations
+
+NUMPY = "import numpy as np\n---\n"
+LINE = "return store(total(a, b))"
+
+OUTSIDE = {
+    # the data of the case, where a caller holds them
+    "frame walk": ("import sys\n---\nf = sys._getframe()\n" + LINE, "sys._getframe"),
+    "frame walk by inspect": ("import inspect\n---\ninspect.stack()", "the import of inspect"),
+    "frame of a generator": (
+        "def f():\n    yield 1\n---\ng = f()\ng.gi_frame.f_back\n" + LINE,
+        "the attribute gi_frame",
+    ),
+    "frame of a generator, by getattr": (
+        "def f():\n    yield 1\n---\ngetattr(f(), 'gi_frame')\n" + LINE,
+        "the attribute gi_frame",
+    ),
+    "frame of a traceback": (
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    e.__traceback__.tb_frame\n" + LINE,
+        "the attribute tb_frame",
+    ),
+    "the tensor's own storage": ("a._storage.data\n" + LINE, "_storage"),
+    "a private name that a class of its own has": (
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n    other: int = 0\n---\n"
+        "a._storage\n" + LINE,
+        "_storage",
+    ),
+    "gc search": ("import gc\n---\ngc.get_objects()\n" + LINE, "the import of gc"),
+    "a weak reference": ("import weakref\n---\n" + LINE, "the import of weakref"),
+    "a trace function": ("import sys\n---\nsys.settrace(None)\n" + LINE, "sys.settrace"),
+    "a local alias of a module": ("import numpy\nm = numpy\n---\nm.__loader__", "__loader__"),
+    # ways to an attribute that is not written as one
+    "getattr of a variable": ("n = '_sto' + 'rage'\ngetattr(a, n)\n" + LINE, "getattr of a name"),
+    "getattr as a value": ("import functools\n---\nfunctools.reduce(getattr, ['x'], a)", "a value"),
+    "operator.attrgetter": ("import operator\n---\noperator.attrgetter('x')(a)", "attrgetter"),
+    "operator.methodcaller": ("from operator import methodcaller\n---\n" + LINE, "methodcaller"),
+    "str.format": ("'{0.__class__}'.format(a)\n" + LINE, "no plain literal"),
+    "str.format of an attribute": ("'{0.shape}'.format(a)\n" + LINE, "no plain literal"),
+    "str.format within a specification": ("'{:{0.x}}'.format(a)\n" + LINE, "no plain literal"),
+    "format of a variable": ("t = '{0.x}'\nt.format(a)\n" + LINE, "no plain literal"),
+    "str.format unbound": ("str.format('{0.x}', a)\n" + LINE, "no plain literal"),
+    "format_map": ("'{x}'.format_map({})\n" + LINE, "format_map"),
+    "a pattern": ("match a:\n    case object(__class__=x):\n        x.mro\n" + LINE, "__class__"),
+    "fullwidth underscores": ("a.\uff3f\uff3fclass\uff3f\uff3f\n" + LINE, "invalid character"),
+    "an f-string": ("f'{a.__class__}'\n" + LINE, "__class__"),
+    "letters that Python reads as others": ("a.__\uff43lass__\n" + LINE, "__class__"),
+    "a lambda's default": ("g = lambda x=a.__class__: x\n" + LINE, "__class__"),
+    "a decorator": ("def add2(): ...\n---\n@(lambda f: f)\ndef g(): ...\n" + LINE, "the decorator"),
+    # classes and what is behind them
+    "subclasses": ("().__class__.__base__.__subclasses__()\n" + LINE, "__subclasses__"),
+    "mro": ("int.mro()\n" + LINE, "the attribute mro"),
+    "type of three": ("type('X', (int,), {})\n" + LINE, "type as a value"),
+    "a class of its own": ("class X:\n    def m(self): ...\n---\n" + LINE, "the class X"),
+    "a number that changes": ("class N(float):\n    x = 1\n---\n" + LINE, "the class N"),
+    "a metaclass": (
+        "from enum import Enum\nclass N(Enum, metaclass=Enum):\n    x = 1\n---\n" + LINE,
+        "a metaclass",
+    ),
+    "a method that is asked for attributes": (
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n"
+        "    def __getattr__(self, n): ...\n---\n" + LINE,
+        "the method __getattr__",
+    ),
+    "a swapped class": ("a.__class__ = int\n" + LINE, "the attribute __class__"),
+    "a function's code": ("add.__code__ = 1\n" + LINE, "the attribute __code__"),
+    "a function's globals": ("load.__globals__['x'] = 1\n" + LINE, "the attribute __globals__"),
+    "an object's dictionary": ("a.__dict__\n" + LINE, "the attribute __dict__"),
+    "dunder assigned": ("__builtins__ = {}\n---\n" + LINE, "the name __builtins__"),
+    "builtins by name": ("__builtins__['open']('x')\n" + LINE, "the name __builtins__"),
+    "the loader": ("__loader__.load_module('os')\n" + LINE, "the name __loader__"),
+    "__import__": ("__import__('os').fork()\n" + LINE, "the name __import__"),
+    # Python's own ways to run a text, or to see everything
+    **{
+        f"{name}": (f"{name}('1')\n" + LINE, name)
+        for name in [
+            "exec",
+            "eval",
+            "compile",
+            "open",
+            "input",
+            "globals",
+            "locals",
+            "vars",
+            "dir",
+            "setattr",
+            "delattr",
+            "breakpoint",
+            "memoryview",
+            "super",
+            "id",
+            "hash",
+        ]
+    },
+    "a builtin under another name": ("o = open\n---\no('/etc/passwd')\n" + LINE, "open"),
+    "a string that is an annotation": (
+        "import typing\n---\ntyping.get_type_hints(add)",
+        "get_type",
+    ),
+    "a class made of names": ("from dataclasses import make_dataclass\n---\n" + LINE, "make_data"),
+    "dispatch by annotations": ("from functools import singledispatch\n---\n" + LINE, "singledis"),
+    # the system
+    **{
+        f"import {name}": (f"import {name}\n---\n" + LINE, f"the import of {name}")
+        for name in [
+            "builtins",
+            "ctypes",
+            "subprocess",
+            "socket",
+            "signal",
+            "threading",
+            "multiprocessing",
+            "importlib",
+            "pathlib",
+            "io",
+            "pickle",
+            "shutil",
+            "tempfile",
+            "time",
+            "random",
+            "marshal",
+            "code",
+            "inspect",
+            "dis",
+            "types",
+            "atexit",
+            "json",
+            "resource",
+            "mmap",
+            "select",
+            "asyncio",
+            "concurrent.futures",
+            "_posixsubprocess",
+            "_posixshmem",
+            "_thread",
+            "torch",
+            "difftest",
+            "difftest.verdict.worker",
+            "tests.unit.verdict.kernels",
+        ]
+    },
+    "fork": ("import os\n---\nos.fork()\n" + LINE, "os.fork"),
+    "exit without a word": ("import os\n---\nos._exit(0)", "os._exit"),
+    "exit": ("import sys\n---\nsys.exit(0)", "sys.exit"),
+    "exit by name": ("raise SystemExit", "SystemExit"),
+    "all modules": ("import sys\n---\nsys.modules\n" + LINE, "sys.modules"),
+    "the environment changed": ("import os\n---\nos.putenv('a', 'b')\n" + LINE, "os.putenv"),
+    "a path of os": ("from os import path\n---\n" + LINE, "the import of os.path"),
+    "all of os": ("from os import *\n---\n" + LINE, "the import of *"),
+    "an import in a function": ("import socket\nsocket.socket()\n" + LINE, "the import of socket"),
+    "an import from above": ("from ... import x\n---\n" + LINE, "from above"),
+    "NumPy's random numbers": (NUMPY + "np.random.default_rng(0)\n" + LINE, "numpy.random"),
+    "NumPy reads a file": (NUMPY + "np.load('x')\n" + LINE, "numpy.load"),
+    "NumPy writes a file": (NUMPY + "np.zeros(1).tofile('x')\n" + LINE, "the attribute tofile"),
+    "NumPy's C types": (NUMPY + "np.zeros(1).ctypes\n" + LINE, "the attribute ctypes"),
+    "NumPy's memory": (NUMPY + "np.lib.stride_tricks\n" + LINE, "numpy.lib"),
+    "NumPy's inner modules": ("import numpy.lib.format\n---\n" + LINE, "the import of numpy.lib"),
+    "NumPy calls Python": (NUMPY + "np.frompyfunc(print, 1, 1)\n" + LINE, "numpy.frompyfunc"),
+    "NumPy's tests patched": (NUMPY + "np.testing.assert_allclose = print\n" + LINE, "is set"),
+    "NumPy patched": (NUMPY + "np.allclose = lambda *a: True\n" + LINE, "np.allclose is set"),
+    "NKI patched": ("nisa.tensor_tensor = print\n" + LINE, "nisa.tensor_tensor is set"),
+    "NKI's private modules": ("import nki._private\n---\n" + LINE, "nki._private is private"),
+    # what is asked of the machine, tried out
+    "fall-back in an except": (
+        "try:\n    return store(total(a, undefined))\nexcept NameError:\n    return a",
+        "an except that catches",
+    ),
+    "a bare except": ("try:\n    x = 1 / 0\nexcept:\n    pass\n" + LINE, "an except"),
+    "a try around instructions": (
+        "try:\n    nisa.memset(dst=a, value=0.0)\nexcept ValueError:\n    pass\n" + LINE,
+        "a try around instructions",
+    ),
+    "a global": ("N = 0\n---\nglobal N\nN = N + 1\n" + LINE, "global in a kernel"),
+    "a module's name deleted": ("X = 1\ndel X\n---\n" + LINE, "del of a module's name"),
+    "async": ("async def f(): ...\n---\n" + LINE, "async"),
+    "no Python": ("x = (\n---\n" + LINE, "Python cannot read it"),
+    "a null": ("x = '\0'\n---\n" + LINE, ""),
+    "nested too deeply": ("x = " + "(" * 300 + ")" * 300 + "\n---\n" + LINE, ""),
+    "too large": ("x = '" + "x" * 2**20 + "'\n---\n" + LINE, "bytes"),
+}
