@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
-from difftest.verdict.language import Source, own_name, renamed
+from difftest.verdict.language import SourceFile, own_name, renamed
 from difftest.verdict.vocabulary import BUILTINS, MODULES, NKI
 
 _import = builtins.__import__
@@ -68,7 +68,7 @@ class ClosedWorld:
     """
 
     def __init__(
-        self, sources: Sequence[Source], allowed: Sequence[str], out: io.TextIOBase
+        self, sources: Sequence[SourceFile], allowed: Sequence[str], out: io.TextIOBase
     ) -> None:
         self.sources = {one.name: one for one in sources}
         self.allowed = frozenset(allowed)

@@ -49,7 +49,7 @@ class OutsideLanguage(Exception):
         super().__init__("\n".join(map(str, breaches[:_SHOWN])))
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """A file of a candidate: its module's name, where it lies, and its bytes."""
 
     name: str
@@ -77,11 +77,11 @@ class Language:
 
     def __init__(self, file: Path, allowed: Sequence[str] = ()) -> None:
         self.allowed = allowed
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SourceFile] = {}
         self.root, name = file.parent, file.stem
         while (self.root / "__init__.py").is_file():
             self.root, name = self.root.parent, f"{self.root.name}.{name}"
-        found, trees, pending = list[Breach](), list[Names](), [(name, file)]
+        found, trees, pending = list[Breach](), list[ModuleCheck](), [(name, file)]
         while pending:
             name, place = pending.pop(0)
             if name in self.sources:
@@ -98,16 +98,16 @@ class Language:
         if found:
             raise OutsideLanguage(sorted(found, key=lambda one: one.file != str(file)))
 
-    def _read(self, name: str, file: Path) -> Names:
+    def _read(self, name: str, file: Path) -> ModuleCheck:
         text = _bytes_of(file, self.root)
-        self.sources[name] = Source(name, str(file), file.name == "__init__.py", text)
+        self.sources[name] = SourceFile(name, str(file), file.name == "__init__.py", text)
         if len(self.sources) > MOST_FILES:
             raise ValueError(f"the candidate has more than {MOST_FILES} files")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Names(ast.parse(text, str(file)), str(file), self.allowed)
+            return ModuleCheck(ast.parse(text, str(file)), str(file), self.allowed)
 
-    def _imports(self, source: Source, names: Names) -> Iterator[tuple[str, Path]]:
+    def _imports(self, source: SourceFile, names: ModuleCheck) -> Iterator[tuple[str, Path]]:
         """The files of its folder that a module imports; of the rest its names are told."""
         package = source.name if source.is_package else source.name.rpartition(".")[0]
         parts = package.split(".") if package else []
@@ -160,7 +160,7 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not is_special(name) and name.strip("_") != ""
 
 
-class Names:
+class ModuleCheck:
     """The names of one module, and what in it is outside of the language.
 
     Attributes

@@ -39,7 +39,7 @@ from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.tape import taping
 from difftest.simulator.tape_json import tape_to_json
 from difftest.verdict.closed import ClosedWorld
-from difftest.verdict.language import Source, is_special, own_name, plain_name
+from difftest.verdict.language import SourceFile, is_special, own_name, plain_name
 from difftest.verdict.walls import walled
 from difftest.verdict.wire import Frame, array_of, receive, send
 
@@ -87,7 +87,7 @@ class Service:
         """Run a candidate's files; what the judge may know of it."""
         header = frame.header
         sources = [
-            Source(name, file, is_package, text)
+            SourceFile(name, file, is_package, text)
             for (name, file, is_package), text in zip(header["modules"], frame.blobs, strict=True)
         ]
         world = ClosedWorld(sources, header["allowed"], self.printed)

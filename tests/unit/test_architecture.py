@@ -158,7 +158,13 @@ CONFORMANCE = Rule(
     (
         *("numpy", "ml_dtypes", "pytest", "conformance"),
         *("difftest.host", "difftest.simulator.launch_ranks", "difftest.migration"),
-        *("difftest.lint", "difftest.inspection", "difftest.simulator.witness", "jsonschema"),
+        *(
+            "difftest.lint",
+            "difftest.verdict.language",
+            "difftest.inspection",
+            "difftest.simulator.witness",
+            "jsonschema",
+        ),
         *(f"difftest.simulator.{name}" for name in ("MACHINES", "NkiError", "launch")),
     ),
 )
