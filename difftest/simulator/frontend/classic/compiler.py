@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from difftest.simulator.frontend.arguments import absent
-from difftest.simulator.frontend.classic import memories
+from difftest.simulator.frontend.classic import memories as _memories
 from difftest.simulator.frontend.classic.memories import psum, sbuf
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.index import as_integer
@@ -35,7 +35,7 @@ def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
 @_public
 def force_auto_alloc(func: Any = None) -> Any:
     """Mark a kernel whose direct allocations the compiler ignores."""
-    return force_auto_alloc if func is None else memories.force_auto_alloc(func)
+    return force_auto_alloc if func is None else _memories.force_auto_alloc(func)
 
 
 class Directive:
