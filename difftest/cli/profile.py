@@ -110,7 +110,7 @@ def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Ma
     console.print("Live ranges in SBUF and PSUM, in the order of the instructions", style="italic")
     chart = memory_text(trace, machine, Console().width)
     console.print(chart, highlight=False, markup=False, soft_wrap=True)
-    console.print("\nAdvice, the most time lost first (predicted)", style="bold")
+    console.print("\nAdvice, the largest gain first (predicted)", style="bold")
     for line in text.findings(found):
         # What goes on below begins under the words, so that the numbers stand out.
         folded = textwrap.wrap(line, console.width, subsequent_indent="   ") or [line]

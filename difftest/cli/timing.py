@@ -30,6 +30,7 @@ FEW = 12
 _WIDTH = 170  # characters: rows are long
 
 LADDER = "conv2d"
+OTHERS = "probes of trn1, others"
 Times = dict[tuple[Any, ...], Mapping[str, Estimate]]
 """What was launched -> by metric what is predicted of it."""
 STREAM = "kernels.classic.vector_add:vector_add_stream"
@@ -75,9 +76,8 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
     ours = [one for one in judged if one.first.machine == MACHINE]
     parts = {name: [one.judged for one in part] for name, part in _parts(judged).items()}
     if not keyword:
-        found = [probed(probe) for probe in probes()]
-        parts["probes of trn1 whose cost is theirs"] = [o.judged for o in found if o.probe.fitted]
-        parts["probes of trn1, others"] = [o.judged for o in found if not o.probe.fitted]
+        for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False)):
+            parts[name] = [probed(one) for one in probes() if one.fitted is fitted]
     parts["all of trn2"] = [one.judged for one in ours]
     print_table(console, _classes(parts))
     print_table(console, _table(comparisons, None if each or keyword else FEW))

@@ -1,8 +1,7 @@
 """Whether the intervals hold what they promise: published latencies, inside or outside.
 
-For each published latency one asks which scale (:data:`~difftest.timing.interval.SCALE`) would just
-reach it. The scale of the model is that which reaches ``COVERAGE`` of them. So that this is no
-tautology, each kernel is judged with the scale that the other kernels would give: leave one out.
+For each one asks which scale (:data:`~difftest.timing.interval.SCALE`) would just reach it. So that
+this is no tautology, each kernel is judged with the scale that the others give: leave one out.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ QUESTIONS = {
     "toolchain": "who makes the descriptors of DMAs",
     "one_table": "are all activation functions in one table",
 }
+"""What each field of a compiler answers; docs/explanation/compiler.md says more of each."""
 
 
 def answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
@@ -52,28 +53,19 @@ def answer(value: bool | float | RepeatRule | Toolchain | None) -> str:
 
 
 class Compiler(NamedTuple):
-    """How a kernel is compiled."""
+    """How a kernel is compiled: the answers to ``QUESTIONS``."""
 
     renames: bool
-    """Whether a tile that is filled again gets another place (classic dialect)."""
     by_tensor: bool
-    """Whether users of one tensor wait for each other although they touch other elements of it
-    (today's dialect)."""
     expected: float | None
-    """How much of each latency it counts on when it orders the Tensor Engine's instructions
-    (:mod:`difftest.timing.planner`); None: it knows when each will be ready."""
+    """None: it knows when each will be ready (:mod:`difftest.timing.planner`)."""
     repeated_copies: RepeatRule
-    """Copies of unchanged tiles into tiles of the same form."""
     repeated_transposes: RepeatRule
-    """Transposes on the Tensor Engine of what the loops around them do not change."""
     repeated_loads: RepeatRule
-    """Loads of an input's bytes that lie in another tile of the same form."""
     merged_loads: bool
-    """Whether loads one after the other, into one tile from one tensor, are triggered as one."""
     toolchain: Toolchain | None
-    """Who makes the descriptors; None: who is taken to by what the prediction is asked for."""
+    """None: the one that the prediction is asked for."""
     one_table: bool
-    """Whether the kernel's activation functions are all in the table that is loaded first."""
 
 
 LIKELY = Compiler(

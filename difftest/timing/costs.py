@@ -86,11 +86,9 @@ def _cost(row: dict[str, Any]) -> Cost:
 def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
     """What trn1's instructions cost that have no row of that machine.
 
-    The documentation gives one number of cycles for both machines (ISA). So a row of trn2 for any
-    operands is trn1's with the same cycles, an interval of as many cycles of the slower or faster
-    clock, whole ns, and a result as long after the interval as in trn1's own copy on that engine
-    (trn2's, where it has none). The fast modes of trn2 are rows of certain operands, which trn1
-    has not. A figure measured on trn2 is an assumption on trn1.
+    The documentation gives one number of cycles for both (ISA). So a row of trn2 for any operands
+    is trn1's, with a result as long after the interval as in trn1's own copy on that engine. The
+    fast modes of trn2, rows of certain operands, trn1 has not.
     """
     own = [cost for cost in rows if cost.machine == "trn1"]
     known = {(cost.instruction, cost.engine) for cost in own}
@@ -264,9 +262,8 @@ def _topk(event: Event) -> float:
 def _local_gather(event: Event) -> float:
     """Indices times elements for each, times ISA's C.
 
-    ISA divides by C, which grows as fewer elements are taken for an index; but it also says that
-    more of them make a gather faster. So C is taken as cycles, not as a rate. Elements for an
-    index: the least power of two with which the indices fill the result.
+    ISA divides by C; but it also says that more elements for an index make a gather faster. So C
+    is taken as cycles. Elements for an index: the least power of two that fills the result.
     """
     gathered, index = event.writes[0], event.reads[1]
     indices = GPSIMD_CORE_PARTITIONS * elements(index)

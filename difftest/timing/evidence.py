@@ -41,10 +41,7 @@ class Evidence(Enum):
     @property
     def rank(self) -> int:
         """0 for the best evidence; of several numbers, the highest rank is the class of a sum."""
-        return _RANKS[self.value]
-
-
-_RANKS = {evidence.value: rank for rank, evidence in enumerate(Evidence)}
+        return list(Evidence).index(self)
 
 
 class Figure(NamedTuple):

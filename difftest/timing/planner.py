@@ -4,12 +4,8 @@ A device's engine takes its instructions in one order, which stands in its code 
 compiler makes it: it takes, of what it expects to be ready, the first in program order. What it
 expects is inferred:
 
-- an instruction takes the cycles of its elements, and nothing to begin or to hand on its result:
-  so much is what it also counts on where it shares out copies;
+- an instruction takes the cycles of its elements, and nothing to begin or to hand on its result;
 - a DMA takes what one alone does, from its trigger to its semaphore.
-
-So a product comes after the transposes it needs, and stands behind their copies, while what waits
-for HBM lets the transposes of other blocks go first.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from difftest.timing.interval import (
     caution,
     compiler_caution,
     foundation,
+    width_caution,
 )
 from difftest.timing.planner import planned_order
 from difftest.timing.program import Program, Progress, lower, recompile
@@ -73,7 +74,7 @@ class Prediction:
     def total_time(self) -> float:
         """Predicted total_time (profiles): with the runtime's preamble and postamble."""
         self._need_costs()
-        return self.middle + self._around
+        return self.middle + self._around[0]
 
     @cached_property
     def foundation(self) -> Foundation:
@@ -91,7 +92,7 @@ class Prediction:
     def total_time_estimate(self) -> Estimate:
         """The same of a profile's total_time."""
         self._need_costs()
-        return self._estimate(self._around, LONG_PROFILE if self._is_long else PROFILE)
+        return self._estimate(*self._around)
 
     @property
     def estimates(self) -> dict[str, Estimate]:
@@ -140,17 +141,19 @@ class Prediction:
         }
         far = max(ends, key=lambda time: abs(math.log(time / self.middle)))
         name, other = ends[far]
+        taken = self.schedule.toolchain if name == "toolchain" else getattr(likely, name)
         return (
             f"one question to the compiler makes the most of it, {QUESTIONS[name]}: {far:,.1f} us "
             f"if the answer is {answer(other)}, {self.middle:,.1f} us if it is "
-            f"{answer(getattr(likely, name))}, as taken here"
+            f"{answer(taken)}, as taken here"
         )
 
     @property
     def caution(self) -> str:
         """What to know before the time is believed, in words; empty if most of it was measured."""
         depends = compiler_caution(self.middle, self.compiled)
-        warnings = [caution(self.foundation), depends, self.question]
+        wide = "" if self.unknown else width_caution(self.latency_interval, self.latency)
+        warnings = [wide, caution(self.foundation), depends, self.question]
         if len(self.program.instructions) > MANY:
             warnings.append(
                 f"of more than {MANY:,} instructions nobody asks what another compiler would make, "
@@ -183,15 +186,20 @@ class Prediction:
         return start + part * (end - start) + self._overhead
 
     @property
-    def _is_long(self) -> bool:
-        return self.middle * 1e3 >= self.program.clockwork.long_kernel.value
+    def _around(self) -> tuple[float, float]:
+        """What a profile has before and after the kernel's own part, and how unsure that is.
 
-    @property
-    def _around(self) -> float:
-        """What a profile has before and after the kernel's own part."""
-        figures = self.program.clockwork
-        after = figures.long_postamble if self._is_long else figures.postamble
-        return (figures.preamble.value + after.value) / 1e3
+        The longer postamble was traced of long classic kernels, and none that is half as long; of
+        today's, of those whose stores come from software, whatever their length.
+        """
+        figures, schedule = self.program.clockwork, self.schedule
+        part = min(1.0, max(0.0, 2e3 * self.middle / figures.long_kernel.value - 1.0))
+        if schedule.toolchain is Toolchain.TODAY:
+            part = float(schedule.timeline.stores_in_software)
+        short, long = figures.postamble.value / 1e3, figures.long_postamble.value / 1e3
+        after = short + part * (long - short)
+        unsure = max(part, 1.0 - part) * (long - short) if 0.0 < part < 1.0 else LONG_PROFILE
+        return figures.preamble.value / 1e3 + after, unsure if part else PROFILE
 
     @property
     def _overhead(self) -> float:

@@ -34,11 +34,7 @@ FEW, MANY = 32, 96
 """Repeats of the two traces whose times give the slope."""
 RESOLUTION = 10.0
 """Nanoseconds to which the probes are given."""
-_DTYPES: dict[int, np.dtype[np.generic]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.float16),
-    4: np.dtype(np.float32),
-}
+_DTYPES = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4)}
 """A dtype of as many bytes: nothing else of it has a cost."""
 _SPACES = {"sbuf": Space.SBUF, "psum": Space.PSUM, "hbm": Space.SHARED_HBM}
 
@@ -59,14 +55,6 @@ class Probe:
     fitted: bool
     """Whether a cost of the model is taken from it, so that it judges nothing."""
     what: str
-
-
-@dataclass(frozen=True)
-class Probed:
-    """A probe and its prediction; nanoseconds."""
-
-    probe: Probe
-    judged: Judged
 
 
 @cache
@@ -97,8 +85,8 @@ def _operands(text: str) -> tuple[tuple[Space, int, tuple[int, int]], ...]:
     return tuple(found)
 
 
-def probed(probe: Probe) -> Probed:
-    """What the model says of a probe: the slope of two traces, and its interval."""
+def probed(probe: Probe) -> Judged:
+    """What the model says of a probe, ns: the slope of two traces, and its interval."""
     few, many = (predict(_trace(probe, count), TRN1, dge=False) for count in (FEW, MANY))
     slope = (many.middle - few.middle) * 1e3 / (MANY - FEW) * probe.repeats
 
@@ -106,7 +94,7 @@ def probed(probe: Probe) -> Probed:
         return _around(many, slope, scale)
 
     name = f"probe of {probe.instruction} on {probe.engine.value}"
-    return Probed(probe, judge(name, probe.measured, slope, at))
+    return judge(name, probe.measured, slope, at)
 
 
 def _around(prediction: Prediction, slope: float, scale: float) -> Interval:

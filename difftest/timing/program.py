@@ -389,25 +389,11 @@ class _Builder:
         data, order = self.dependences.of(index, reads, writes)
         if self.barriers and core in self.barriers:
             order.add(self.barriers[core])
-        tensors, opens = self._touch(index, writes + reads)
-        one = LoweredInstruction(
-            index,
-            event,
-            engine,
-            work.times,
-            product,
-            moved,
-            work.modelled,
-            tuple(data) if len(data) < 2 else tuple(sorted(data)),
-            tuple(order) if len(order) < 2 else tuple(sorted(order)),
-            tensors,
-            opens,
-            (),
-            implied,
-            False,
-            core,
-            trigger,
-        )
+        what = work.times, product, moved, work.modelled
+        waits = tuple(sorted(data)), tuple(sorted(order))
+        uses = self._touch(index, writes + reads)
+        one = LoweredInstruction(index, event, engine, *what, *waits, *uses)
+        one.implied, one.core, one.trigger = implied, core, trigger
         if self.compiler.merged_loads and moved is not None:
             one.merged = _continues(self.instructions[-1] if self.instructions else None, one)
         self.instructions.append(one)

@@ -8,6 +8,7 @@ each other through semaphores. The same program gives the same timeline.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -122,6 +123,14 @@ def schedule(
     order = order or planned_order(program, dge=dge)
     made = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress)
     return Schedule(program, made.run(), made.toolchain, phase, order)
+
+
+def without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
+    """The timeline if a share of some instructions took no time; all keep their order."""
+    phase, order = schedule.phase, schedule.order
+    again = Scheduler(schedule.program, dge=schedule.toolchain, phase=phase, order=order)
+    again.spared = spared
+    return again.run()
 
 
 class Stretch(NamedTuple):

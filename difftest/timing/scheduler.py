@@ -88,6 +88,8 @@ class Scheduler:
         self.joined_in, self.join_followers = wiring.joined_in, wiring.join_followers
         self.joins = [Join(len(members)) for members in program.joins]
         self.stores: list[int] = []
+        self.spared: Mapping[int, float] = {}
+        """Instruction -> the share of it that takes no time."""
         self.scarce = {
             tensor: memory
             for core in self.cores
@@ -233,18 +235,24 @@ class Scheduler:
         timeline, index, engine = self.timeline, one.index, unit.engine
         core = self.cores[one.core]
         producer = engine
+        keep = 1.0 - self.spared.get(index, 0.0) if self.spared else 1.0
         if one.transfer is not None:
             producer = Engine.DMA
             now, end, busy = self._issue_dma(core, one, one.transfer, now)
+        elif not keep:
+            end, busy = now, 0.0
         elif one.matmul is not None:
-            end, following = core.tensor.issue(now, one.matmul)
+            work = one.matmul
+            if keep < 1.0:  # nor do its weights keep it
+                work = work._replace(rows=work.rows * keep, strided=False)
+            end, following = core.tensor.issue(now, work)
             busy = following - now
         else:
             timed = one.times[engine]
             if timed.table and engine is Engine.SCALAR:
                 now += self._load_table(core, timed.table)
-            end = now + timed.latency
-            busy = timed.interval
+            end = now + timed.latency * keep
+            busy = timed.interval * keep
         timeline.engine[index] = engine
         timeline.start[index] = now
         timeline.end[index] = end
@@ -259,18 +267,26 @@ class Scheduler:
         self, core: PhysicalCore, one: LoweredInstruction, transfer: Transfer, now: float
     ) -> tuple[float, float, float]:
         """Trigger a DMA: when that began, when it is done, and how long its engine took."""
+        keep = 1.0 - self.spared.get(one.index, 0.0)
         queue = core.stores if one.is_store else core.loads
+        if not keep:
+            return now, now, 0.0
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
         way = self.ways[transfer.kind]
         busy, start = self._triggering(one, transfer, way, now)
         if way is Way.SOFTWARE:
             transfer = in_software(transfer)
+        if keep < 1.0:
+            busy *= keep
+            rows = tuple((engine, round(count * keep)) for engine, count in transfer.busy)
+            transfer = transfer._replace(busy=rows)
         begin, finish, end = core.dma.run(start, transfer, way in ON_DEVICE)
         self.timeline.transfer_start[one.index] = begin
         self.timeline.transfer_end[one.index] = finish
         queue.append(end)
         if one.is_store:
             self.stores.append(one.index)
+            self.timeline.stores_in_software |= way is Way.SOFTWARE
         return now, end, busy
 
     def _triggering(
@@ -285,10 +301,11 @@ class Scheduler:
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy
         if way is Way.SOFTWARE:
-            times = figures.software_dispatch, figures.software_start
-            if transfer.addressed:
-                times = figures.addressed_generation, figures.addressed_start
-            return core.software.take(now, *(time.value for time in times))
+            dispatch, start = figures.software_dispatch, figures.software_start
+            if transfer.kind == "register":  # its place is loaded first (TODAY)
+                dispatch, start = figures.addressed_generation, figures.addressed_start
+            keep = 1.0 - self.spared.get(one.index, 0.0)
+            return core.software.take(now, dispatch.value * keep, start.value * keep, keep)
         if way is Way.HARDWARE:
             busy = figures.generation.value + figures.generation_per_partition.value * others
             return busy, now + busy

@@ -32,6 +32,7 @@ class Timeline:
         """Time that the Tensor Engine streamed at half speed."""
         self.held = False
         """Whether what was ready had to wait for its turn on the Tensor Engine."""
+        self.stores_in_software = False
         self.table_loads = 0
         self.spilled = 0
         """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""

@@ -47,11 +47,6 @@ class Transfer(NamedTuple):
     def bytes(self) -> int:
         return self.row_bytes * self.rows
 
-    @property
-    def addressed(self) -> bool:
-        """Whether the GpSimd Engine loads its place before it makes the descriptors (TODAY)."""
-        return self.kind == "register"
-
 
 @lru_cache(maxsize=4096)
 def in_software(one: Transfer) -> Transfer:

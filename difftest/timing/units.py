@@ -47,10 +47,12 @@ class SoftwareGenerator:
         self._burst = 0
         self._starts = deque([-math.inf] * clockwork.software_queue, clockwork.software_queue)
 
-    def take(self, now: float, dispatch: float, start: float) -> tuple[float, float]:
-        """Take a DMA whose dispatch may begin at ``now`` and takes ``dispatch``.
+    def take(
+        self, now: float, dispatch: float, start: float, keep: float = 1.0
+    ) -> tuple[float, float]:
+        """Take a DMA whose dispatch may begin at ``now``; a pause ends a burst.
 
-        ``start`` is from then to its start if none is queued. A pause ends a burst.
+        ``start`` is from then to its start if none is queued, ``keep`` the share that is there.
 
         Returns
         -------
@@ -61,18 +63,16 @@ class SoftwareGenerator:
         pause = begin + start > last + self._later
         self._burst = 1 if pause else self._burst + 1
         pitch = self._each if self._burst <= self._fast else self._later
-        self._starts.append(max(begin + start, last + pitch))
+        self._starts.append(max(begin + start, last + pitch * keep))
         return begin + dispatch - now, self._starts[-1]
 
 
 class Sharing:
     """The planned work of the engines that share copies for which the kernel names none; ns.
 
-    In the device traces all copies of a slow stream are on the scalar engine; where many copies
-    wait at once, the scalar and the vector engine have shares of about 4 to 5 and otherwise what
-    balances their planned work. The plan knows no performance modes: N cycles on the vector engine,
-    N cycles and the access time on the scalar engine. The rule is inferred (assumed) from those
-    shares.
+    In the device traces all copies of a slow stream are on the scalar engine; where many wait at
+    once, shares are about 4 to 5, and what balances a plan that knows no performance modes. The
+    rule is inferred of those shares (assumed).
     """
 
     def __init__(self, clockwork: Clockwork) -> None:

@@ -61,7 +61,8 @@ def matmul_in_blocks(
             lefts[m] = []
         if not kept and (ROWS_FIRST or m == 0):
             rights[n] = []
-        sums = new_sums(M_TILES, N_TILES, M_TILES * N_TILES <= BANKS)
+        in_psum = M_TILES * N_TILES + int(TURNED) <= BANKS  # one takes the transposes
+        sums = new_sums(M_TILES, N_TILES, in_psum)
         for k in range(k_blocks):
             if len(lefts[m]) == k:
                 lefts[m].append(left_block(lhs, m * rows, rows, k * depth, K_TILES, TURNED))

@@ -61,7 +61,6 @@ WIDE = {
     "simulator/instructions/mx.py:nc_matmul_mx",
     "simulator/instructions/rules.py:_alike",
     "simulator/launch.py:launch",
-    "timing/advice/worth.py:advice_on",
 }
 """Functions with more parameters. The list may only shrink: a name that fits is taken off it."""
 

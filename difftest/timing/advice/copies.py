@@ -32,7 +32,7 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "redundant-copies",
-            units.without(Removed(spans).times),
+            units.without(Removed(spans)),
             happened=f"{len(spans):,} copies inside SBUF {_made(spans)}, and their readers "
             "could take the originals",
             rule="instructions take strided and broadcast operands, and cast on their own",
@@ -89,7 +89,7 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
         if len(spans) < MANY or len(spans) < 2 * len(targets):
             continue
         kept = len(targets) / len(spans)
-        worth = units.without(Removed(spans, 1.0 - kept).times)
+        worth = units.without(Removed(spans, 1.0 - kept))
         opcode = spans[0].instruction.opcode
         yield advice_on(
             spans,
@@ -110,7 +110,7 @@ def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
         totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
-        worth = units.without(Removed(spans, 1.0 - len(totals) / len(spans)).times)
+        worth = units.without(Removed(spans, 1.0 - len(totals) / len(spans)))
         yield advice_on(
             spans,
             "sums-outside-psum",
@@ -184,11 +184,11 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
         ]
         if not movable:
             continue
-        work = Removed(movable).times
+        work = max(Removed(movable).times.values())
         yield advice_on(
             movable,
             "uneven-engines",
-            units.without({unit: min((busy - spare) / 2, time) for unit, time in work.items()}),
+            units.without(Removed(movable, min(1.0, (busy - spare) / 2 / work))),
             happened=f"the {engine.value} engine is busy {busy / end:.0%} of the time, the "
             f"{other.value} engine {spare / end:.0%}",
             rule="the Vector and the Scalar Engine run side by side, and both copy",

@@ -48,13 +48,12 @@ def unused_data(schedule: Schedule, units: Units) -> Iterator[Advice]:
             yield advice_on(
                 spans,
                 "unused-data",
-                units.without(removed.times),
+                units.without(removed),
                 happened=f"{unused / loaded:.1%} of the {_mib(loaded)} that {len(spans):,} DMAs "
                 "load is never read",
                 rule="a load takes the DMA engines' time for each byte, whether it is used or not",
                 remedy="load the part that the next instructions use: slice the source, not the "
                 "tile",
-                moves_data=True,
             )
 
 
@@ -129,13 +128,12 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             yield advice_on(
                 group,
                 "loaded-again",
-                units.without(Removed(group, 1.0 - distinct / loaded).times),
+                units.without(Removed(group, 1.0 - distinct / loaded)),
                 happened=f"{_mib(distinct)} of {source.name or 'a tensor'}{cores} are loaded "
                 f"{loaded / distinct:,.1f} times ({_mib(loaded)} in {len(group):,} DMAs)",
                 rule="what stays in SBUF need not come from HBM a second time",
                 remedy="move the load out of the loops that do not change its address, or load "
                 "larger blocks and slice them in SBUF",
-                moves_data=True,
             )
 
 
@@ -194,10 +192,9 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
         short = moved / rows < SHORT or moved / partitions < SMALL
         if not in_pieces and (len(spans) < MANY or not short):
             continue
-        removed = Removed(spans)
         least = moved / full / len({span.instruction.core for span in spans})
-        busy = removed.times
-        worth = units.without({unit: max(0.0, time - least) for unit, time in busy.items()})
+        most = max(Removed(spans).times.values())
+        worth = units.without(Removed(spans, max(0.0, 1.0 - least / most)))
         stores = 2 * sum(span.instruction.is_store for span in spans) > len(spans)
         remedies = (_WHOLE_LOADS, _WHOLE_STORES) if in_pieces else (_FEWER_LOADS, _FEWER_STORES)
         yield advice_on(
@@ -209,7 +206,6 @@ def small_dmas(schedule: Schedule, units: Units) -> Iterator[Advice]:
             rule="the DMA engines come near their full rate with long rows and at least "
             f"{SMALL} bytes a partition",
             remedy=remedies[stores],
-            moves_data=True,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difftest.simulator.trace import Allocation, Space
-from difftest.timing.advice.worth import Advice, Units, advice_on
+from difftest.timing.advice.worth import Advice, Units, Worth, advice_on
 from difftest.timing.memory_usage import memory_usage
 from difftest.timing.schedule import Schedule, Span, critical_path
 
@@ -32,14 +32,13 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     yield advice_on(
         waiting,
         "full-sbuf",
-        (time, time),
+        Worth(time, time),
         happened=f"{len(waiting):,} loads wait until SBUF has a place for them ({share:.0%} of it "
         f"is taken, most by {largest.tensors} x {largest.name} of {largest.line}), so that they "
         "begin when their data are needed and not before",
         rule="a load runs beside the computation before it only if SBUF has a place for both",
         remedy="make the tiles of that line smaller, or load what each turn needs instead of all "
         "of it at once: twice what a turn uses is enough",
-        moves_data=True,
     )
 
 
@@ -61,7 +60,7 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             waiting,
             "reused-tensor",
-            (time, time),
+            Worth(time, time),
             happened=f"{len(waiting):,} instructions fill {tensor.name or 'a tensor'}{line} again, "
             "and wait until all who use what it held are done",
             rule="the users of one tensor wait for each other; two tensors have two places",

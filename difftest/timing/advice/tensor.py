@@ -51,7 +51,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "transposed-again",
-            units.without(removed.times),
+            units.without(removed),
             happened=f"{len(spans):,} {_called(spans)} of {len(seen):,} different tiles",
             rule="a transpose takes the Tensor Engine as long as a matmul does",
             remedy="transpose each tile once, before the loops that use it, and keep the result "
@@ -116,7 +116,7 @@ def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
             streaming = max(work.rows / clock, intervals[work.four_byte, False].value)
             wait = max(0.0, intervals[work.four_byte, True].value - streaming)
             removed.take(span, TENSOR, work.passes * wait)
-        worth = units.without(removed.times)
+        worth = units.without(removed)
         if not worth[1]:
             continue
         yield advice_on(
@@ -155,7 +155,7 @@ def empty_psum(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "empty-psum-tiles",
-            units.without(removed.times),
+            units.without(removed),
             happened=f"{len(spans):,} matmuls fill {columns / len(spans):,.0f} of {bank} columns "
             f"of a PSUM bank ({columns / len(spans) / bank:.0%})",
             rule="a matmul has a fixed overhead, and a full PSUM bank spreads it furthest",
@@ -188,7 +188,7 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "float32-operands",
-            units.without(Removed(spans, 0.75).times),
+            units.without(Removed(spans, 0.75)),
             happened=f"{len(spans):,} matmuls multiply in float32, in four passes, what was cast "
             "from two bytes",
             rule="the Tensor Engine multiplies float32 in four passes and two-byte dtypes in one",

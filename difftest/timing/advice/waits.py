@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from difftest.analysis.finding import Severity
 from difftest.simulator.trace import Engine, Location
-from difftest.timing.advice.worth import Advice, Units, advice_on, by_line, numbers
+from difftest.timing.advice.worth import Advice, Units, Worth, advice_on, by_line, numbers
 from difftest.timing.report import unit
 from difftest.timing.schedule import Schedule, Span
 
@@ -76,7 +76,7 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
         yield advice_on(
             spans,
             "device-loop",
-            (lost, lost),
+            Worth(lost, lost),
             happened=f"all engines wait for each other {len(spans):,} times, before and after each "
             "turn of a loop that runs on the device",
             rule="such a loop is not unrolled: no turn begins before the last one's DMAs are over",

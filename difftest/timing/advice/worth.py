@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine, Location
-from difftest.timing.schedule import Schedule, Span
+from difftest.timing.schedule import Schedule, Span, critical_path
 
 DMA_ENGINES = "dma engines"
 DMA_TRIGGER = "dma triggers"
 """Units beside the compute engines: what moves data, and what starts DMAs."""
 
-NOTABLE = 0.02
-"""Of the kernel's time: a smaller gain is not what limits it."""
+LEAST = 0.05
+"""Microseconds: a gain that would be shown as none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +28,12 @@ class Advice(Finding):
     count: int
     """How often."""
     lost: float
-    """By how much the busiest unit would have less to do: what the kernel takes too long."""
+    """At most so much the kernel would gain: the work's share of the critical path, or less where
+    the schedule was tried again without it."""
     work: float
     """Time of all units that it takes, hidden behind others or not."""
-    moves_data: bool = False
-    """Whether the work is the DMA engines' alone, which run beside all others."""
+    spared: Mapping[int, float] = field(default_factory=dict, repr=False)
+    """Instruction -> the share of it that would not be there; empty if nobody can try."""
 
     def as_mapping(self) -> dict[str, object]:
         """All of it, in what JSON has."""
@@ -39,18 +41,24 @@ class Advice(Finding):
         return {**super().as_mapping(), **times}
 
 
+class Worth(NamedTuple):
+    """What some work is worth; microseconds. See :class:`Advice`."""
+
+    lost: float
+    work: float
+    spared: Mapping[int, float] = {}
+
+
 def advice_on(
     spans: list[Span],
     id: str,
-    worth: tuple[float, float],
+    worth: Worth,
     *,
     happened: str,
     rule: str,
     remedy: str,
-    moves_data: bool = False,
 ) -> Advice:
     """A warning about some instructions; ``worth`` is what :meth:`Units.without` says of them."""
-    lost, work = worth
     lines = by_line(spans)
     busiest = sorted(lines, key=lambda line: -sum(span.busy for span in lines[line]))
     return Advice(
@@ -62,9 +70,7 @@ def advice_on(
         remedy=remedy,
         evidence=numbers(spans),
         count=len(spans),
-        lost=lost,
-        work=work,
-        moves_data=moves_data,
+        **worth._asdict(),
     )
 
 
@@ -74,17 +80,10 @@ def numbers(spans: Iterable[Span]) -> tuple[int, ...]:
     return tuple(sorted(event.number for event in events))
 
 
-def ranked(findings: list[Advice], total: float) -> list[Advice]:
-    """The findings by time lost, the largest first; then what others hide; notes last.
-
-    What is hidden is ordered by its work, that of the compute engines before that of DMA.
-    """
-
-    def rank(one: Advice) -> tuple[object, ...]:
-        lost = one.lost if one.lost >= NOTABLE * total else 0.0
-        return (one.severity is Severity.NOTE, -lost, one.moves_data, -one.work, one.id)
-
-    return sorted(findings, key=rank)
+def ranked(findings: Iterable[Advice]) -> list[Advice]:
+    """Those that gain something, the most first; notes last."""
+    kept = [one for one in findings if one.lost >= LEAST]
+    return sorted(kept, key=lambda one: (one.severity is Severity.NOTE, -one.lost, one.id))
 
 
 Unit = tuple[int, str]
@@ -96,18 +95,18 @@ class Units:
 
     def __init__(self, schedule: Schedule) -> None:
         self.busy = Removed(schedule.spans).times
+        path = critical_path(schedule)
+        self.critical = {one.span.instruction.index: one.time for one in path}
 
     def most(self, name: str) -> float:
         """How long a unit of this name is busy, on the core where it is so longest; ns."""
         return max((time for (_, unit), time in self.busy.items() if unit == name), default=0.0)
 
-    def without(self, removed: Mapping[Unit, float]) -> tuple[float, float]:
-        """(what the busiest unit gains, all work removed), microseconds; ``removed`` in ns."""
-        before = max(self.busy.values(), default=0.0)
-        after = max(
-            (time - removed.get(unit, 0.0) for unit, time in self.busy.items()), default=0.0
-        )
-        return max(0.0, before - after) / 1e3, sum(removed.values()) / 1e3
+    def without(self, removed: Removed) -> Worth:
+        """No schedule gets shorter by more than what goes of its critical path."""
+        shares = removed.shares
+        most = sum(share * self.critical.get(index, 0.0) for index, share in shares.items())
+        return Worth(most, sum(removed.times.values()) / 1e3, shares)
 
 
 class Removed:
@@ -115,6 +114,8 @@ class Removed:
 
     def __init__(self, spans: Iterable[Span] = (), share: float = 1.0) -> None:
         self.times: dict[Unit, float] = {}
+        self.shares: dict[int, float] = {}
+        """Of each instruction, the part of it."""
         for span in spans:
             self.add(span, share)
 
@@ -125,10 +126,12 @@ class Removed:
             self.take(span, DMA_ENGINES, share * (span.transfer_end - span.transfer_start))
             name = DMA_TRIGGER if span.engine is Engine.DMA else f"{name} {DMA_TRIGGER}"
         self.take(span, name, share * span.busy)
+        self.shares[span.instruction.index] = share
 
     def take(self, span: Span, name: str, time: float) -> None:
         """Take away ``time`` ns of the work of a unit of the core that an instruction is on."""
-        unit = span.instruction.core, name
+        unit, index = (span.instruction.core, name), span.instruction.index
+        self.shares[index] = max(self.shares.get(index, 0.0), min(1.0, time / (span.busy or 1.0)))
         self.times[unit] = self.times.get(unit, 0.0) + time
 
 

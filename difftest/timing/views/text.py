@@ -133,6 +133,4 @@ def findings(found: Iterable[Finding]) -> Iterator[str]:
 def _worth(one: Advice) -> str:
     if one.severity is Severity.NOTE:
         return f"{one.lost:,.1f} us of waiting"
-    if one.lost:
-        return f"{one.lost:,.1f} us lost, {one.work:,.1f} us of work (predicted)"
-    return f"{one.work:,.1f} us of work, hidden behind other engines (predicted)"
+    return f"at most {one.lost:,.1f} us to gain, {one.work:,.1f} us of work (predicted)"

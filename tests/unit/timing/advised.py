@@ -8,18 +8,27 @@ from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.timing import predict
-from difftest.timing.advice import advise
+from difftest.timing.advice import DETECTORS
+from difftest.timing.advice.worth import Units
 
 X = np.ones((128, 4096), np.float32)
 
 
 def advice(kernel, *arrays, **keywords):
-    """The findings on a kernel, by id; the first of each."""
-    timeline = predict(launch(kernel, arrays, keywords).trace, TRN2, dge=True).schedule
+    """All that the detectors find in a kernel, whatever it gains, by id; the first of each."""
+    return findings(timeline_of(kernel, *arrays, **keywords))
+
+
+def findings(timeline):
     found = {}
-    for one in advise(timeline):
-        found.setdefault(one.id, one)
+    for detector in DETECTORS:
+        for one in detector(timeline, Units(timeline)):
+            found.setdefault(one.id, one)
     return found
+
+
+def timeline_of(kernel, *arrays, **keywords):
+    return predict(launch(kernel, arrays, keywords).trace, TRN2, dge=True).schedule
 
 
 def stored(tile):

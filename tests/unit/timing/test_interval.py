@@ -5,7 +5,15 @@ import pytest
 from difftest.simulator import TRN2
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.interval import SCALE, Basis, Estimate, Foundation
+from difftest.timing.interval import (
+    SCALE,
+    WIDE,
+    Basis,
+    Estimate,
+    Foundation,
+    Interval,
+    width_caution,
+)
 from difftest.timing.ranges import GENERATED
 from tests.unit.timing.estimates import estimate
 from tests.unit.timing.programs import Builder, whole
@@ -92,6 +100,16 @@ def test_a_time_that_rests_on_assumed_costs_says_so():
     assert "an order of magnitude and not a time (rand)" in said
     assert "documented formulas" in chained("bn_stats", Engine.VECTOR).caution
     assert not chained("tensor_reduce", Engine.VECTOR).caution
+
+
+def test_a_wide_interval_is_said_in_words():
+    found = chained("rand", Engine.GPSIMD)
+    low, high = found.latency_interval
+    assert high - low > WIDE * found.latency
+    said = f"from {low:,.1f} to {high:,.1f} us is an order of magnitude and not a time: compare it"
+    assert found.caution.startswith(said)
+    assert not width_caution(Interval(70.0, 130.0), 100.0)
+    assert width_caution(Interval(70.0, 130.1), 100.0)
 
 
 def test_shares_are_of_all_of_the_time():

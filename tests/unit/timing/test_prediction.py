@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN1, TRN2, launch, trace_from_json, trace_to_json
-from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Engine, Trace
 from difftest.timing import predict
 from difftest.timing.advice import advise
+from difftest.timing.descriptors import Toolchain
 from tests.every import every
 from tests.unit.simulator.small_runs import kernels_of_the_tree
 from tests.unit.simulator.small_runs import trace_of as small_trace_of
-from tests.unit.timing.programs import Builder
+from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of, shipped, trace_of
 
 KERNELS = kernels_of_the_tree()
@@ -94,15 +95,36 @@ def test_an_empty_trace_is_refused():
         predict(Trace(), TRN2, dge=True)
 
 
-def test_long_profiles_end_later():
+def additions(count, columns=2048, toolchain=Toolchain.CLASSIC_PROFILE):
+    """Of ``count``, each 2.2 us; the result is one run of HBM, or rows apart."""
     build = Builder()
-    tile = build.load((128, 8192))
-    for _ in range(20):
+    tile = build.load((128, columns))
+    for _ in range(count):
         tile = build.add(tile, tile)
     build.store(tile)
-    prediction = predict(build.trace, TRN2, dge=False)
-    assert prediction.middle > 120
-    assert prediction.total_time == pytest.approx(prediction.middle + 12.75 + 11.0)
+    return predict(build.trace, TRN2, dge=toolchain)
+
+
+def test_long_profiles_end_later():
+    """Half of the longer postamble's kernels and below it nothing; between them a line."""
+    after = [found.total_time - found.middle - 12.75 for found in map(additions, (2, 40, 41, 80))]
+    assert (after[0], after[-1]) == (pytest.approx(2.4), pytest.approx(11.0))
+    assert 4 < after[1] < after[2] < after[1] + 0.5  # no step
+    span = additions(40).total_time_interval
+    assert span.low < additions(40).middle + 12.75 + 2.4 + 1
+    assert span.high > additions(40).middle + 12.75 + 11 - 1
+
+
+def test_a_profile_of_todays_ends_later_if_software_stores():
+    """Traced: 12 to 14 us after two whose stores came from software, 2.1 to 3.1 after three."""
+    build = Builder()
+    tile, out = build.load((128, 64)), build.hbm((128, 128), name="out")
+    build.emit("dma_copy", Engine.DMA, [whole(out)._replace(shape=(128, 64))], [whole(tile)])
+    apart = predict(build.trace, TRN2, dge=Toolchain.TODAY)
+    build.store(tile)
+    run = predict(build.trace, TRN2, dge=Toolchain.TODAY)
+    assert apart.total_time - apart.middle == pytest.approx(12.75 + 2.4)
+    assert run.total_time - run.middle == pytest.approx(12.75 + 11.0)
 
 
 def test_trn1_is_slower_where_its_vector_engine_is():

@@ -34,11 +34,11 @@ FITTED = [
 def test_an_instruction_takes_what_the_probe_shows(probe):
     usual = 0.37 if probe.engine is Engine.TENSOR else 0.07
     error = LOOSE.get(probe.what, usual)
-    assert probed(probe).judged.predicted == pytest.approx(probe.measured, rel=error)
+    assert probed(probe).predicted == pytest.approx(probe.measured, rel=error)
 
 
 def test_probes_of_which_no_cost_was_taken_judge_the_intervals():
-    judged = [probed(probe).judged for probe in probes() if not probe.fitted]
+    judged = [probed(probe) for probe in probes() if not probe.fitted]
     assert len(judged) >= 7
     assert sum(one.inside for one in judged) >= 0.9 * len(judged)
     assert any(abs(one.predicted / one.measured - 1) > 0.2 for one in judged)
