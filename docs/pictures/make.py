@@ -80,7 +80,7 @@ def session(commands: list[str], folder: Path) -> Text:
         text.append(f"$ {command}\n", style="bold blue")
         for line in output(command, folder).splitlines():
             if not re.match(r"(platform|rootdir:|plugins:|\x1b\[1m=+ test session)", line):
-                text.append_text(Text.from_ansi(line)).append("\n")
+                text.append_text(Text.from_ansi(re.sub(r" in [\d.]+s", "", line))).append("\n")
     return text
 
 

@@ -23,6 +23,8 @@ import difftest.backends.sdk  # noqa: F401
 from difftest.plugin import fresh
 from difftest.plugin.profiles import PROFILES
 
+collect_ignore = ["pages"]  # of test_docs.py
+
 for _name in (
     "backends.device.embedding",
     "harness.decorator",

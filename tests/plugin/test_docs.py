@@ -1,10 +1,16 @@
 """The pages under docs/: each is listed, short, linked to what is there, and shows what happens."""
 
 import doctest
+import html
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE, STDOUT
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,6 +21,7 @@ from difftest.backends.device.stage import StageResult
 from difftest.cli.main import main
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
+from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.lint.untyped_numpy import write_untyped_numpy
 
@@ -28,13 +35,15 @@ READ = [page for page in PAGES if page.parent.name != "generated"]
 """Those that people write and read from the first line to the last."""
 LINKED = [*PAGES, *ROOT.glob("*.md"), *(ROOT / d / "README.md" for d in ("tests", "conformance"))]
 LINES, CHARACTERS, GENERATED = 200, 13_000, 1_700
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)( [a-z ]+)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", re.DOTALL)
+"""A command with the lines that it goes on in, and what it prints."""
 FILE = re.compile(r"# (\w+\.py)\n")
 """The first line of a snippet that is a file of its own."""
 TUTORIAL = DOCS / "tutorial"
-SLOW = [DOCS / "explanation" / f"timing-{name}.md" for name in ("model", "trn1")]
-"""Pages with commands that take more than two seconds: every night."""
-QUICK = [page for page in READ if "```console" in page.read_text("utf-8") and page not in SLOW]
+FILES = Path(__file__).parent / "pages"
+"""Files that commands on a page read and the page does not show, in a folder of its name."""
+REPOSITORY = ("conftest.py", "kernels", "pyproject.toml", "reference", "tests")
 
 
 def text_of(page):
@@ -43,7 +52,7 @@ def text_of(page):
 
 def blocks(page, language="python"):
     """The code blocks of a page in a language."""
-    return [code for name, code in BLOCK.findall(text_of(page)) if name == language]
+    return [code for name, _, code in BLOCK.findall(text_of(page)) if name == language]
 
 
 def links(page):
@@ -169,27 +178,102 @@ def test_the_page_of_checks_shows_the_error_as_it_is(tmp_path):
     assert said.replace(f"{tmp_path}/", "") == shown
 
 
-def sessions(page):
-    """The commands of a page's ``console`` blocks, each with the lines that it is said to print."""
-    for code in blocks(page, "console"):
-        for session in code.split("$ ")[1:]:
-            command, _, shown = session.partition("\n")
-            yield shlex.split(command)[1:], shown.splitlines()
+class Session(NamedTuple):
+    """A command of a page, and what it is said to print: ```console, ```console nightly varies.
+
+    What is ``nightly`` takes more than two seconds. Of what ``varies`` numbers are not compared.
+    """
+
+    page: Path
+    marks: str
+    command: str
+    shown: str
+
+    def lost(self, printed):
+        """The lines that are shown and not printed; a page may leave lines out, and use ``…``."""
+        said = iter(printed.splitlines())
+        return [line for line in self.shown.splitlines() if not any(map(self._like(line), said))]
+
+    def _like(self, line):
+        numbers = (lambda text: re.sub(r"\d[\d.,]*", "0", text)) if "varies" in self.marks else str
+        plain = lambda text: " ".join(numbers(text).split())  # noqa: E731
+        pattern = re.compile(".*".join(map(re.escape, plain(line).split("…"))))
+        return lambda said: pattern.fullmatch(plain(said))
 
 
-def test_commands_print_what_the_pages_show(tmp_path, monkeypatch):
-    """A page may show some of the lines, in their order; it has the files that it names."""
+def test_the_green_picture_shows_what_is_printed(pytester, in_process, whole_profiles):
+    said = CliRunner().invoke(main, ["init", "first"]).stdout
+    said += str(in_process("--simulate", "first").stdout)
+
+    def plain(text):
+        return re.sub(r"\d[\d,.]*", "0", "".join(text.replace("=", "").split()))
+
+    drawn = re.findall(r"<text[^>]*>(.*?)</text>", text_of(DOCS / "pictures" / "green.svg"))
+    shown = html.unescape("".join(drawn))
+    here = r"(platform|rootdir:|plugins:|=+ (test session|\d+ passed))"  # what only a computer says
+    lines = [line for line in said.splitlines() if not re.match(here, line)]
+    assert len(lines) > 10
+    assert [line for line in lines if plain(line) not in plain(shown)] == [], "make.py draws it"
+
+
+def sessions(nightly):
+    """The commands of all pages that run every night, or with each change."""
+    for page in (ROOT / "README.md", *READ):
+        for language, marks, code in BLOCK.findall(text_of(page)):
+            if language == "console" and ("nightly" in marks) is nightly:
+                for session in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+                    command, shown = re.fullmatch(
+                        r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", session, re.S
+                    ).groups()
+                    yield Session(page, marks, command, shown)
+
+
+def files_of(page, folder):
+    """What a page's commands find in their folder."""
+    if (FILES / page.stem).is_dir():
+        shutil.copytree(FILES / page.stem, folder, dirs_exist_ok=True)
+    for code in blocks(page):
+        if name := FILE.match(code):
+            (folder / name[1]).write_text(code, encoding="utf-8")
+
+
+def printed(one, folder):
+    """What a command prints: in this process, or by the shell, in a copy of the repository."""
+    files_of(one.page, folder)
+    if "nightly" not in one.marks:
+        result = CliRunner().invoke(main, shlex.split(one.command)[1:])
+        assert result.exit_code in (0, 1), result.output
+        return result.stdout
+    for name in REPOSITORY:
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
+    return subprocess.run(one.command, shell=True, text=True, stdout=PIPE, stderr=STDOUT).stdout
+
+
+SESSIONS = [*sessions(nightly=False), *(sessions(nightly=True) if NIGHTLY else ())]
+
+
+@pytest.mark.parametrize("one", SESSIONS, ids=lambda one: f"{one.page.stem}: {one.command[:40]}")
+def test_a_command_prints_what_its_page_shows(tmp_path, monkeypatch, one):
     monkeypatch.chdir(tmp_path)
-    for page in [*QUICK, *SLOW] if NIGHTLY else QUICK:
-        for code in blocks(page):
-            if name := FILE.match(code):
-                (tmp_path / name[1]).write_text(code, encoding="utf-8")
-        for arguments, shown in sessions(page):
-            result = CliRunner(env={"COLUMNS": "104"}).invoke(main, arguments)
-            assert result.exit_code in (0, 1), result.output
-            said = iter(result.stdout.splitlines())
-            lost = [line for line in shown if line not in said]
-            assert lost == [], f"{page.name}: {shlex.join(arguments)} printed {result.stdout}"
+    monkeypatch.setenv("COLUMNS", "104")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    said = printed(one, tmp_path)
+    assert one.lost(said) == [], said
+
+
+@every(
+    "marks, shown, printed, lost",
+    [
+        ("", "b\nd 7", "a\nb\nc\nd   7 ", 0),
+        ("", "d 7", "d 8", 1),
+        (" varies", "d 7.5 us", "d 1,038 us", 0),
+        (" varies", "d 7 us", "e 7 us", 1),
+        ("", "d … us", "d 1 or 2 us", 0),
+        ("", "b\na", "a\nb", 1),
+    ],
+)
+def test_what_a_page_shows_is_compared(marks, shown, printed, lost):
+    assert len(Session(INDEX, marks, "", shown).lost(printed)) == lost
 
 
 def test_the_page_of_editors_shows_what_mypy_says(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(?:python)?\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```[a-z ]*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 PICTURE = (ROOT / "docs" / "pictures" / "failure.svg").read_text(encoding="utf-8")
 LINES = 115
 """A screen and a half, the pictures apart."""
