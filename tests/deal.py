@@ -30,9 +30,18 @@ def pythons_here() -> list[str]:
 
 
 def number_of_commit(root: Path) -> int:
-    """How many commits lead to this one: one in a clone without their history, 0 without git's."""
-    count = ["git", "rev-list", "--count", "HEAD"]
-    return int(subprocess.run(count, cwd=root, capture_output=True).stdout or 0)
+    """How many commits lead to this one; in a clone without their history its name, as a number.
+
+    So there, too, it varies with the commit, but does not go round in turn. It is 0 without git.
+    """
+
+    def git(*words: str) -> str:
+        run = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+        return run.stdout.strip()
+
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        return int(git("rev-parse", "HEAD"), 16)
+    return int(git("rev-list", "--count", "HEAD") or 0)
 
 
 class Deal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,23 @@ def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
     assert Counter(file for share in shares for file in share) == Counter(FILES)
     assert all(len(FILES) / 8 < len(share) < len(FILES) / 2 for share in shares)
     assert taken("3.12", deal=False) == taken("3.12", named="ARGS") == FILES
+
+
+def test_a_clone_without_history_has_numbers_that_vary(tmp_path):
+    def git(*words, at=tmp_path / "all"):
+        options = ["-c", "user.name=a", "-c", "user.email=a@b", "-C", str(at)]
+        subprocess.run(["git", *options, *words], check=True, capture_output=True)
+
+    (tmp_path / "all").mkdir()
+    git("init")
+    numbers = []
+    for name in "abc":
+        git("commit", "--allow-empty", "-m", name)
+        git("clone", "--depth=1", (tmp_path / "all").as_uri(), str(tmp_path / name), at=tmp_path)
+        numbers.append(number_of_commit(tmp_path / name))
+    assert number_of_commit(tmp_path / "all") == 3
+    assert number_of_commit(tmp_path) == 0
+    assert len(set(numbers)) == 3
 
 
 def test_the_pythons_are_those_that_uv_finds(tmp_path, monkeypatch):
