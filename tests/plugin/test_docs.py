@@ -217,15 +217,12 @@ def test_the_green_picture_shows_what_is_printed(pytester, in_process, whole_pro
 
 
 def sessions(nightly):
-    """The commands of all pages that run every night, or with each change."""
+    """The blocks of commands that run every night, or with each change: lists of Sessions."""
     for page in (ROOT / "README.md", *READ):
         for language, marks, code in BLOCK.findall(text_of(page)):
             if language == "console" and ("nightly" in marks) is nightly:
-                for session in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
-                    command, shown = re.fullmatch(
-                        r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", session, re.S
-                    ).groups()
-                    yield Session(page, marks, command, shown)
+                parts = re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]
+                yield [Session(page, marks, *COMMAND.fullmatch(part).groups()) for part in parts]
 
 
 def files_of(page, folder):
@@ -239,26 +236,28 @@ def files_of(page, folder):
 
 def printed(one, folder):
     """What a command prints: in this process, or by the shell, in a copy of the repository."""
-    files_of(one.page, folder)
     if "nightly" not in one.marks:
         result = CliRunner().invoke(main, shlex.split(one.command)[1:])
         assert result.exit_code in (0, 1), result.output
         return result.stdout
     for name in REPOSITORY:
-        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
+        if "kernels" in one.command and not (folder / name).exists():
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
     return subprocess.run(one.command, shell=True, text=True, stdout=PIPE, stderr=STDOUT).stdout
 
 
 SESSIONS = [*sessions(nightly=False), *(sessions(nightly=True) if NIGHTLY else ())]
 
 
-@pytest.mark.parametrize("one", SESSIONS, ids=lambda one: f"{one.page.stem}: {one.command[:40]}")
-def test_a_command_prints_what_its_page_shows(tmp_path, monkeypatch, one):
+@pytest.mark.parametrize("block", SESSIONS, ids=lambda block: f"{block[0].page.stem}")
+def test_commands_print_what_their_page_shows(tmp_path, monkeypatch, block):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "104")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    said = printed(one, tmp_path)
-    assert one.lost(said) == [], said
+    files_of(block[0].page, tmp_path)
+    for one in block:
+        said = printed(one, tmp_path)
+        assert one.lost(said) == [], said
 
 
 @every(
