@@ -123,10 +123,8 @@ class Core:
         core = Core(self.machine, self.grid, record=False, tile=self.tile)
         core.trace, core.calls, core.level = self.trace, self.calls, self.level
         core.draws = Draws(self.draws.random, self.draws.states)
-        core.memories.shared, core.memories.auto_alloc = (
-            self.memories.shared,
-            self.memories.auto_alloc,
-        )
+        core.memories.shared = self.memories.shared
+        core.memories.auto_alloc = self.memories.auto_alloc
         core.memories.placed[Space.SHARED_HBM] = self.memories.placed[Space.SHARED_HBM]
         core.seat.rank, core.seat.program = self.seat.rank, program
         core.loops.order, core.followers = self.loops.order, self.followers.beside(core)

@@ -13,15 +13,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from difftest.simulator.arrays import Arguments, as_arrays, flatten, note_outputs, warn_of_private
-from difftest.simulator.baton import (
-    FORWARD,
-    Baton,
-    Order,
-    ProgramStopped,
-    Rank,
-    Turns,
-    one_thread,
-)
+from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank, Turns, one_thread
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError

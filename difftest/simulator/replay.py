@@ -26,7 +26,7 @@ from difftest.simulator.errors import Location, NkiError, NotModelledError, Orac
 from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
 from difftest.simulator.frontend.classic.memories import force_auto_alloc
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
-from difftest.simulator.frontend.nki.calls import issue_new
+from difftest.simulator.frontend.nki.calls import issue, issue_new
 from difftest.simulator.frontend.nki.constants import is_record
 from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
 from difftest.simulator.frontend.nki.isa.products import issue_product, mark
@@ -341,6 +341,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "found": _found,
     "issue": lambda core, *args, **how: gate.issue(*args, **how),
     "masked": lambda core, *args, **how: issue_masked(*args, **how),
+    "into": lambda core, *args, **how: issue(*args, **how),
     "placed": lambda core, *args, **how: issue_new(*args, **how),
     "effect": lambda core, *args, **how: effects.issue(*args, **how),
     "product": lambda core, *args, **how: issue_product(*args, **how),

@@ -24,11 +24,11 @@ from difftest.simulator.frontend import kernel as classic
 from difftest.simulator.frontend.classic import compiler as classic_ncc
 from difftest.simulator.frontend.classic import isa as classic_isa
 from difftest.simulator.frontend.classic import language as classic_nl
+from difftest.simulator.frontend.kernel import baremetal_with, benchmark_with, profile_with
 from difftest.simulator.frontend.nki import isa as today_isa
 from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.tensor import NkiTensor
-from difftest.simulator.frontend.on_device import baremetal_with, benchmark_with, profile_with
 
 SHAPES = ((8, 8), (8, 1), (16, 8), (1, 8), (32, 32), (8, 2, 4), (1, 1), (128, 4))
 DTYPES = ("float32", "bfloat16", "int32", "uint8", "uint16", "uint32", "int8", "float8_e5m2")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.every import every
-from tests.unit.imports import imports, planted
+from tests.unit.imports import Import, imports, planted
 
 ROOT = Path(__file__).parents[2]
 
@@ -172,84 +173,64 @@ CONFORMANCE = Rule(
 RULES = [REFERENCE, CLASSIC, TODAYS, SIMULATOR, ORACLE, ANALYSIS, TIMING, API, PLUGIN]
 RULES += [NRTPY_HOST, PROBES, CONFORMANCE, INSPECTION, LINT, VERDICT, MUTANTS, REPORT, SCALE, HOST]
 
-# A part of the simulator imports the parts before it, itself, and no part after it.
-LAYERS = (
-    "errors",
-    "misuses",
-    "pattern",
-    "machine",
-    "trace",
-    "dtypes",
-    "lifted",
-    "trace_json",
-    "descriptor",
-    "index",
-    "strictness",
-    "capacity",
-    "memory",
-    "follower",
-    "baton",
-    "recording",
-    "state",
-    "core",
-    "indexing",
-    "elements",
-    "tile",
-    "indirect",
-    "instructions.record",
-    "instructions.carrying",
-    "instructions.observing",
-    "instructions.operands",
-    "instructions.alu",
-    "instructions.values",
-    "instructions.unboxed",
-    "instructions.definedness",
-    "instructions.checks",
-    "instructions.gate",
-    "instructions",
-    "oracle",
-    "exact",
-    "frontend",
-    "frontend.classic",
-    "arrays",
-    "witness",
-    "tape",
-    "tape_json",
-    "launch",
-    "replay",
-    "frontend.kernel",  # kernels as objects: a call launches them
-    "frontend.on_device",
-    "frontend.nki.kernel",
-    "frontend.install",  # which puts every dialect's modules in place
-    "",  # the package itself, which gathers its public names
-)
+# A floor of the simulator imports itself and floors below it. A module stands on the floor that has
+# the longest part of its name.
+FLOORS = {
+    "errors": "errors misuses",
+    "machine": "machine pattern dtypes trace trace_json",
+    "arguments": "index strictness capacity descriptor lifted",
+    "memory": "memory follower baton recording state core",
+    "views": "elements indexing tile indirect",
+    "instructions": "instructions",
+    "followers": "oracle exact",
+    "frontend": "frontend",
+    "launch": "arrays witness tape tape_json launch replay",
+    "entrance": "frontend.kernel frontend.nki.kernel frontend.install package",
+}
+"""By name, the lowest first; ``package`` is the package itself, which gathers its public names."""
+PLACES = {module: floor for floor, modules in FLOORS.items() for module in modules.split()}
 
 
-def layer_of(module: str) -> int | None:
-    """Where a module of the simulator stands in LAYERS; None if it has no place there."""
-    inside = module.removeprefix("difftest.simulator").lstrip(".")
-    fitting = [layer for layer in LAYERS if f"{inside}.".startswith(f"{layer}.")]
-    return LAYERS.index(max(fitting, key=len)) if fitting else None
+def floor_of(module: str) -> int | None:
+    """The number of the floor on which a module of the simulator stands; None if it has none."""
+    inside = module.removeprefix("difftest.simulator").lstrip(".") or "package"
+    fitting = [place for place in PLACES if f"{inside}.".startswith(f"{place}.")]
+    return [*FLOORS].index(PLACES[max(fitting, key=len)]) if fitting else None
 
 
-def ways_back(root: Path) -> list[str]:
-    """The imports inside the simulator that lead from a layer to a later one."""
-    files = sorted(root.glob("difftest/simulator/**/*.py"))
-    if not files:
-        return ["no file matches difftest/simulator: the rule holds nothing"]
-    found = []
-    for file in files:
-        inside = [one for one in imports(root, file) if one.within("difftest.simulator")]
-        for one in inside:
-            importer, imported = layer_of(one.importer), layer_of(one.name)
-            if importer is None:
-                found.append(f"{one.file} has no place in LAYERS")
-                break
-            if imported is None:
-                found.append(f"{one}, which has no place in LAYERS")
-            elif imported > importer and not one.typing_only:
-                found.append(f"{one}, a later layer")
-    return found
+def of_simulator(root: Path) -> list[Import]:
+    """What the simulator imports of itself, inside functions too, but for types alone."""
+    return [
+        each
+        for file in sorted(root.glob("difftest/simulator/**/*.py"))
+        for each in imports(root, file)
+        if each.within("difftest.simulator") and not each.typing_only
+    ]
+
+
+def ways_up(root: Path) -> list[str]:
+    """The imports inside the simulator that lead from a floor to a higher one."""
+    wrong = []
+    for each in of_simulator(root):
+        importer, imported = floor_of(each.importer), floor_of(each.name)
+        if importer is None or imported is None:
+            wrong.append(f"{each}, and one of them has no floor")
+        elif imported > importer:
+            wrong.append(f"{each}, a higher floor")
+    return wrong
+
+
+def circles(root: Path) -> list[str]:
+    """The modules of the simulator that need each other, also only while a function runs."""
+    files = root.glob("difftest/simulator/**/*.py")
+    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in files]
+    below = {name.removesuffix(".__init__"): set[str]() for name in names}
+    for each in of_simulator(root):
+        imported = each.name if each.name in below else each.name.rpartition(".")[0]
+        below[each.importer] |= {imported} & below.keys() - {each.importer}
+    while free := {name for name, needs in below.items() if not needs}:
+        below = {name: needs - free for name, needs in below.items() if name not in free}
+    return sorted(below)
 
 
 @every("rule", RULES)
@@ -257,15 +238,24 @@ def test_rule_holds(rule):
     assert rule.violations(ROOT) == []
 
 
-def test_the_simulator_has_no_way_back():
-    assert ways_back(ROOT) == []
+def test_no_floor_of_the_simulator_knows_a_higher_one():
+    assert ways_up(ROOT) == []
+    assert circles(ROOT) == []
 
 
-def test_each_layer_is_there():
+def test_the_page_names_the_ten_floors():
+    page = (ROOT / "docs" / "explanation" / "imports.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) (\w+) \| ([^|]+) \|", page, re.MULTILINE)
+    floors = [(f"{at}", *row) for at, row in enumerate(FLOORS.items(), 1)]
+    assert [(at, name, modules.replace("`", "")) for at, name, modules in rows] == floors
+    assert len(floors) == 10
+
+
+def test_each_floor_is_there():
     folder = ROOT / "difftest" / "simulator"
-    for layer in filter(None, LAYERS):
-        path = folder.joinpath(*layer.split("."))
-        assert path.with_suffix(".py").is_file() or path.is_dir(), f"LAYERS names {layer}"
+    for place in PLACES.keys() - {"package"}:
+        path = folder.joinpath(*place.split("."))
+        assert path.with_suffix(".py").is_file() or path.is_dir(), f"FLOORS names {place}"
 
 
 # Each rule must be able to fail: trees with one planted violation each.
@@ -425,24 +415,31 @@ def test_a_rule_over_no_file_fails(tmp_path, rule):
 @every(
     "file, source, message",
     [
-        ("tile.py", "from difftest.simulator.launch import launch", "launch.launch, a later layer"),
-        ("errors.py", "def f():\n    from . import dtypes", "simulator.dtypes, a later layer"),
-        ("instructions/gate.py", "from . import dma", "instructions.dma, a later layer"),
-        ("frontend/nki.py", "import difftest.simulator", "difftest.simulator, a later layer"),
-        ("frontend/loops.py", "from .classic import issue", "classic.issue, a later layer"),
-        ("extra.py", "from difftest.simulator import errors", "extra.py has no place in LAYERS"),
-        ("tile.py", "from difftest.simulator import extra", "extra, which has no place in LAYERS"),
+        (
+            "tile.py",
+            "from difftest.simulator.launch import launch",
+            "launch.launch, a higher floor",
+        ),
+        ("errors.py", "def f():\n    from . import dtypes", "simulator.dtypes, a higher floor"),
+        ("instructions/gate.py", "from .. import oracle", "simulator.oracle, a higher floor"),
+        ("frontend/nki.py", "import difftest.simulator", "difftest.simulator, a higher floor"),
+        ("extra.py", "from difftest.simulator import errors", "and one of them has no floor"),
+        ("tile.py", "from difftest.simulator import extra", "and one of them has no floor"),
     ],
 )
-def test_a_planted_way_back_is_found(tmp_path, file, source, message):
-    (found,) = ways_back(planted(tmp_path, f"difftest/simulator/{file}", source))
-    assert found.endswith(message)
+def test_a_planted_way_up_is_found(tmp_path, file, source, message):
+    (wrong,) = ways_up(planted(tmp_path, f"difftest/simulator/{file}", source))
+    assert wrong.endswith(message)
 
 
-def test_a_way_forward_passes(tmp_path):
-    source = "from difftest.simulator.errors import NkiError\nfrom . import operands, record"
-    assert ways_back(planted(tmp_path, "difftest/simulator/instructions/dma.py", source)) == []
-
-
-def test_a_simulator_without_files_fails(tmp_path):
-    assert ways_back(tmp_path) == ["no file matches difftest/simulator: the rule holds nothing"]
+def test_a_planted_circle_is_found(tmp_path):
+    names = ["difftest.simulator.instructions.dma", "difftest.simulator.instructions.gate"]
+    planted(tmp_path, "difftest/simulator/instructions/dma.py", "from .gate import run")
+    gate = tmp_path / "difftest/simulator/instructions/gate.py"
+    gate.write_text("from . import dma\n")
+    assert ways_up(tmp_path) == []
+    assert circles(tmp_path) == names
+    gate.write_text("def f():\n    from . import dma\n")
+    assert circles(tmp_path) == names
+    gate.write_text("if TYPE_CHECKING:\n    from . import dma\n")
+    assert circles(tmp_path) == []

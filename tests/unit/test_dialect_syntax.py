@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.every import every
-from tests.unit.test_architecture import LAYERS, ROOT, layer_of, planted
+from tests.unit.test_architecture import FLOORS, ROOT, floor_of, planted
 
 # How a dialect spells its indices and shapes. Below the frontends there are patterns, walks and
 # indirect accesses, whoever wrote them and however.
@@ -15,12 +15,12 @@ SYNTAX = re.compile(r"\b(nl\.(arange|mgrid|ds)|par_dim|DynamicIndex|DynamicSlice
 
 def syntax_below(root: Path) -> list[str]:
     """The lines below the frontends that speak of a dialect's syntax."""
-    top = LAYERS.index("frontend")
+    top = [*FLOORS].index("frontend")
     files = sorted(root.glob("difftest/simulator/**/*.py"))
     files = [file for file in files if file.name != "misuses.py"]  # texts for both dialects
     names = [".".join(file.relative_to(root).with_suffix("").parts) for file in files]
-    layers = [layer_of(name.removesuffix(".__init__")) for name in names]
-    below = [file for file, at in zip(files, layers, strict=True) if at is not None and at < top]
+    floors = [floor_of(name.removesuffix(".__init__")) for name in names]
+    below = [file for file, at in zip(files, floors, strict=True) if at is not None and at < top]
     if not below:
         return ["no file lies below the frontends: the rule holds nothing"]
     return [

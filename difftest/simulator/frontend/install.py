@@ -17,13 +17,13 @@ from difftest.simulator.frontend import kernel
 from difftest.simulator.frontend.arguments import AnyTensor, absent
 from difftest.simulator.frontend.classic import compiler, isa, language
 from difftest.simulator.frontend.classic import typing as nki_typing
-from difftest.simulator.frontend.nki import kernel as newer
-from difftest.simulator.frontend.on_device import (
+from difftest.simulator.frontend.kernel import (
     Predictor,
     baremetal_with,
     benchmark_with,
     profile_with,
 )
+from difftest.simulator.frontend.nki import kernel as newer
 
 ROOT = "neuronxcc"
 ROOTS = (ROOT, newer.ROOT)

@@ -151,7 +151,7 @@ def simulate(kernel):
 EMBEDDED = """
 from difftest.simulator.frontend.classic import language
 from difftest.simulator.frontend.kernel import jit, simulate_kernel
-from difftest.simulator.frontend.on_device import baremetal_with
+from difftest.simulator.frontend.kernel import baremetal_with
 import sys
 baremetal = baremetal_with(None)
 sys.modules[__name__ + ".language"] = language

@@ -229,10 +229,11 @@ def planted(tape):
                 dataclasses.replace(tape, steps=tape.steps[:at] + tape.steps[at + 1 :]),
             )
         text = repr(step.args)
-        operands = step.args[1] if step.call in ("issue", "placed") else ()
+        place = {"issue": 1, "placed": 1, "into": 2}.get(step.call)
+        operands = () if place is None else step.args[place]
         if len(operands) == 2 and "subtract" in text:
-            record, (one, two), *rest = step.args
-            yield f"swapped {at}", changed(tape, at, args=(record, (two, one), *rest))
+            args = (*step.args[:place], operands[::-1], *step.args[place + 1 :])
+            yield f"swapped {at}", changed(tape, at, args=args)
         if "'multiply'" in text:
             args = tuple(
                 tuple(Operator("add") if o == Operator("multiply") else o for o in one)

@@ -12,8 +12,8 @@ from difftest.simulator.frontend.arguments import DynamicSlice, absent
 from difftest.simulator.frontend.classic import (  # noqa: F401  each adds its functions
     copies,
     creation,
-    elementwise,
     memories,
+    operators,
     products,
     reductions,
 )

@@ -15,9 +15,13 @@ from difftest.simulator.frontend.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.creation import ndarray
-from difftest.simulator.frontend.classic.elementwise import activate, invert_number
 from difftest.simulator.frontend.classic.expressions import Mask
-from difftest.simulator.frontend.classic.operators import begin_or_update, binary
+from difftest.simulator.frontend.classic.operators import (
+    activate,
+    begin_or_update,
+    binary,
+    invert_number,
+)
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.loops import check_axis
 from difftest.simulator.index import Shape, as_integers

@@ -133,17 +133,20 @@ def call(
 # -- the one way to issue in this dialect ----------------------------------------------------------
 
 
+@entry("into")
 def issue(
+    core: Core,
     record: Instruction,
     dst: Any,
     operands: tuple[Any, ...],
     options: tuple[Any, ...] = (),
-    **how: Any,
+    others: tuple[Any, ...] = (),
+    engine: Engine = Engine.UNKNOWN,
 ) -> NkiInstruction:
-    """Issue an instruction that writes ``dst``; ``how`` as :class:`Issue` has it."""
+    """Issue an instruction that writes ``dst``; parameters as :class:`Issue` has them."""
     if dst is None:
         need_tile(dst, "dst", record.name)
-    issue_new(record, operands, options, dst=dst, **how)
+    gate.run(core, placed(Issue(record, operands, options, dst, others, None, engine)))
     return ISSUED
 
 

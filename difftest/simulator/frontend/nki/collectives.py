@@ -177,15 +177,9 @@ def collective_permute_implicit(
 
 @_collective(exchanges.collective_permute_implicit_reduce, replica_group=_members)
 def collective_permute_implicit_reduce(
-    srcs0_by_channel,
-    srcs1_by_channel,
-    dsts_by_channel,
-    replica_group,
-    op,
-    channel_ids=(0,),
-    priority=None,
-    name=None,
-):
+    srcs0_by_channel, srcs1_by_channel, dsts_by_channel, replica_group, op, channel_ids=(0,),
+    priority=None, name=None,
+):  # fmt: skip
     """Each channel's ``dst`` is ``op(src0, src1)`` of the rank before this one in the ring."""
 
 
@@ -208,29 +202,17 @@ def collective_permute_implicit_current_processing_rank_id(
 
 @_collective(exchanges.all_gather_v, replica_group=_members)
 def all_gather_v(
-    srcs,
-    dsts,
-    replica_group,
-    metadata_tensor,
-    recv_counts_known=False,
-    has_rdispls=False,
-    priority=None,
-    name=None,
-):
+    srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False,
+    priority=None, name=None,
+):  # fmt: skip
     """Each rank's ``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
 
 
 @_collective(exchanges.all_to_all_v, replica_group=_members)
 def all_to_all_v(
-    srcs,
-    dsts,
-    replica_group,
-    metadata_tensor,
-    recv_counts_known=False,
-    has_rdispls=False,
-    priority=None,
-    name=None,
-):
+    srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False,
+    priority=None, name=None,
+):  # fmt: skip
     """Each rank's ``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
 
 

@@ -20,8 +20,8 @@ from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
+from difftest.simulator.frontend.kernel import baremetal_with, profile_with
 from difftest.simulator.frontend.nki import kernel as todays
-from difftest.simulator.frontend.on_device import baremetal_with, profile_with
 from tests.every import every
 
 baremetal = baremetal_with(None)

@@ -18,11 +18,16 @@ from difftest.simulator import (
     trace_from_json,
 )
 from difftest.simulator.errors import not_modelled
-from difftest.simulator.frontend.artifacts import PROFILE_FORMAT
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.frontend.kernel import jit, simulate_kernel
-from difftest.simulator.frontend.on_device import baremetal_with, benchmark_with, profile_with
+from difftest.simulator.frontend.kernel import (
+    PROFILE_FORMAT,
+    baremetal_with,
+    benchmark_with,
+    jit,
+    profile_with,
+    simulate_kernel,
+)
 from tests.every import every
 
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -10,7 +10,7 @@ import pytest
 from difftest.simulator import KernelError, NkiError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.isa.searches import TopKWarning
+from difftest.simulator.frontend.nki.isa.arithmetic import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from tests.every import every

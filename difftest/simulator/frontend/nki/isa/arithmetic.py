@@ -1,10 +1,15 @@
-"""``nki.isa``: element by element on the Vector, Scalar and GpSimd Engines, and reductions."""
+"""``nki.isa``: element by element on the Vector, Scalar and GpSimd Engines; sums, searches."""
 
 from __future__ import annotations
 
-from difftest.simulator.errors import not_modelled
+import numpy as np
+
+from difftest.simulator.core import current
+from difftest.simulator.errors import kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import last_axes
 from difftest.simulator.frontend.nki.calls import (
+    OperatorName,
+    affine,
     average,
     beside,
     call,
@@ -12,15 +17,28 @@ from difftest.simulator.frontend.nki.calls import (
     commands,
     function,
     function_or_prelu,
+    issue,
     stage,
 )
 from difftest.simulator.frontend.nki.constants import UNKNOWN
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
-from difftest.simulator.frontend.nki.levels import check_level
-from difftest.simulator.instructions import accumulate, elementwise, reduce, scan
+from difftest.simulator.frontend.nki.levels import check_level, is_before, public
+from difftest.simulator.index import as_integer, is_integer
+from difftest.simulator.instructions import (
+    accumulate,
+    elementwise,
+    gather,
+    reduce,
+    scan,
+    search,
+    select,
+)
 from difftest.simulator.instructions import activation as scalar_engine
-from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions import topk as snakes
+from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.trace import Space
 
 
 @call(elementwise.tensor_tensor)
@@ -30,17 +48,9 @@ def tensor_tensor(dst, data1, data2, op, engine=UNKNOWN, name=None):
 
 @call(elementwise.tensor_scalar, prepare=beside(op0="operand0", op1="operand1"))
 def tensor_scalar(
-    dst,
-    data,
-    op0,
-    operand0,
-    reverse0=False,
-    op1=None,
-    operand1=None,
-    reverse1=False,
-    engine=UNKNOWN,
-    name=None,
-):
+    dst, data, op0, operand0, reverse0=False, op1=None, operand1=None, reverse1=False,
+    engine=UNKNOWN, name=None,
+):  # fmt: skip
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
 
 
@@ -80,16 +90,9 @@ def bn_aggr(dst, data, name=None):
 
 @call(scalar_engine.activation, prepare=commands("scalar"), op=function)
 def activation(
-    dst,
-    op,
-    data,
-    bias=None,
-    scale=1.0,
-    reduce_op=None,
-    reduce_res=None,
-    reduce_cmd=registers.idle,
+    dst, op, data, bias=None, scale=1.0, reduce_op=None, reduce_res=None, reduce_cmd=registers.idle,
     name=None,
-):
+):  # fmt: skip
     """``dst = op(data * scale + bias)``, and a sum of it in the engine's registers."""
 
 
@@ -106,27 +109,10 @@ def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0
     op1=stage,
 )
 def activate2(
-    dst,
-    op,
-    data,
-    imm0,
-    imm1,
-    op0,
-    op1,
-    relu_param=0.0,
-    reverse0=False,
-    reverse1=False,
-    reduce_op=None,
-    reduce_res=None,
-    reduce_cmd=registers.idle,
-    name=None,
-):
+    dst, op, data, imm0, imm1, op0, op1, relu_param=0.0, reverse0=False, reverse1=False,
+    reduce_op=None, reduce_res=None, reduce_cmd=registers.idle, name=None,
+):  # fmt: skip
     """``dst = op((data <op0> imm0) <op1> imm1)``, and a reduction of it in the registers."""
-
-
-def _last_axes(values, where):
-    data = need_tile(values["data"], "data", where)
-    values["axis"] = last_axes(values["axis"], data, where)
 
 
 def _with_registers(values, where):
@@ -137,9 +123,11 @@ def _with_registers(values, where):
     beside(op0="operand0")(values, where)
 
 
-@call(reduce.tensor_reduce, prepare=_last_axes)
+@call(reduce.tensor_reduce)
 def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
+    axis = last_axes(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
+    return locals()
 
 
 @call(reduce.tensor_partition_reduce, op=average)
@@ -149,18 +137,9 @@ def tensor_partition_reduce(dst, op, data, name=None):
 
 @call(reduce.tensor_scalar_reduce, prepare=_with_registers, reduce_cmd=command)
 def tensor_scalar_reduce(
-    dst,
-    data,
-    op0,
-    operand0,
-    reduce_op,
-    reduce_res=None,
-    reverse0=False,
-    reduce_cmd=registers.reset_reduce,
-    reduce_init=None,
-    reduce_res_negate=False,
-    name=None,
-):
+    dst, data, op0, operand0, reduce_op, reduce_res=None, reverse0=False,
+    reduce_cmd=registers.reset_reduce, reduce_init=None, reduce_res_negate=False, name=None,
+):  # fmt: skip
     """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
 
 
@@ -176,3 +155,130 @@ def exponential(
     dst, src, max_value=0.0, reduce_res=None, reduce_cmd=registers.idle, reduce_init=0.0, name=None
 ):
     """``dst = exp(src - max_value)``, and its sum in the Vector Engine's registers."""
+
+
+_EQUAL, _MAXIMUM = OperatorName("equal"), OperatorName("maximum")
+_FP32_MIN = float(np.finfo(np.float32).min)
+
+
+@call(search.max8)
+def max8(dst, src, name=None):
+    """The 8 largest values of each partition, descending."""
+
+
+@call(search.nc_find_index8, all_ones=True)
+def nc_find_index8(dst, data, vals, name=None):
+    """The index of each of 8 values in its partition; all ones for one that is not there."""
+
+
+@call(search.nc_match_replace8, backwards=True)
+def nc_match_replace8(dst, data, vals, imm, dst_idx=None, name=None):
+    """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``."""
+
+
+@call(search.local_gather)
+def local_gather(dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None, name=None):
+    """Gather within each GpSimd core's 16 partitions: [P, indices, elements]."""
+
+
+@call(search.nc_stream_shuffle)
+def nc_stream_shuffle(dst, src, shuffle_mask, name=None):
+    """``dst[q + i] = src[q + shuffle_mask[i]]`` in each quadrant of 32 partitions."""
+
+
+@call(search.sequence_bounds)
+def sequence_bounds(dst, segment_ids, name=None):
+    """Start and end of each element's segment: [1, 2, n] for ids [1, n]."""
+
+
+@call(gather.nc_n_gather)
+def nc_n_gather(dst, data, indices, name=None):
+    """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
+
+
+@call(gather.nonzero_with_count)
+def nonzero_with_count(dst, src, index_offset=0, padding_val=-1, name=None):
+    """Indices of what is not 0, padding, and their count; in each 16th partition."""
+
+
+class TopKWarning(UserWarning):
+    """AWS's pages at NKI 0.6 and 0.7 say different things of where topk's results lie."""
+
+
+@public  # by hand: what lies beyond the results in their last column counts as never written
+def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
+    """The largest of ``n`` elements in each 16 partitions, and their numbers, in the same layout.
+
+    How many there are is val_dst's free size, k. Results fill the first ceil(k / 16) columns, down
+    the partitions; what the last of these has beyond k is undefined, the others stay. Their order
+    is not documented.
+    """
+    if sorted:
+        remedy = "sort with nisa.max8 and its kin"
+        raise not_modelled("nki.isa.topk's sorted=True", f"sorted={sorted!r}", remedy)
+    issued = issue(snakes.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
+    if current().level is None or is_before("0.7"):
+        warn(
+            TopKWarning(
+                f"topk writes its results down 16 partitions ({kernel_location()}), as AWS's page "
+                "of NKI 0.7 and its library have it; the page of NKI 0.6 has them in each "
+                "partition, ascending. Rely on the values alone, not on their order."
+            )
+        )
+    for dst in (val_dst, idx_dst):
+        _forget_rest(dst)
+    return issued
+
+
+def _forget_rest(dst):
+    """Let what topk's last column has beyond the results count as never written."""
+    lanes = current().machine.gpsimd_core_partitions
+    column, used = divmod(dst.size // dst.shape[0], lanes)
+    if not used:
+        return
+    missing = np.zeros((dst.shape[0], dst.size // dst.shape[0]), dtype=np.bool_)
+    missing[np.arange(dst.shape[0]) % lanes >= used, column] = True
+    dst._forget_written(missing.reshape(dst.shape), dst._origin("left by topk"))
+
+
+@call(select.affine_select)
+def affine_select(
+    dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op=_EQUAL, offset=0,
+    name=None,
+):  # fmt: skip
+    """``dst = on_true_tile`` where ``cmp_op(affine value, 0)`` holds, else a constant."""
+    if is_integer(on_true_tile):  # ``offset`` came third once, before the multiplier
+        check_level("nisa.affine_select with offset third")
+        offset, channel_multiplier, on_true_tile, on_false_value, cmp_op = (
+            channel_multiplier,
+            on_true_tile,
+            on_false_value,
+            cmp_op,
+            _EQUAL if is_integer(offset) else offset,
+        )
+    need_tile(on_true_tile, "on_true_tile", "affine_select", (Space.SBUF,))
+    pred = affine(locals(), "affine_select")
+    return locals()
+
+
+@call(
+    select.range_select,
+    prepare=commands("vector"),
+    on_false_value=lambda value, where: float(
+        np.float32(need_number(value, "on_false_value", where))
+    ),
+    reduce_op=alu_op,
+)
+def range_select(
+    dst, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd=registers.reset_reduce,
+    reduce_res=None, reduce_op=_MAXIMUM, range_start=0, on_false_value=_FP32_MIN, name=None,
+):  # fmt: skip
+    """``dst = on_true_tile`` where the free index lies between two bounds held in tiles."""
+
+
+@call(select.select_reduce, prepare=commands("vector"), reduce_op=alu_op)
+def select_reduce(
+    dst, predicate, on_true, on_false, reduce_res=None, reduce_cmd=registers.idle,
+    reduce_op=_MAXIMUM, reverse_pred=False, name=None,
+):  # fmt: skip
+    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""

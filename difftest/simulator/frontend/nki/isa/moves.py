@@ -1,25 +1,38 @@
-"""``nki.isa``: copies on chip, constants, and what the DMA engines move."""
+"""``nki.isa``: copies, constants, DMA; registers, random numbers, what two cores say to each other.
+
+Moves between registers leave no event in a trace: the compiler of AWS places them on the sequencers
+of the engines. Source: the stubs of ``nki.isa`` at v2.32.0; scalars as NKI 0.7 documents them.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import is_float, name_of
+from difftest.simulator.dtypes import INT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, warn
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.calls import affine, call, issue, operator_of
-from difftest.simulator.frontend.nki.constants import UNKNOWN, engine_of, member_of
+from difftest.simulator.frontend.nki.constants import ISSUED, UNKNOWN, engine_of, member_of
 from difftest.simulator.frontend.nki.constants import dge_mode as dge_modes
 from difftest.simulator.frontend.nki.constants import oob_mode as oob_modes
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.levels import check_level, public
+from difftest.simulator.frontend.nki.virtual_registers import (
+    NkiScalar,
+    VirtualRegister,
+    new_label,
+    thirty_two_bits,
+)
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import dma
+from difftest.simulator.instructions import dma, effects, exchanges, random_numbers
 from difftest.simulator.instructions.dma import MOST_SOURCES
 from difftest.simulator.instructions.dma import dma_compute as record
-from difftest.simulator.instructions.operands import is_number
+from difftest.simulator.instructions.operands import is_number, wrong_kind
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -36,40 +49,28 @@ def tensor_copy_predicated(dst, src, predicate, reverse_pred=False, name=None):
     """``dst = src`` where the predicate is true."""
 
 
-def _of_its_kind(values, where):
-    """A float for integers counts as the integer that it is, as before NKI 0.3."""
-    value = values["value"]
-    if not isinstance(value, float):
-        return
-    dst = values["dst"]
-    if isinstance(dst, Tile) and not is_float(dst.dtype):
-        if not value.is_integer():
-            takes = "a value of dst's own kind"
-            got = f"the float {value!r} for a dst of {name_of(dst.dtype)}"
-            raise not_taken(
-                "memset",
-                takes,
-                got,
-                f"value={value!r} for {dst!r}",
-                error=DtypeError,
-                remedy="give dst a float dtype",
-            )
-        check_level("a float as nisa.memset's value for integers")
-        values["value"] = int(value)
-
-
-@call(copies.memset, prepare=_of_its_kind)
+@call(copies.memset)
 def memset(dst, value, engine=UNKNOWN, name=None):
-    """Every element of dst becomes a constant, of dst's own kind."""
+    """Every element of dst becomes a constant, of dst's own kind.
+
+    A float for integers counts as the integer that it is, as before NKI 0.3.
+    """
+    if isinstance(value, float) and isinstance(dst, Tile) and not is_float(dst.dtype):
+        if not value.is_integer():
+            takes, remedy = "a value of dst's own kind", "give dst a float dtype"
+            got = f"the float {value!r} for a dst of {name_of(dst.dtype)}"
+            received = f"value={value!r} for {dst!r}"
+            raise not_taken("memset", takes, got, received, error=DtypeError, remedy=remedy)
+        check_level("a float as nisa.memset's value for integers")
+        value = int(value)
+    return locals()
 
 
-def _pattern(values, where):
-    values["expr"] = affine(values, where)
-
-
-@call(copies.iota, prepare=_pattern, expr=None)
+@call(copies.iota)
 def iota(dst, pattern, offset=0, channel_multiplier=0, name=None):
     """``dst = offset + channel * channel_multiplier + sum(step * i)``, in 32-bit integers."""
+    expr = affine(locals(), "iota")
+    return locals()
 
 
 # -- DMA -------------------------------------------------------------------------------------------
@@ -85,35 +86,27 @@ def check_priority(priority, where):
         raise not_taken(where, takes, got, got)
 
 
-def _of_both_sides(values, where):
-    """Which ``oob_mode`` the event has follows from both sides."""
-    check_priority(values["priority"], where)
-    values["dge_mode"] = mode = member_of(dge_modes, values["dge_mode"], where).name
-    if values["engine"] not in (UNKNOWN, Engine.UNKNOWN) and mode != "hwdge":
-        takes, got = "engine with dge_mode.hwdge only", f"an engine with dge_mode.{mode}"
-        raise not_taken(where, takes, got, f"engine={values['engine']!r}, dge_mode.{mode}")
-    outside = member_of(oob_modes, values["oob_mode"], where).name
-    indirect = isinstance(values["src"], DynamicView) or isinstance(values["dst"], DynamicView)
-    values["oob_mode"] = outside if indirect else None
-
-
 def _no_engine(value, where):
     """Descriptors come from the queue of any engine, and DMA engines move what they say."""
     engine_of(value, where)
     return Engine.UNKNOWN
 
 
-@call(dma.dma_copy, prepare=_of_both_sides, engine=_no_engine)
+@call(dma.dma_copy, engine=_no_engine)
 def dma_copy(
-    dst,
-    src,
-    priority=None,
-    oob_mode=oob_modes.error,
-    dge_mode=dge_modes.unknown,
-    engine=UNKNOWN,
+    dst, src, priority=None, oob_mode=oob_modes.error, dge_mode=dge_modes.unknown, engine=UNKNOWN,
     name=None,
-):
+):  # fmt: skip
     """``dst = src`` between HBM and SBUF; a side with dynamic offsets gathers or scatters."""
+    check_priority(priority, "dma_copy")
+    dge_mode = member_of(dge_modes, dge_mode, "dma_copy").name
+    if engine not in (UNKNOWN, Engine.UNKNOWN) and dge_mode != "hwdge":
+        takes, got = "engine with dge_mode.hwdge only", f"an engine with dge_mode.{dge_mode}"
+        raise not_taken("dma_copy", takes, got, f"engine={engine!r}, dge_mode.{dge_mode}")
+    oob_mode = member_of(oob_modes, oob_mode, "dma_copy").name
+    if not isinstance(src, DynamicView) and not isinstance(dst, DynamicView):
+        oob_mode = None
+    return locals()
 
 
 def stays_dynamic(side, skip):
@@ -123,33 +116,28 @@ def stays_dynamic(side, skip):
     return not side._whole or (skip and side._settled() is None)
 
 
-def _modes(values, where):
-    """The modes by name. What descriptors of the runtime transpose is not documented."""
-    check_priority(values["priority"], where)
-    src = values["src"]
-    values["oob_mode"] = outside = member_of(oob_modes, values["oob_mode"], where).name
-    values["dge_mode"] = mode = member_of(dge_modes, values["dge_mode"], where).name
-    if outside == "skip" and not isinstance(src, DynamicView):
+@call(dma.dma_transpose)
+def dma_transpose(
+    dst, src, axes=None, priority=None, dge_mode=dge_modes.unknown, oob_mode=oob_modes.error,
+    name=None,
+):  # fmt: skip
+    """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF.
+
+    What descriptors of the runtime transpose is not documented.
+    """
+    where = "dma_transpose"
+    check_priority(priority, where)
+    oob_mode = member_of(oob_modes, oob_mode, where).name
+    dge_mode = member_of(dge_modes, dge_mode, where).name
+    if oob_mode == "skip" and not isinstance(src, DynamicView):
         takes, got = "where src has a dynamic offset", "without a dynamic offset"
         received = f"oob_mode.skip with src {src!r}"
         raise not_taken(where, f"oob_mode.skip {takes}", f"oob_mode.skip {got}", received)
-    if mode == "none" and not (isinstance(src, DynamicView) and not src._whole):
+    if dge_mode == "none" and not (isinstance(src, DynamicView) and not src._whole):
         page = "dma_transpose takes dge_mode.unknown or hwdge (its page at v2.32.0)"
         warn(UserWarning(f"{page}; taken as unknown"))
-        values["dge_mode"] = "unknown"
-
-
-@call(dma.dma_transpose, prepare=_modes)
-def dma_transpose(
-    dst,
-    src,
-    axes=None,
-    priority=None,
-    dge_mode=dge_modes.unknown,
-    oob_mode=oob_modes.error,
-    name=None,
-):
-    """``dst = src`` with its axes permuted by the DMA engines; dst in SBUF."""
+        dge_mode = "unknown"
+    return locals()
 
 
 # -- sums that the DMA engines compute on the way --------------------------------------------------
@@ -240,3 +228,115 @@ def _warn_of_repetition(dst):
                 "are to be unique, and on a device an addition may be lost"
             )
         )
+
+
+@public  # by hand: it makes an object, and no event
+def register_alloc(x=None):
+    """A register; written with ``x`` unless that is None."""
+    if x is None:
+        return VirtualRegister(None)
+    return VirtualRegister(thirty_two_bits(as_integer(x, "register_alloc of"), "register_alloc"))
+
+
+@public  # by hand: between registers, without an event
+def register_move(dst, src):
+    """``dst = src``, an integer that the kernel knows or another register."""
+    target = _register(dst, "dst", "register_move")
+    known = isinstance(src, VirtualRegister)
+    value = src.device_value() if known else as_integer(src, "register_move of")
+    target.set(value, "register_move")
+    return ISSUED
+
+
+def _load(record, dst, operands, options, **_):
+    """Do the load of a register, which then has its value."""
+    (target,) = options
+    target.set(effects.issue(record, [(operands, ())], (target.label,)), record.name)
+    return ISSUED
+
+
+@call(effects.register_load, run=_load, dst=lambda value, where: _register(value, "dst", where))
+def register_load(dst, src):
+    """``dst = src``, a tensor of one integer in HBM or SBUF."""
+
+
+@call(effects.register_store)
+def register_store(dst, src):
+    """Write a register to a tensor of one element in HBM or SBUF."""
+    register = _register(src, "src", "register_store")
+    value, src = register.device_value(), register.label
+    return locals()
+
+
+@public  # by hand: it makes an object of what it loads
+def scalar_load(src):
+    """An integer in HBM or SBUF as a scalar."""
+    label = new_label()
+    value = effects.issue(effects.scalar_load, [((src,), ())], (label,))
+    return NkiScalar(value, INT32, label)
+
+
+@call(effects.scalar_store)
+def scalar_store(dst, s):
+    """Write a scalar to a tensor of one element in HBM or SBUF."""
+    if not isinstance(s, (VirtualRegister, NkiScalar)):
+        raise wrong_kind(s, "an nl.NkiScalar", "scalar_store", "s")
+    value, src = s.device_value(), s.label
+    return locals()
+
+
+def _register(value: Any, role: str, where: str) -> VirtualRegister:
+    if not isinstance(value, VirtualRegister):
+        remedy = "make one with nisa.register_alloc()"
+        raise wrong_kind(value, "a register", where, role, remedy)
+    return value
+
+
+# -- random numbers: NumPy's, and the same in every run --------------------------------------------
+
+
+@call(random_numbers.rng)
+def rng(dst, engine=constants.engine.vector, name=None):
+    """Every element of ``dst`` becomes random bits."""
+
+
+@call(random_numbers.rand2)
+def rand2(dst, min, max, name=None):
+    """Every element of ``dst`` becomes uniformly random between two bounds."""
+
+
+@call(random_numbers.set_rng_seed)
+def set_rng_seed(src_seeds, name=None):
+    """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
+
+
+@call(random_numbers.rand_set_state)
+def rand_set_state(src_seeds, engine=constants.engine.gpsimd, name=None):
+    """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
+
+
+@call(random_numbers.rand_get_state)
+def rand_get_state(dst, engine=constants.engine.gpsimd, name=None):
+    """States for the lanes of an engine, from which its numbers go on: [P, words]."""
+
+
+# -- the two cores of a logical NeuronCore ---------------------------------------------------------
+
+
+@call(exchanges.core_barrier)
+def core_barrier(data, cores, engine=constants.engine.gpsimd, name=None):
+    """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM.
+
+    Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning: kernels
+    of aws-neuron/nki-library have it.
+    """
+
+
+@call(
+    exchanges.sendrecv,
+    dma_engine=lambda value, where: member_of(constants.dma_engine, value, where).name,
+)
+def sendrecv(
+    src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine=constants.dma_engine.dma, name=None
+):
+    """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""

@@ -37,18 +37,10 @@ _NO_MODE = matmul_perf_mode.none
 
 @public  # by hand: what it adds to is known by element, and of an indirect operand in groups
 def nc_matmul(
-    dst,
-    stationary,
-    moving,
-    is_stationary_onezero=False,
-    is_moving_onezero=False,
-    is_transpose=False,
-    accumulate=None,
-    tile_position=(),
-    tile_size=(),
-    perf_mode=matmul_perf_mode.none,
-    name=None,
-):
+    dst, stationary, moving, is_stationary_onezero=False, is_moving_onezero=False,
+    is_transpose=False, accumulate=None, tile_position=(), tile_size=(),
+    perf_mode=matmul_perf_mode.none, name=None,
+):  # fmt: skip
     """``dst = stationary.T @ moving`` in PSUM, or ``dst +=`` where a matmul wrote before.
 
     From NeuronCore-v3 on, with ``is_transpose`` and an identity as ``moving``, it is
@@ -71,16 +63,9 @@ def nc_matmul(
 
 @public  # by hand: as nc_matmul
 def nc_matmul_mx(
-    dst,
-    stationary,
-    moving,
-    stationary_scale,
-    moving_scale,
-    tile_position=None,
-    tile_size=None,
-    accumulate=None,
-    name=None,
-):
+    dst, stationary, moving, stationary_scale, moving_scale, tile_position=None, tile_size=None,
+    accumulate=None, name=None,
+):  # fmt: skip
     """``dst = stationary.T @ moving`` of MX operands, or ``dst +=`` where a matmul wrote before."""
     _check_pair(stationary, stationary_scale, "stationary")
     _check_pair(moving, moving_scale, "moving")
@@ -90,36 +75,30 @@ def nc_matmul_mx(
     return issue_product(mx.nc_matmul_mx, dst, tuple(operands), accumulate, options)
 
 
-def _since_05(values, where):
-    if is_before("0.5"):
-        what = "quantize_mx before NKI 0.5, whose scales were half as large"
-        raise not_modelled(what, f"dst = {values['dst']!r}")
-
-
-@call(mx.quantize_mx, prepare=_since_05)
+@call(mx.quantize_mx)
 def quantize_mx(dst, src, dst_scale, name=None):
     """``dst`` = src over the scales of its groups, in packed float8; ``dst_scale`` = the scales."""
+    if is_before("0.5"):
+        what = "quantize_mx before NKI 0.5, whose scales were half as large"
+        raise not_modelled(what, f"dst = {dst!r}")
+    return locals()
 
 
-def _casts_nothing(values, where):
-    dst, data = values["dst"], values["data"]
-    if not (isinstance(dst, Tile) and isinstance(data, Tile)) or dst.dtype == data.dtype:
-        return
-    error = DtypeError(
-        "nc_transpose's dst has the dtype of its data",
-        happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
-        received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
-        remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
-    )
-    wide = dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
-    if not wide or values["engine"] is engines.vector:
-        raise error
-    note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
-
-
-@call(matmul.nc_transpose, prepare=_casts_nothing)
+@call(matmul.nc_transpose)
 def nc_transpose(dst, data, engine=UNKNOWN, name=None):
     """``dst = data.T`` between partitions and the flattened free axes."""
+    if isinstance(dst, Tile) and isinstance(data, Tile) and dst.dtype != data.dtype:
+        error = DtypeError(
+            "nc_transpose's dst has the dtype of its data",
+            happened=f"nc_transpose was to cast {name_of(data.dtype)} to {name_of(dst.dtype)}",
+            received=f"dst {name_of(dst.dtype)}, data {name_of(data.dtype)}",
+            remedy="transpose into a tile of the data's dtype, then cast with nisa.tensor_copy",
+        )
+        wide = dst.dtype == FLOAT32 and dst._space is Space.PSUM and is_float(data.dtype)
+        if not wide or engine is engines.vector:
+            raise error
+        note(error)  # what NKI 0.2 took, and what NeuronCore-v2's compiler asks for
+    return locals()
 
 
 def _pe_tile(position, size):

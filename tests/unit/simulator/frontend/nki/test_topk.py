@@ -13,7 +13,7 @@ from difftest.simulator import NotModelledError, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki import levels
-from difftest.simulator.frontend.nki.isa.searches import TopKWarning
+from difftest.simulator.frontend.nki.isa.arithmetic import TopKWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import stored
 

@@ -15,7 +15,7 @@ from typing import Any
 from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.isa.searches import TopKWarning
+from difftest.simulator.frontend.nki.isa.arithmetic import TopKWarning
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions.activation import PRELU
 from difftest.simulator.instructions.alu import AluOp
