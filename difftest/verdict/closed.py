@@ -1,7 +1,6 @@
 """The world in which a candidate runs: its own files, NKI, and the few names that a list has.
 
-Its files are run here, as the judge has read and checked them, with functions of Python's that the
-list has and an ``import`` that gives what the list has. Nothing of it is looked for on a disk.
+Its files are run here as the judge has read and checked them; nothing is looked for on a disk.
 """
 
 from __future__ import annotations

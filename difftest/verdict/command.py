@@ -47,7 +47,7 @@ class JudgeSettings:
     seed : of what is drawn; None for another one each time.
     case : the JSON of the one case to judge; None for the spec's examples and drawn ones.
     shrink : whether a case that shows a failure is made smaller.
-    allow : modules that are opened to the kernel beside those of its language.
+    allow : modules that are opened to it. require_isolation : judge nothing without all walls.
     """
 
     cases: int = CASES
@@ -56,6 +56,7 @@ class JudgeSettings:
     case: str | None = None
     shrink: bool = True
     allow: tuple[str, ...] = ()
+    require_isolation: bool = False
 
 
 def judged(
@@ -85,6 +86,9 @@ def judged(
         language = checked(file, test, settings.allow)
         with Sandbox(settings.limits, nursery) as worker:
             judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
+            if settings.require_isolation and worker.missing:
+                lack = ", ".join(worker.missing)
+                raise click.UsageError(f"--require-isolation: this system has no wall for {lack}")
             described = loaded(worker, language, name, judgement)
             if described is not None:
                 _judge_loaded(worker, file, described, judgement, settings, spec)
@@ -239,6 +243,7 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 @click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
 @click.option("-n", "processes", default="auto", callback=_processes, help="Of a batch.")
 @click.option("--case", metavar="JSON", help="Judge this case alone.")
+@click.option("--require-isolation", is_flag=True, help="Judge nothing without all walls.")
 @click.option("--allow", multiple=True, metavar="MODULE", help="Open a module to the kernel.")
 @click.option(
     "--timeout",

@@ -21,7 +21,7 @@ class Shown(Enum):
     """How much of the data of a case a kernel's Python is shown."""
 
     NOTHING = "nothing"
-    """Other floats, and integers in another order: indices keep to their bounds."""
+    """Other floats, and other integers within the bounds of those that there are."""
     INTEGERS = "integers"
     """Other floats. Registers that are loaded from integers hold what they will."""
     ALL = "all"
@@ -33,13 +33,16 @@ def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, .
     random = np.random.default_rng(seed)
 
     def other(array: Array) -> Array:
-        if shown is Shown.ALL or array.dtype.kind == "V":
+        if shown is Shown.ALL or not array.size:
             return array.copy()
         if is_float(array.dtype):
             values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1, 1), array.shape)
             return values.astype(np.float32).astype(array.dtype)
         if shown is Shown.NOTHING and array.dtype in (*INTEGERS, BOOL):
-            return random.permutation(array.reshape(-1)).reshape(array.shape)
+            low, high = int(array.min()), int(array.max())
+            most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
+            high = min(high + 3 * (low == high), most)
+            return random.integers(low, high, array.shape, array.dtype, endpoint=True)
         return array.copy()
 
     return tuple(map(other, arrays))
@@ -56,7 +59,7 @@ def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Ar
     def partly(array: Array) -> Array:
         changed = array.copy()
         chosen = random.random(array.shape) < share
-        if is_float(array.dtype) and array.dtype.kind != "V":
+        if is_float(array.dtype):
             wide, factors = array.astype(np.float64), random.uniform(0.5, 2.0, array.shape)
             with np.errstate(over="ignore", invalid="ignore"):
                 others = np.where(wide == 0, factors, wide * factors).astype(np.float32)

@@ -268,8 +268,11 @@ class Judge:
             why = sorted(self._runner.tally.reasons) or ["none was compared, or all are zeros"]
             judgement.reason = f"no case has an element that decides: {'; '.join(why)}"
             return
-        if self._settled < 0:
-            judgement.outcome, judgement.reason = Outcome.INCONCLUSIVE, _UNSETTLED
+        decided, cases_run = judgement.evidence.decided, judgement.evidence.cases
+        if self._settled < 0 or 2 * decided < cases_run:
+            few = f"only {decided} of {cases_run} cases decide"
+            judgement.outcome = Outcome.INCONCLUSIVE
+            judgement.reason = few if self._settled >= 0 else _UNSETTLED
             return
         judgement.stage = Stage.HAZARDS
         hazards = [(case, one) for _, case, one in self._runner.hazards]

@@ -1,8 +1,7 @@
 """What a candidate may be written in: checked on the syntax tree, before anything of it runs.
 
 A candidate is its file and the files of its folder that it imports. They are read here, once, and a
-worker is given what was read. docs/reference/language.md states the rules in one screen; the words
-are in :mod:`difftest.verdict.vocabulary`.
+worker is given what was read. docs/reference/language.md states the rules in one screen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process that has imported everything a worker needs, and forks one when it is asked.
 
-No kernel's code ever runs in the nursery itself. It ends with the judge, however that ends, and
-takes the workers and their folders with it. It needs a system that forks: Linux, or macOS.
+It ends with the judge, however that ends, and takes the workers and their folders with it. It needs
+a system that forks: Linux, or macOS. No kernel's code ever runs in the nursery itself.
 """
 
 from __future__ import annotations

@@ -8,18 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from difftest.verdict import wire
 from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.wire import (
-    MOST_ANSWER,
-    MOST_HEADER,
-    Frame,
-    WireError,
-    WorkerEnd,
-    checked,
-    receive,
-    send,
-)
+from difftest.verdict.wire import Frame, WireError, WorkerEnd
 
 PATIENCE = 10
 """Times the seconds of a run that all runs of a kernel may take."""
@@ -89,10 +81,10 @@ class Sandbox:
         clock.daemon = True
         clock.start()
         try:
-            send(self._way, header, blobs)
-            found = receive(self._way, MOST_HEADER, MOST_ANSWER)
+            wire.send(self._way, header, blobs)
+            found = wire.receive(self._way, wire.MOST_HEADER, wire.MOST_ANSWER)
             if found is not None:
-                return checked(found)
+                return wire.checked(found)
         except WireError as error:
             if not self._late:
                 self._end(kill=True)

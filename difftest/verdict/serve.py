@@ -1,7 +1,6 @@
 """`difftest serve`: the commands as tools of an MCP server, for agents.
 
-Each tool runs a command, in a process of its own: it sees the files as they are now, and what a
-kernel does to it harms no server.
+Each tool runs a command in a process of its own, which sees the files as they are now.
 """
 
 from __future__ import annotations

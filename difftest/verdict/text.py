@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _LABEL = 13
+_CONTROL = re.compile("[^\n\t\x20-\x7e\xa0-\uffff]")
 
 
 def text_of(document: Mapping[str, Any]) -> str:
@@ -68,10 +70,12 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             one["memory"],
             f"{one['needed']:,} of {one['limit']:,} bytes a partition at the peak ({share:.0%})",
         )
+    yield "missing", ", ".join(document["limits"].get("missing", ()))
     yield "reward", f"{document['reward']['total']:.3f}"
 
 
 def _row(label: str, text: str) -> str:
+    text = _CONTROL.sub("?", text)
     if not label:
         return textwrap.indent(text, "  ")
     body = textwrap.indent(text, " " * _LABEL).lstrip()

@@ -1,7 +1,6 @@
 """The second wall: what a worker's process is given, and what the system keeps it from.
 
-Numbers are those of Linux's ``linux/landlock.h``, ``linux/prctl.h`` and ``linux/sched.h``, and of
-system calls which all architectures share from 424 on.
+Numbers are those of Linux's ``linux/landlock.h``, ``prctl.h`` and ``sched.h``.
 """
 
 from __future__ import annotations

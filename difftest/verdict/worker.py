@@ -43,10 +43,8 @@ from difftest.verdict.language import SourceFile, is_special, own_name, plain_na
 from difftest.verdict.walls import walled
 from difftest.verdict.wire import Frame, array_of, receive, send
 
-SHOWN = 2_000
-"""Characters of an error that travel."""
-FRAMES = 6
-"""The innermost of an error that travel."""
+SHOWN, FRAMES = 2_000, 6
+"""Characters of an error that travel, and its innermost frames."""
 
 
 class Printed(io.TextIOBase):
