@@ -11,7 +11,7 @@ MODULES = {
     "raises": ("from helper import f\nf(0)\n", "ZeroDivisionError: division by zero", "helper.py"),
     "leaves": ("import sys\nsys.exit(0)\n", "SystemExit: 0", "sys.exit(0)"),
     "misses": ("import no_such_module\n", "No module named 'no_such_module'", "line 1"),
-    "spells": ("import nki.language as nl\nnl.flaot32\n", "'float32'", "nl.flaot32"),
+    "spells": ("import nki.language as nl\nnl.flaot32\n", "did you mean float32", "nl.flaot32"),
 }
 NAMES = """
 import numpy as np
