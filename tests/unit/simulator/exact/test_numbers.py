@@ -9,6 +9,8 @@ from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.exact.numbers import Numbers
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.exact.shadow import Shadow
+from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.lifted import made_like, step
 from tests.every import every
 
@@ -63,3 +65,16 @@ def test_an_array_that_is_filled_in_keeps_the_bounds():
     held = filled.reshape(4).held
     assert held.value.tolist() == [3, 5, 4, 6]
     assert held.error.tolist() == [0.25, 0, 0.25, 0]
+
+
+def test_integers_are_computed_in_the_operands_order():
+    """The machine's values are taken for exact ones of integers, so no bound shows this."""
+    left, right = numbers(5.0), numbers(3.0)
+    made = in_integers(left, right, ALU_OPS["subtract"], np.dtype(np.int32))
+    assert made.held.value.tolist() == [2]
+
+
+def test_places_of_rounded_values_are_a_doubt():
+    unsure = numbers(1.0, 3.0, 2.0)
+    assert np.argsort(unsure, axis=0, kind="stable").tolist() == [0, 2, 1]
+    assert [doubt.lost for doubt in unsure.run.doubts.values()] == [False]
