@@ -105,6 +105,7 @@ def main(control: int, folder: str) -> None:
     alive: dict[int, str] = {}
 
     def leave(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of the judge may be told twice
         for pid in alive:
             _end(pid, kill=True)
         shutil.rmtree(folder, ignore_errors=True)
@@ -124,8 +125,7 @@ def main(control: int, folder: str) -> None:
                 judge.send(json.dumps({"code": code}).encode())
                 continue
             own = tempfile.mkdtemp(dir=folder)
-            pid = os.fork()
-            if not pid:
+            if not (pid := os.fork()):
                 os.setsid()
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 ends_with_parent(signal.SIGKILL)
@@ -144,5 +144,6 @@ def _end(pid: int, kill: bool) -> int:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             signal.sigtimedwait({signal.SIGCHLD}, _MOMENT)
     with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)  # it may have no group yet
         os.killpg(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

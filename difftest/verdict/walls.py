@@ -14,8 +14,7 @@ from collections.abc import Mapping
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 1, 38
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-_PATH_BENEATH = 1
-_WRITE_FILE = 1 << 1
+_PATH_BENEATH, _WRITE_FILE = 1, 1 << 1
 _WRITES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 """To write, remove and make files, folders, links, sockets, devices: Landlock's first version."""
 _LATER = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
