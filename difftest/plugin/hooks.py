@@ -330,7 +330,7 @@ def pytest_terminal_summary(
     if reports and (wrong := misdirected(config)):  # of workers; else it was said already
         lines += f"ERROR: {wrong}".splitlines()
     if lines:
-        terminalreporter.section("kernels against their references")
+        terminalreporter.write_sep("=", "kernels against their references")
         for line in lines:
             terminalreporter.write_line(line)
     if session.request.report is not None:

@@ -50,11 +50,28 @@ def test_what_is_proven_wrong_fails_and_says_how_to_run_it_again(hazard):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*add agrees with its reference here, and can be wrong on a device",
-            "*run again:   pytest --simulate test_add.py::test_add --case '{*}'",
-            "*error affine-rewritten: iteration 1 of the affine_range at line 7 writes *",
-            "*remedy:   create the tensor inside the loop*",
-        ]
+            "_* test_add _*",
+            "add agrees with its reference here, and can be wrong on a device",
+            "  case:        m=*, n=*, float*",
+            "  a:           *",
+            "  b:           *",
+            "  run again:   pytest --simulate test_add.py::test_add --case '{*}'",
+            "error affine-rewritten: iteration 1 of the affine_range at line 7 writes *",
+            "  rule:     *",
+            "  where:    *",
+            "  and:      *",
+            "  remedy:   create the tensor inside the loop*",
+            "  more:     *",
+            "error affine-written-twice: iteration 1 of the affine_range at line 7 writes *",
+            *(f"  {label:9} *" for label in ("rule:", "where:", "and:", "remedy:", "more:")),
+            "=* kernels against their references =*",
+            "kernel *",
+            "add *",
+            "=* short test summary info =*",
+            "FAILED test_add.py::test_add - add: affine-rewritten, *",
+            "=* 1 failed in *",
+        ],
+        consecutive=True,
     )
 
 
