@@ -211,7 +211,7 @@ def test_an_error_in_the_kernels_own_python_is_one_message(kernel):
 
 def test_an_error_of_the_simulators_is_not_the_kernels(kernel, monkeypatch):
     arguments = kernel("check_broken", REDUCTION)
-    monkeypatch.setattr("difftest.simulator.core.kernel_stack", None)
+    monkeypatch.setattr("difftest.simulator.recording.kernel_stack", None)
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         CliRunner().invoke(main, ["check", *arguments], catch_exceptions=False)
 
