@@ -1,0 +1,87 @@
+"""What a run prints, line by line: nothing else stands between the lines that are named."""
+
+MORE = """
+    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
+    examples=[{"m": 128, "n": 2048}],
+"""
+
+
+def test_the_whole_text_of_a_failure(project):
+    """Nothing but the report, what was compared, and one last line that carries the message."""
+    project.add_test("subtract", edges=True)
+    result = project.run("--simulate", "--hypothesis-seed=1", "--junitxml=report.xml")
+    result.assert_outcomes(failed=2)
+    headline = "subtract: wrong algorithm at m=1, n=1, float32: out[[]0, 0[]]"
+    result.stdout.fnmatch_lines(
+        [
+            "test_add.py FF *",
+            "",
+            "=* FAILURES =*",
+            "_* test_add _*",
+            "subtract disagrees with its reference",
+            "  case:        m=1, n=1, float32",
+            "  a:           (1, 1) Zeros()",
+            "  b:           (1, 1) Ones()",
+            "  embedded:    the algorithm differs: without rounding too, values are wrong",
+            "  first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
+            "  allowed:     exactly 1.0; the error is 1.68e+07 ULP of float32",
+            "  wrong:       1 of 1 elements, which is all of them",
+            "  looks like:  a wrong sign: as if b were negative (in m=*, which fails too)",
+            "  also wrong:  1 other case (at the edges)",
+            "  run again:   pytest --simulate test_add.py::test_add --case '{*}'",
+            "- generated xml file: *",
+            "=* kernels against their references =*",
+            "kernel    cases  elements*",
+            "subtract *",
+            "=* short test summary info =*",
+            f"FAILED test_add.py::test_add - {headline[:45]}*",
+            "=* 2 failed in *",
+        ],
+        consecutive=True,
+    )
+    text = (project.pytester.path / "report.xml").read_text()
+    assert text.count(f'<failure message="{headline.replace("[[]", "[").replace("[]]", "]")}"') == 2
+
+
+def test_the_whole_text_of_a_green_run(project):
+    project.add_test(more=MORE)
+    result = project.run("--simulate", "--hypothesis-seed=1")
+    result.stdout.fnmatch_lines(
+        [
+            "collected 4 items",
+            "",
+            "test_add.py .... * [[]100%]",
+            "",
+            "=* kernels against their references =*",
+            "kernel  cases  elements  bit for bit  rejections",
+            "add         *",
+            "=* 4 passed in *",
+        ],
+        consecutive=True,
+    )
+
+
+def test_the_whole_text_of_a_refusal(project):
+    """The kernel's own line stands first, and no frame of the simulator's."""
+    project.add_test(more='examples=[{"m": 200, "n": 1}],')
+    result = project.run("--simulate", "test_add.py::test_add[m=200-n=1-float32]")
+    result.stdout.fnmatch_lines(
+        [
+            "_* test_add[[]m=200-n=1-float32[]] _*",
+            "kernel.py:*: in add",
+            "    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)",
+            "add disagrees with its reference",
+            "  case:        m=200, n=1, float32",
+            "  a:           (200, 1) Random(seed=0, spread=0)",
+            "  b:           (200, 1) Random(seed=1, spread=0)",
+            "  embedded:    the kernel refuses what its reference accepts: LimitError: *",
+            "                 rule:     *",
+            "                 received: *",
+            "                 limit:    *",
+            "                 where:    *kernel.py:*",
+            "                 remedy:   *",
+            "  run again:   pytest --simulate test_add.py::test_add --case '{*}'",
+            "=* kernels against their references =*",
+        ],
+        consecutive=True,
+    )
