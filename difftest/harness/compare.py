@@ -243,6 +243,7 @@ def _mismatch(
     if kind == "value" and expected.exact and not expected.question:
         why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
         message = f"values differ, and {why}: each must be equal"
+    places = np.nonzero(every) if every.ndim else ()
     return Mismatch(
         kind=kind,
         output=index,
@@ -250,7 +251,7 @@ def _mismatch(
         elements=got.size,
         wrong=int(every.sum()),
         first=_first(kind, wrong, expected, got, interval),
-        box=_bounding_box(every),
+        box=tuple((int(at.min()), int(at.max()) + 1) for at in places),
         shape=got.shape,
         question=expected.question,
         evidence=WrongOutput(
@@ -293,8 +294,3 @@ def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:
     distance = abs(got - expected) / float(ulp(np.asarray(expected), dtype))
     unit = f"ULP of {dtype}" if is_float(dtype) else ""
     return f"{distance:.3g} {unit}".rstrip()
-
-
-def _bounding_box(wrong: Mask) -> tuple[tuple[int, int], ...]:
-    places = np.nonzero(wrong) if wrong.ndim else ()
-    return tuple((int(axis.min()), int(axis.max()) + 1) for axis in places)

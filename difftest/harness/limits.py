@@ -85,11 +85,14 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     UserWarning : it changed what is put back, or printed more than :data:`PRINTED`.
     """
     process, forks, expired = os.getpid(), len(_FORKS), threading.Event()
+    before = _settings()
     try:
         with contextlib.ExitStack() as after:
-            _put_back(after)
+            after.callback(setattr, LIMITS, "case", LIMITS.case)
+            _limit_memory(after)
+            after.enter_context(no_exit())
             counted = after.enter_context(contextlib.redirect_stdout(_Counted(sys.stdout)))
-            after.callback(_tell_residue, _residue(), counted, case)
+            after.callback(_put_back, before, counted, case)
             LIMITS.case = case
             _start_clock(after, expired)
             result = function()
@@ -124,14 +127,8 @@ def _check(process: int, forks: int, expired: threading.Event, error: BaseExcept
         raise CaseLimitError(text).with_traceback(frames) from None
 
 
-def _put_back(after: contextlib.ExitStack) -> None:
-    """Have settings and random states put back, and the limit of memory, which begins here."""
-    after.callback(random.setstate, random.getstate())
-    after.callback(np.random.set_state, np.random.get_state(legacy=False))
-    after.callback(np.set_printoptions, **np.get_printoptions())
-    after.enter_context(np.errstate())
-    after.callback(setattr, LIMITS, "case", LIMITS.case)
-    after.enter_context(no_exit())
+def _limit_memory(after: contextlib.ExitStack) -> None:
+    """Limit the memory that is taken from here on."""
     if LIMITS.memory is not None:
         import resource
 
@@ -157,22 +154,48 @@ class _Counted:
         return getattr(self.stream, name)
 
 
-def _residue() -> dict[str, Any]:
-    """What a call may change for those that come after it."""
+def _settings() -> dict[str, tuple[object, Callable[[], object]]]:
+    """What a call may change for those after it: a mark of each, and what puts it back."""
+    errors, shown, numbers = np.geterr(), np.get_printoptions(), random.getstate()
+    mark, state = _numpy_state()
     return {
-        "NumPy's error settings": np.geterr(),
-        "NumPy's print options": np.get_printoptions(),
-        "NumPy's random state": pickle.dumps(np.random.get_state(legacy=False)),
-        "Python's random state": random.getstate(),
+        "NumPy's error settings": (errors, lambda: np.seterr(**errors)),
+        "NumPy's print options": (shown, lambda: np.set_printoptions(**shown)),
+        "NumPy's random state": (mark, lambda: np.random.set_state(state)),
+        "Python's random state": (numbers, lambda: random.setstate(numbers)),
     }
 
 
-def _tell_residue(before: dict[str, Any], counted: _Counted, case: Any) -> None:
-    """Warn of what a call has changed, and of how much it has printed."""
-    changed = " and ".join(name for name, value in _residue().items() if value != before[name])
+_LAST: list[Any] = [None, {}]
+"""The mark of NumPy's random state that was read last, and the state."""
+_BYTES = 2500
+"""Of NumPy's ``mt19937_state``: 624 words, and the place among them."""
+
+
+def _numpy_state() -> tuple[bytes, Any]:
+    """A mark of NumPy's random state, and the state, which takes long to read: if the mark is new.
+
+    A number that is kept for later stands elsewhere; where there is one, the state is the mark.
+    """
+    generator, mark = np.random.get_bit_generator(), b""
+    if isinstance(generator, np.random.MT19937):
+        mark = ctypes.string_at(generator.ctypes.state_address, _BYTES)
+    if not mark or mark != _LAST[0]:
+        state = np.random.get_state(legacy=False)
+        if not mark or state.get("has_gauss"):
+            mark = pickle.dumps(state)
+        _LAST[:] = mark, state
+    return mark, _LAST[1]
+
+
+def _put_back(before: dict[str, Any], counted: _Counted, case: Any) -> None:
+    """Put back what a call has changed, and warn of it, and of how much it has printed."""
+    changed = [name for name, (value, _) in _settings().items() if value != before[name][0]]
+    for name in changed:
+        before[name][1]()
     kernel = getattr(case, "kernel", case)
     what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
-    texts = [f"changed {changed}, put back after the call"] if changed else []
+    texts = [f"changed {' and '.join(changed)}, put back after the call"] if changed else []
     if counted.characters > PRINTED:
         texts.append(f"printed {counted.characters:,} characters in one call")
     for text in texts:  # the lines above this call are of no use to its author

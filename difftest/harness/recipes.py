@@ -223,7 +223,26 @@ def _integer(argument: str, value: object) -> int:
     return int(value)
 
 
-def _number_from_json(argument: str, value: object) -> float:
+def _from_json(argument: str, value: object, kind: str) -> Any:
+    """A field's value, as its annotation has it; integers the recipe looks at itself."""
+    if kind == "int":
+        return value
+    if kind.startswith("tuple"):
+        pairs = kind != "tuple[float, ...]"
+        if not isinstance(value, list) or (
+            pairs and not all(isinstance(one, list) and len(one) == 2 for one in value)
+        ):
+            accepted = "[position, value]" if pairs else "numbers"
+            raise RecipeError(f"{argument}: received {value!r}; accepted: a list of {accepted}")
+        if pairs:
+            return tuple(
+                (_integer("fill position", at), _number("fill value", to)) for at, to in value
+            )
+        return tuple(_number(argument, one) for one in value)
+    return _number(argument, value)
+
+
+def _number(argument: str, value: object) -> float:
     if isinstance(value, str) and value in _SPECIAL_NAMES:
         return _SPECIAL_NAMES[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -232,18 +251,6 @@ def _number_from_json(argument: str, value: object) -> float:
             f"{', '.join(map(repr, _SPECIAL_NAMES))}"
         )
     return value
-
-
-def _overrides_from_json(argument: str, overrides: object) -> tuple[tuple[int, float], ...]:
-    if not isinstance(overrides, list) or not all(
-        isinstance(pair, list) and len(pair) == 2 for pair in overrides
-    ):
-        raise RecipeError(
-            f"{argument}: received {overrides!r}; accepted: a list of [position, value]"
-        )
-    return tuple(
-        (_integer("fill position", at), _number_from_json("fill value", to)) for at, to in overrides
-    )
 
 
 def recipe_from_json(document: object) -> Recipe:
@@ -267,21 +274,8 @@ def recipe_from_json(document: object) -> Recipe:
         )
     return recipe(
         **{
-            name: _field(f"{kind}.{name}", one.type, fields.get(name))
+            name: _from_json(f"{kind}.{name}", fields.get(name), str(one.type))
             for name, one in accepted.items()
             if name in fields or one.default is dataclasses.MISSING
         }
     )
-
-
-def _field(argument: str, annotation: Any, value: object) -> Any:
-    """A field's value from JSON, as its annotation has it."""
-    if annotation == "int":
-        return value  # the recipe looks at it itself
-    if annotation == "float":
-        return _number_from_json(argument, value)
-    if annotation == "tuple[tuple[int, float], ...]":
-        return _overrides_from_json(argument, value)
-    if not isinstance(value, list):
-        raise RecipeError(f"{argument}: received {value!r}; accepted: a list of numbers")
-    return tuple(_number_from_json(argument, item) for item in value)

@@ -64,7 +64,7 @@ class ReferenceDefect(Exception):
 
 def as_float64(outputs: tuple[Array, ...]) -> tuple[Float64, ...]:
     """Outputs of a reference in the precision in which they are compared."""
-    return tuple(array.astype(np.float64) for array in outputs)
+    return tuple(array.astype(np.float64, copy=False) for array in outputs)
 
 
 def call_reference(
@@ -107,10 +107,16 @@ def call_reference(
             remedy="mend the reference, or state what it refuses in a check with a message",
             where=place_of(error, function),
         ) from error
-    changed = tuple(name for name, value in given.items() if _differs(value, received[name]))
+    changed = dict.fromkeys(
+        name
+        for name, value in given.items()
+        for one, other in zip(_arrays(value), _arrays(received[name]), strict=False)
+        if not np.array_equal(bytes_of(one), bytes_of(other))
+    )
     if changed:  # past NumPy's flag, as torch.from_numpy does
-        raise _wrote(who, changed, "values other than those that it was given", "")
-    return _outputs(returned, who)
+        raise _wrote(who, (*changed,), "values other than those that it was given", "")
+    several = returned if isinstance(returned, tuple) else (returned,)
+    return tuple(_numbers(one, who) for one in several)
 
 
 def _call(function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...]) -> object:
@@ -160,11 +166,6 @@ def _written(
     return () if stops(None) else tuple(filter(stops, given))
 
 
-def _differs(given: Any, received: Any) -> bool:
-    pairs = zip(_arrays(given), _arrays(received), strict=False)
-    return not all(np.array_equal(bytes_of(one), bytes_of(other)) for one, other in pairs)
-
-
 def bytes_of(array: Array) -> Array:
     """An array's bytes, without a copy where they lie together: NaN is equal to itself."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -180,11 +181,6 @@ def _wrote(who: str, names: tuple[str, ...], received: str, where: str) -> Refer
         remedy=f"work on a copy, {first} = {first}.copy(), or compute a new array",
         where=where,
     )
-
-
-def _outputs(returned: object, who: str) -> tuple[Array, ...]:
-    several = returned if isinstance(returned, tuple) else (returned,)
-    return tuple(_numbers(one, who) for one in several)
 
 
 def _numbers(returned: object, who: str) -> Array:

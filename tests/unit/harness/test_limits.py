@@ -27,3 +27,13 @@ def test_a_random_state_that_a_call_changes_is_told_whatever_its_generator():
     with pytest.warns(UserWarning, match="drawing changed NumPy's random state, put back"):
         within_limits(np.random.random, "drawing")
     np.testing.assert_equal(np.random.get_state(legacy=False), before)
+
+
+def test_a_number_kept_for_later_is_part_of_the_state():
+    """A normally distributed number leaves a second one, which stands beside the generator."""
+    state = np.random.get_state(legacy=False)
+    np.random.randn()
+    with pytest.warns(UserWarning, match="drawing changed NumPy's random state, put back"):
+        within_limits(np.random.randn, "drawing")
+    assert np.random.get_state(legacy=False)["has_gauss"]
+    np.random.set_state(state)

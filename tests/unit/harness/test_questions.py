@@ -7,6 +7,7 @@ import pytest
 
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator, ran_embedded
+from difftest.harness import questions
 from difftest.harness.case import Case
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure
 from difftest.harness.recipes import Fill, Integers, Ones, Random, Zeros
@@ -14,6 +15,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Inconclusive, Match
+from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.frontend.install import embedded
 from tests.unit.standin import PlainBackend
 
@@ -433,3 +435,18 @@ def test_a_reference_that_calls_the_kernel_is_told():
         spec_of(kernel, lambda x: nki.simulate_kernel(other, x)), case
     )
     assert isinstance(verdicts["embedded"], Match)
+
+
+def test_bits_of_the_exact_values_are_judged_as_values_within_their_bounds(monkeypatch):
+    """The short way says what the long one says, an output without a sure digit included."""
+    generator = np.random.default_rng(0)
+    value = generator.standard_normal(60)
+    for dtype in map(np.dtype, ("float32", "float16", "bfloat16", "float8_e4m3")):
+        for size in (0.0, 1e-9, 0.03, 0.5, 2.0, 1e9, np.inf):
+            for scale in (1.0, 1e-6, float(questions.float_info(dtype).max) / 2):
+                exact = ExactOutput(value * scale, np.abs(value * scale) * size)
+                got = questions.round_once(exact.value, dtype)
+                short = questions._arithmetic(0, dtype, got, exact)
+                with monkeypatch.context() as patch:
+                    patch.setattr(questions, "_is_rounded_once", lambda *_: False)
+                    assert short == questions._arithmetic(0, dtype, got, exact)
