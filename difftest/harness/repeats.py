@@ -8,10 +8,8 @@ from hypothesis.errors import UnsatisfiedAssumption
 from difftest.harness.case import Case
 from difftest.harness.spec import KernelSpec
 
-_IN_A_ROW = 50
+_IN_A_ROW = 4
 """How many repeats are replaced, one after the other. A domain of few cases has no others."""
-_IN_A_ROW_AT_FIRST, _FIRST = 4, 10
-"""As many before the tenth case: Hypothesis's health check fails on 50 replaced before it."""
 
 
 class Repeats:
@@ -44,20 +42,11 @@ class Repeats:
         choices = hash(repr(current_build_context().data.choices))
         agreed = _mark(spec, case) in self._agreed
         if choices not in self._replaced:
-            self._replaced[choices] = agreed and self._may_be_replaced()
+            self._in_a_row = self._in_a_row + 1 if agreed else 0
+            self._replaced[choices] = 0 < self._in_a_row <= _IN_A_ROW and not self._failed
         if self._replaced[choices]:
             raise UnsatisfiedAssumption("the case was drawn before, and agreed")
-        if not agreed:
-            self._in_a_row = 0
         return agreed
-
-    def _may_be_replaced(self) -> bool:
-        self._in_a_row += 1
-        first = len(self._agreed) < _FIRST
-        if self._failed or self._in_a_row > (_IN_A_ROW_AT_FIRST if first else _IN_A_ROW):
-            self._in_a_row = 0
-            return False
-        return True
 
     def add(self, spec: KernelSpec, case: Case) -> None:
         self._agreed.add(_mark(spec, case))

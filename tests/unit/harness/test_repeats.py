@@ -98,10 +98,13 @@ def run_test(spec, runner, **given):
     chosen(hypothesis.seed(0)(decorate(spec, check)))(difftest_runner=runner)
 
 
-def test_each_drawn_case_runs_once():
-    runner = Collecting()
+def test_each_drawn_case_runs_once_and_most_executions_are_cases(monkeypatch):
+    """Hypothesis copies what two draws of one label chose, and comes to the same case again."""
+    runner, asked, is_one = Collecting(), [], Repeats.is_one
+    monkeypatch.setattr(Repeats, "is_one", lambda *of: asked.append(1) or is_one(*of))
     run_test(add_spec(), runner, phases=[Phase.generate])
     assert len(set(runner.ran)) == len(runner.ran) >= 48
+    assert len(asked) <= 60
 
 
 def test_a_domain_of_few_cases_is_no_error():
