@@ -270,19 +270,14 @@ def _first(
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     value = expected.value[index]
     low, high = (str(end[index]) for end in interval)
+    whole = not is_float(expected.dtype) and float(value).is_integer()
     return WrongElement(
         index=index,
         got="never written" if kind == "unwritten" else str(got[index]),
-        expected=_shown(value, expected.dtype),
+        expected=str(int(value)) if whole else str(value),
         error=_error_in_ulp(float(got[index]), float(value), expected.dtype),
         allowed=f"exactly {low}" if low == high else f"{low} to {high}",
     )
-
-
-def _shown(value: np.float64, dtype: np.dtype[Any]) -> str:
-    """A reference's value, which is held in float64, as its output has it."""
-    whole = not is_float(dtype) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
 
 
 def _error_in_ulp(got: float, expected: float, dtype: np.dtype[Any]) -> str:

@@ -13,21 +13,17 @@ _SHARE = 2
 
 def too_large(arrays: Iterable[tuple[Sequence[int], int]]) -> str:
     """Why arrays of these shapes and bytes an element cannot be made here; empty if they can."""
-    needed, there = sum(math.prod(shape) * width for shape, width in arrays), memory()
-    if there is None or _SHARE * needed <= there:
+    needed = sum(math.prod(shape) * width for shape, width in arrays)
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return ""
+    if _SHARE * needed <= there:
         return ""
     return (
         f"the arrays take {needed:,} bytes ({needed / 2**30:,.3g} GiB); accepted: at most "
         f"1/{_SHARE} of the memory of this computer, {there / 2**30:,.3g} GiB"
     )
-
-
-def memory() -> int | None:
-    """Bytes of this computer's memory; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return None
 
 
 def peak_of(call: Callable[[], object]) -> int:

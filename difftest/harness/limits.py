@@ -157,35 +157,13 @@ class _Counted:
 def _settings() -> dict[str, tuple[object, Callable[[], object]]]:
     """What a call may change for those after it: a mark of each, and what puts it back."""
     errors, shown, numbers = np.geterr(), np.get_printoptions(), random.getstate()
-    mark, state = _numpy_state()
+    state = np.random.get_state(legacy=False)
     return {
         "NumPy's error settings": (errors, lambda: np.seterr(**errors)),
         "NumPy's print options": (shown, lambda: np.set_printoptions(**shown)),
-        "NumPy's random state": (mark, lambda: np.random.set_state(state)),
+        "NumPy's random state": (pickle.dumps(state), lambda: np.random.set_state(state)),
         "Python's random state": (numbers, lambda: random.setstate(numbers)),
     }
-
-
-_LAST: list[Any] = [None, {}]
-"""The mark of NumPy's random state that was read last, and the state."""
-_BYTES = 2500
-"""Of NumPy's ``mt19937_state``: 624 words, and the place among them."""
-
-
-def _numpy_state() -> tuple[bytes, Any]:
-    """A mark of NumPy's random state, and the state, which takes long to read: if the mark is new.
-
-    A number that is kept for later stands elsewhere; where there is one, the state is the mark.
-    """
-    generator, mark = np.random.get_bit_generator(), b""
-    if isinstance(generator, np.random.MT19937):
-        mark = ctypes.string_at(generator.ctypes.state_address, _BYTES)
-    if not mark or mark != _LAST[0]:
-        state = np.random.get_state(legacy=False)
-        if not mark or state.get("has_gauss"):
-            mark = pickle.dumps(state)
-        _LAST[:] = mark, state
-    return mark, _LAST[1]
 
 
 def _put_back(before: dict[str, Any], counted: _Counted, case: Any) -> None:
