@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from difftest.harness.case import Case
 from difftest.harness.nature import Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
+from difftest.harness.repeats import label_apart
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.spec import (
     KernelSpec,
@@ -367,7 +367,7 @@ def _cases_with(
     draw: DrawFn, spec: KernelSpec, nature: Nature, equal: Mapping[str, tuple[int, ...]]
 ) -> Case:
     """The same with sizes that names may have in common."""
-    _label_apart(current_build_context().data)
+    label_apart(current_build_context().data)
     fixed: dict[str, int] = {}
     if equal and draw(st.integers(0, _EQUAL)) == _EQUAL:
         common = next(iter(equal.values()))
@@ -388,13 +388,6 @@ def _cases_with(
         recipe = data_of(spec, name, values, chosen, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
     return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
-
-
-def _label_apart(data: Any) -> None:
-    """No two draws have one label: Hypothesis would copy one to another in four cases of five."""
-    begin, count = getattr(data, "start_span", None), itertools.count()
-    if begin is not None:
-        data.start_span = lambda label: begin(label if type(label) is str else label + next(count))
 
 
 def _check_size(spec: KernelSpec, values: Mapping[str, Any]) -> None:
