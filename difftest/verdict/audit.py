@@ -84,12 +84,7 @@ class Audit:
 
 
 def audited(spec: KernelSpec, count: int) -> Audit:
-    """Run impostors against a spec: its examples, and drawn cases, the same each time.
-
-    Parameters
-    ----------
-    count : cases that are drawn.
-    """
+    """Run impostors against a spec: its examples, and drawn cases, the same each time."""
     audit, runner = Audit(), Runner((EmbeddedSimulator(),))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

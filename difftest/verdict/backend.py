@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -56,7 +55,7 @@ class CandidateBackend:
     printed : characters that it has printed.
     shown : how often its Python was shown how much.
     last : how much it was shown for the last call, and what it asked for then.
-    gave_zeros : whether all outputs of the last call are zeros.
+    gave_zeros : whether all outputs of the last call that was not pinned are zeros.
     """
 
     name = "embedded"
@@ -69,7 +68,7 @@ class CandidateBackend:
         self.last: tuple[Shown, Tape] | None = None
         self.gave_zeros = False
         self._pinned: Tape | None = None
-        self._tapes: OrderedDict[str, Tape] = OrderedDict()
+        self._tapes: dict[str, Tape] = {}
 
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call.
@@ -79,17 +78,16 @@ class CandidateBackend:
         CheatError : the kernel's Python depends on values.
         WorkerEnd : it has no process any more.
         """
+        if self._pinned is not None:
+            return _replay(call, self._pinned)
         ran = self._run(call)
         outputs = ran.outputs if isinstance(ran, Ran) else ()
         self.gave_zeros = not any(one.astype(bool).any() for one in outputs)
         return ran
 
     def _run(self, call: KernelCall) -> Outcome:
-        if self._pinned is not None:
-            return _replay(call, self._pinned)
         shape = _shape_of(call)
         if shape in self._tapes:
-            self._tapes.move_to_end(shape)
             self.last = Shown.NOTHING, self._tapes[shape]
             ran = _replay(call, self._tapes[shape])
             if not isinstance(ran, Unsupported):
@@ -101,7 +99,8 @@ class CandidateBackend:
             if isinstance(found, Tape) and (is_last or not isinstance(ran, Unsupported)):
                 self.shown[shown] += 1
                 self.last = shown, found
-                self._keep(shape, found, shown)
+                if shown is Shown.NOTHING:
+                    self._tapes = dict([*self._tapes.items(), (shape, found)][-_KEPT:])
                 break
         return ran
 
@@ -115,12 +114,6 @@ class CandidateBackend:
         finally:
             self._pinned = None
 
-    def _keep(self, shape: str, tape: Tape, shown: Shown) -> None:
-        if shown is Shown.NOTHING:
-            self._tapes[shape] = tape
-            if len(self._tapes) > _KEPT:
-                self._tapes.popitem(last=False)
-
     def _tape(self, call: KernelCall, shown: Shown) -> Outcome | Tape:
         """The tape of the kernel where it is shown so much, or how it failed.
 
@@ -132,11 +125,12 @@ class CandidateBackend:
             answer = self.ask(call, inputs)
             if answer.header.get("how") != "ran":
                 return _HOW.get(str(answer.header.get("how")), Crashed)(_error(answer.header))
-            texts.append(_text_of(answer))
+            texts.append(b"".join(answer.blobs[:1]).decode(errors="replace"))
         tape = _read(texts[0])
         if texts[0] == texts[1] or _NAME.sub("", texts[0]) == _NAME.sub("", texts[1]):
             return tape
-        if not _loads_registers(tape) or shown is Shown.ALL:
+        loads = any(step.call == "effect" and step.made is not None for step in tape.steps)
+        if not loads or shown is Shown.ALL:
             raise CheatError(
                 "two runs on other values of the same shapes ask other things of the machine, and "
                 "no register of the device holds what they decide by: its Python follows the data, "
@@ -178,20 +172,12 @@ def _replay(call: KernelCall, tape: Tape) -> Outcome:
     return ran
 
 
-def _text_of(answer: Frame) -> str:
-    return answer.blobs[0].decode(errors="replace") if answer.blobs else ""
-
-
 def _read(text: str) -> Tape:
     """The tape in a text; WorkerEnd where it holds none."""
     try:
         return tape_from_json(text)
     except TapeFormatError as error:
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {error}") from None
-
-
-def _loads_registers(tape: Tape) -> bool:
-    return any(step.call == "effect" and step.made is not None for step in tape.steps)
 
 
 def _error(header: Mapping[str, Any]) -> KernelFailure:

@@ -46,9 +46,7 @@ class Keyed(NamedTuple):
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
     """The kernels of a batch, FILE.py:KERNEL: ``DIR:KERNEL``, or the lines of ``FILE.jsonl``.
 
-    Parameters
-    ----------
-    sources : a folder for the sources that lines hold.
+    Sources that lines hold are written to a folder.
     """
     if batch.endswith(".jsonl"):
         try:

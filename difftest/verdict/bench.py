@@ -79,9 +79,7 @@ def _judge_all(
 def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
     """The function, which is called once for arguments of the same bytes, if they can be pickled.
 
-    Parameters
-    ----------
-    most : results that are kept; what was asked for long ago goes first.
+    So many results are kept; what was asked for long ago goes first.
     """
 
     @functools.lru_cache(most)

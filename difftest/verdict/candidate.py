@@ -24,9 +24,7 @@ _PLAIN = (int, float, str, bool, type(None))
 class Candidate:
     """A kernel that runs in a worker: what a spec asks of a kernel, and no code.
 
-    Parameters
-    ----------
-    signature : as :func:`difftest.verdict.worker.parameters_of` describes it.
+    Its signature is as :func:`difftest.verdict.worker.parameters_of` describes it.
     """
 
     def __init__(self, name: str, module: str, signature: Any) -> None:
@@ -45,13 +43,13 @@ class Candidate:
 
 
 def _signature(rows: Any) -> inspect.Signature:
-    parameters = []
-    for name, kind, default in rows:
-        given = inspect.Parameter.empty if default is None else default[0] if default else ...
-        parameters.append(
-            inspect.Parameter(str(name), getattr(inspect.Parameter, kind), default=given)
-        )
-    return inspect.Signature(parameters)
+    kinds, none = inspect.Parameter, inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            kinds(str(name), getattr(kinds, kind), default=none if own is None else (*own, ...)[0])
+            for name, kind, own in rows
+        ]
+    )
 
 
 Describe: TypeAlias = Callable[[], Mapping[str, Any]]

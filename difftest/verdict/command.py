@@ -185,18 +185,11 @@ def _judge_loaded(
     judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
     request = LintRequest()
     with unless_broken("the linter"):
-        judgement.findings += [
-            {
-                "source": "lint",
-                "id": one.id,
-                "severity": SEVERITIES[request.levels.of(one.rule)],
-                "happened": one.happened,
-                "rule": one.rule.rule,
-                "locations": [{"file": one.path, "line": one.line}],
-                "remedy": one.rule.remedy,
-            }
-            for one in request.of_files([file])[0]
-        ]
+        for one in request.of_files([file])[0]:
+            row = {"id": one.id, "severity": SEVERITIES[request.levels.of(one.rule)]}
+            row |= {"happened": one.happened, "rule": one.rule.rule, "remedy": one.rule.remedy}
+            place = {"file": one.path, "line": one.line}
+            judgement.findings.append({"source": "lint", **row, "locations": [place]})
 
     def use(spec: KernelSpec) -> None:
         try:

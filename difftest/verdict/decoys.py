@@ -55,6 +55,7 @@ def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Ar
     are left as they are.
     """
     random = np.random.default_rng()
+    integers = integers or not any(is_float(one.dtype) for one in arrays)
 
     def partly(array: Array) -> Array:
         changed = array.copy()
@@ -64,8 +65,10 @@ def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Ar
             with np.errstate(over="ignore", invalid="ignore"):
                 others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
                 changed[chosen] = others.astype(array.dtype)[chosen]
-        elif integers and array.dtype in (*INTEGERS, BOOL):
-            changed[chosen] = random.permutation(array[chosen])
+        elif integers and array.dtype in (*INTEGERS, BOOL) and array.size:
+            ends = int(array.min()), int(array.max())
+            drawn = random.integers(*ends, array.shape, array.dtype, endpoint=True)
+            changed[chosen] = drawn[chosen]
         return changed
 
     return tuple(map(partly, arrays))

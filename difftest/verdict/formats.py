@@ -37,12 +37,9 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def write_forms(
     files: Mapping[str, Path], documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> None:
-    """Write the forms that were asked for; in a step of GitHub its summary gets the Markdown too.
+    """Write the forms that were asked for, by the names of :data:`FORMS`.
 
-    Parameters
-    ----------
-    files : by the names of :data:`FORMS`.
-    judgements : see :func:`session_of`.
+    In a step of GitHub its summary gets the Markdown too.
     """
     for form, file in files.items():
         text = FORMS[form](documents, judgements)
@@ -96,10 +93,7 @@ def session_of(
 ) -> dict[str, Any]:
     """The document of which :mod:`difftest.report` makes a page, or Markdown.
 
-    Parameters
-    ----------
-    judgements : of the same kernels, where they are known: a page shows more of them, which costs
-        another replay of each.
+    Of kernels whose judgements are known it shows more, which costs another replay of each.
     """
     found: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
     for number, one in enumerate(documents):

@@ -23,7 +23,6 @@ from difftest.harness.failures import (
     DifferentialFailure,
     NotRejectedError,
 )
-from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases
 from difftest.harness.structured import Given
@@ -37,6 +36,7 @@ from difftest.simulator.trace import Trace
 from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate
 from difftest.verdict.decoys import Shown, near, reseeded
+from difftest.verdict.digits import StrictRunner
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time, instructions_of
@@ -78,11 +78,12 @@ class Judge:
     _largest: tuple[int, Case, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
     _settled: int = field(default=0, init=False)
+    _compared: int = field(default=0, init=False)
     _silenced: list[tuple[Case, Finding]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._backend = CandidateBackend(self.worker)
-        self._runner = Runner((self._backend,), record=True)
+        self._runner = StrictRunner((self._backend,), record=True)
 
     def run(self) -> Judgement:
         """Judge it; the judgement that was given is filled, and given back."""
@@ -217,6 +218,7 @@ class Judge:
         evidence = self.judgement.evidence
         evidence.cases += 1
         is_compared = any(getattr(one, "elements", 0) for one in verdicts.values())
+        self._compared += is_compared
         evidence.decided += is_compared and not self._backend.gave_zeros
 
     def _fail(self, case: Case | None, failure: Failure) -> None:
@@ -268,9 +270,8 @@ class Judge:
             why = sorted(self._runner.tally.reasons) or ["none was compared, or all are zeros"]
             judgement.reason = f"no case has an element that decides: {'; '.join(why)}"
             return
-        decided, cases_run = judgement.evidence.decided, judgement.evidence.cases
-        if self._settled < 0 or 2 * decided < cases_run:
-            few = f"only {decided} of {cases_run} cases decide"
+        if self._settled < 0 or 2 * self._compared < judgement.evidence.cases:
+            few = f"only {self._compared} of {judgement.evidence.cases} cases were compared"
             judgement.outcome = Outcome.INCONCLUSIVE
             judgement.reason = few if self._settled >= 0 else _UNSETTLED
             return

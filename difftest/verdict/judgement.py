@@ -29,6 +29,7 @@ _AS_IT_IS = (
     *("exit_code", "reason", "kernel", "test", "report", "findings", "time", "memory"),
     *("instructions", "seed", "seconds", "limits", "versions", "notes"),
 )
+_OF_WRONG = ("kind", "question", "message", "output", "elements", "wrong")
 
 
 @dataclass
@@ -161,12 +162,7 @@ def first_wrong(wrong: Mismatch) -> dict[str, Any]:
     """A mismatch as JSON has it."""
     first = wrong.first
     return {
-        "kind": wrong.kind,
-        "question": wrong.question,
-        "message": wrong.message,
-        "output": wrong.output,
-        "elements": wrong.elements,
-        "wrong": wrong.wrong,
+        **{name: getattr(wrong, name) for name in _OF_WRONG},
         "where": describe_box(wrong) if first is not None else "",
         **dict.fromkeys(("index", "got", "expected", "error", "allowed")),
         **({} if first is None else {**vars(first), "index": list(first.index)}),

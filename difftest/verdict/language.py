@@ -58,20 +58,10 @@ class SourceFile(NamedTuple):
 
 
 class Language:
-    """A candidate's files, all read and checked.
+    """A candidate's files, all read and checked; OutsideLanguage if a line is outside of it.
 
-    Parameters
-    ----------
-    file : the one with the kernel.
-    allowed : modules that ``--allow`` opens beside those of the language.
-
-    Attributes
-    ----------
-    sources : by their modules' names, the kernel's file the first.
-
-    Raises
-    ------
-    OutsideLanguage : some line of them is outside of the language.
+    ``sources`` has them by their modules' names, the kernel's file the first. ``allowed`` are the
+    modules that ``--allow`` opens.
     """
 
     def __init__(self, file: Path, allowed: Sequence[str] = ()) -> None:

@@ -29,19 +29,10 @@ class Limits(NamedTuple):
 
 
 class Sandbox:
-    """A process that runs one kernel's Python; a context that ends it.
+    """A process that runs one kernel's Python, forked by a nursery; a context that ends it.
 
-    Parameters
-    ----------
-    nursery : what forks it; without one it has one of its own.
-
-    Attributes
-    ----------
-    missing : the limits that this system does not have.
-
-    Raises
-    ------
-    WorkerEnd : from each question, if the process ends or has no time left.
+    ``missing`` has the limits that this system does not have. Each question raises WorkerEnd if the
+    process ends or has no time left.
     """
 
     def __init__(self, limits: Limits | None = None, nursery: Nursery | None = None) -> None:

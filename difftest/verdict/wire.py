@@ -58,15 +58,9 @@ def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()
 
 
 def receive(way: Connection, header: int = MOST, most: int = MOST) -> Frame | None:
-    """The next message; None if the other side has ended.
+    """The next message; None if the other side has ended; WireError if it is no frame.
 
-    Parameters
-    ----------
-    header, most : bytes of the header, and of a blob, that are taken.
-
-    Raises
-    ------
-    WireError : what comes is no frame.
+    ``header`` and ``most`` are the bytes of its header, and of a blob, that are taken.
     """
     try:
         told = json.loads(way.recv_bytes(header))

@@ -1,16 +1,9 @@
 """The process in which a kernel's Python runs: it loads one kernel, and runs it on what comes.
 
 It is started by :class:`~difftest.verdict.sandbox.Sandbox`, as an isolated Python in an empty
-folder, and ends when the judge closes the pipe. It answers each request with one frame:
-
-``load``
-    a kernel's name and its files -> its signature, dialect and the other names of its file; or why
-    it has none.
-``trace``
-    arrays and parameters -> what the kernel asks of the machine on them, a tape
-    (:mod:`difftest.simulator.tape_json`); or how the kernel failed.
-``coverage``
-    -> the branches and loops that it took so far.
+folder, and ends when the judge closes the pipe. It answers each request with one frame: of ``load``
+what the kernel's file has; of ``trace`` what the kernel asks of the machine on some arrays, a tape
+(:mod:`difftest.simulator.tape_json`), or how it failed; of ``coverage`` the branches that it took.
 
 Nothing it says is believed without a check: a kernel can say anything in its own process.
 """
@@ -149,13 +142,10 @@ def described(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 def parameters_of(function: Any) -> list[list[Any]] | None:
     """Of each parameter its name, its kind, and its default in a list that JSON has."""
-    shown = signature_of(function)
-    rows = shown.parameters.values() if shown is not None else ()
-    return (
-        None
-        if shown is None
-        else [[plain_name(one.name), one.kind.name, _default(one)] for one in rows]
-    )
+    if (shown := signature_of(function)) is None:
+        return None
+    rows = shown.parameters.values()
+    return [[plain_name(one.name), one.kind.name, _default(one)] for one in rows]
 
 
 def _default(one: inspect.Parameter) -> list[Any] | None:

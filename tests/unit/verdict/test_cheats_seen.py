@@ -58,3 +58,15 @@ def spec_of_integers(kernel):
 def test_a_register_excuses_no_answer_that_was_written(worker, tmp_path, body, outcomes):
     judgement = judged(worker, tmp_path, source(body, TURNS), 6, spec_of_integers, shrink=False)
     assert judgement.outcome in outcomes, judgement.as_mapping()
+
+
+def test_a_refused_replay_takes_nothing_from_a_case_that_decides(worker, tmp_path, monkeypatch):
+    def others(arrays, **how):
+        return tuple(array + 1 for array in arrays)
+
+    monkeypatch.setattr("difftest.verdict.judge.near", others)
+    text = source("number(a, 0, 0)\nreturn store(total(a, b))", TURNS)
+    judgement = judged(worker, tmp_path, text, 3, spec_of_integers, shrink=False)
+    assert judgement.outcome is Outcome.INCONCLUSIVE, judgement.as_mapping()
+    assert judgement.reason.startswith("registers follow the data")
+    assert judgement.evidence.decided

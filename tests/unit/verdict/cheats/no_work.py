@@ -22,7 +22,25 @@ def spec_of_nan(kernel):
     return dataclasses.replace(spec_of(kernel), reference=lambda a, b: np.full(a.shape, np.nan))
 
 
+def rounded(bits: int) -> str:
+    """The sum, less ``bits`` bits: a large number is added to it, and taken away again."""
+    lines = [
+        "tile, big = total(a, b), load(a)",
+        f"nisa.tensor_scalar(dst=big, data=tile, op0=nl.multiply, operand0={2.0**bits + 1})",
+        "nisa.tensor_tensor(dst=tile, data1=tile, data2=big, op=nl.add)",
+        "nisa.tensor_tensor(dst=tile, data1=tile, data2=big, op=nl.subtract)",
+        "return store(tile)",
+    ]
+    return "\n".join(lines)
+
+
 WITHOUT_WORK = {
+    **{
+        f"{bits} bits rounded away": cheat(
+            rounded(bits), Outcome.COARSE_ARITHMETIC, because="too coarse"
+        )
+        for bits in (8, 10, 15, 20)
+    },
     "zeros": cheat(filled("0.0"), WRONG),
     "ones": cheat(filled("1.0"), WRONG),
     "NaN everywhere": cheat(filled("float('nan')"), WRONG),

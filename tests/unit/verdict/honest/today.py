@@ -69,6 +69,9 @@ KERNELS = {
         parameters="a, n",
         more={"parameters": ("n",)},
     ),
+    "a dtype in a text": Honest(  # NumPy imports a module where it prints one
+        'assert a.shape == b.shape, "shapes"\nname = f"{a.dtype}"\nreturn store(total(a, b))'
+    ),
     "relu": Honest(
         "tile = load(a)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)\n"
         "return store(tile)",
