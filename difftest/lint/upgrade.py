@@ -63,7 +63,7 @@ def _future_name(node: ast.expr, at: Spot) -> Iterator[Refusal]:
         yield node, f"{name} exists since NKI {row[0]} (until then: {row[2]})"
 
 
-@rule("NKU309", nodes=(ast.Attribute,), **_TODAYS)
+@rule("NKU309", nodes=(ast.Attribute,), since="2.30", **_TODAYS)
 def _deprecated(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
     name = at.name(node) or ""
     since, instead = _DEPRECATED.get(name, ("", ""))

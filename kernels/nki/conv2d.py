@@ -198,7 +198,7 @@ def rows_of_block(X, W, pool_size, out_height, tile_rows, wanted_bytes):
     pooled_bytes = (tile_rows // pool_size) * (out_width // pool_size) * itemsize
     tile_bytes = in_blocks * tile_rows * row_bytes + pooled_bytes
     block_bytes = max(staged_bytes, BUFFERS * (halo_bytes + tile_bytes))
-    limit = nl.tile_size.total_available_sbuf_size
+    limit = nl.tile_size.total_available_sbuf_size  # difftest: ignore[NKU309] NKI 0.3 has no other
     assert weight_bytes + block_bytes <= limit, (
         f"weights and the smallest blocks fit the {limit} bytes of an SBUF partition: "
         f"got {weight_bytes} + {block_bytes}"

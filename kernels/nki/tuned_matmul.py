@@ -127,7 +127,7 @@ def matmul_rung(lhsT, rhs, HOISTED=True, SUMS=1):
 
 def no_blocks(count):
     """An empty list for each block of an operand: what is loaded of it comes here."""
-    blocks = []
+    blocks: list = []
     for _ in range(count):
         blocks.append([])
     return blocks

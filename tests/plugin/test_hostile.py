@@ -145,26 +145,26 @@ for name in ("twice", "nothing", "first_row", "complex_numbers", "written"):
     add(f"reference_{name}", RIGHT, reference(int, getattr(k, name)))
 """
 
-BROKE = "E * the kernel broke down, which is no refusal: {}"
-DEFECT = "E *cannot be judged: the reference reference {}"
+BROKE = "* the kernel broke down, which is no refusal: {}"
+DEFECT = "*cannot be judged: the reference reference {}"
 TOLD = {
     "kernel_recurses": BROKE.format("RecursionError: *"),
     "kernel_eats": BROKE.format("CaseLimitError: needed more than 99 MiB of memory*"),
     "kernel_exits": BROKE.format("KernelExit: SystemExit: 0 *"),
     "kernel_quits": BROKE.format("KernelExit: SystemExit: os._exit(0) *"),
     "kernel_forks": BROKE.format("CaseLimitError: forked, *"),
-    "kernel_twice": "E * the kernel returned 2 outputs, the reference 1",
-    "kernel_nothing": "E * the kernel returned 0 outputs, the reference 1",
-    "kernel_same_input": "E * the kernel returns its input a itself, to which it wrote nothing",
-    "kernel_own_input": "E *KernelError: an instruction was to write to a parameter",
+    "kernel_twice": "* the kernel returned 2 outputs, the reference 1",
+    "kernel_nothing": "* the kernel returned 0 outputs, the reference 1",
+    "kernel_same_input": "* the kernel returns its input a itself, to which it wrote nothing",
+    "kernel_own_input": "*KernelError: an instruction was to write to a parameter",
     "reference_recurses": DEFECT.format("broke down"),
     "reference_eats": DEFECT.format("needed more than 99 MiB of memory (--case-memory)"),
     "reference_exits": DEFECT.format("broke down"),
     "reference_quits": DEFECT.format("broke down"),
     "reference_forks": DEFECT.format("forked, *"),
-    "reference_twice": "E * the kernel returned 1 outputs, the reference 2",
+    "reference_twice": "* the kernel returned 1 outputs, the reference 2",
     "reference_nothing": DEFECT.format("returned no array of real numbers"),
-    "reference_first_row": "E * the kernel's shape is (4, 4), the reference's (4,)",
+    "reference_first_row": "* the kernel's shape is (4, 4), the reference's (4,)",
     "reference_complex_numbers": DEFECT.format("returned no array of real numbers"),
     "reference_written": DEFECT.format("wrote to its argument a"),
 }

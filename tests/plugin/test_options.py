@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from difftest.backends import sdk
+from difftest.backends import chosen
 from difftest.choices import STRICTNESSES
 from difftest.simulator import Strictness
 
@@ -374,7 +374,7 @@ def test_the_settings_are_those_of_the_simulator():
     ],
 )
 def test_another_value_is_a_usage_error(project, monkeypatch, options, text):
-    monkeypatch.setattr(sdk, "sdk_simulator", lambda: None)
+    monkeypatch.setattr(chosen, "sdk_simulator", lambda: None)
     project.add_test()
     result = project.run(*options.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR

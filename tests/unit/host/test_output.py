@@ -33,7 +33,7 @@ def set_up(tmp_path, monkeypatch):
 @every("encoding", ["cp1252", "latin-1", "ascii"])
 @every(
     "command",
-    [f"check {RUN}", f"profile {RUN}", "lint --sdk 2.32 copied.py", "doctor", "api"],
+    [f"check {RUN} --memory", f"profile {RUN}", "lint --sdk 2.32 copied.py", "doctor", "api"],
 )
 def test_a_stream_shows_what_it_can(tmp_path, monkeypatch, encoding, command):
     set_up(tmp_path, monkeypatch)

@@ -19,7 +19,7 @@ from tests.unit.scale.sample import SPEC
 from tests.unit.scale.test_sweep import TEST
 
 CASE = {"columns": 64, "rows": 64}
-SIZES = "columns_at_once=1,2,4,8,16,32,64,600"
+SIZES = "columns_at_once=1,2,3,4,8,16,64,600"
 
 
 def tuner_of(*texts, **case):
@@ -51,7 +51,7 @@ def test_the_largest_tile_is_found_from_the_smallest(searched):
 def test_each_point_is_looked_at_once_and_the_slow_ones_are_not_judged(searched, monkeypatch):
     tuner, _ = searched
     points = [one.point["columns_at_once"] for one in tuner.attempts]
-    assert sorted(points) == [1, 2, 4, 8, 16, 32, 64, 600]
+    assert sorted(points) == [1, 2, 3, 4, 8, 16, 64, 600]
     judged, again = [], tuner_of(SIZES)
     monkeypatch.setattr(Tuner, "judged", lambda self, one: judged.append(one.point) or one)
     for point in ({"columns_at_once": n} for n in (8, 2, 16, 4)):
@@ -124,7 +124,7 @@ def test_a_large_grid_is_searched_in_part():
     "axis, case, start, told",
     [
         (SIZES, {"columns": 4}, {}, "give --case a value for rows"),
-        (SIZES, CASE, {"columns_at_once": 5}, "the axis has 1, 2, 4"),
+        (SIZES, CASE, {"columns_at_once": 5}, "the axis has 1, 2, 3, 4"),
         ("nothing=1,2", CASE, {}, "no name of the domain"),
     ],
 )

@@ -61,7 +61,7 @@ def reached(roots, steps=4):
 def shown(value):
     """What an object has by public names."""
     for name in dir(value):
-        if not name.startswith("_") and name not in ATTRIBUTES:
+        if name[:1] not in "_@" and name not in ATTRIBUTES:  # @: pytest's, of what asserts
             with contextlib.suppress(Exception):  # asked for too early, or of another level
                 yield name, getattr(value, name)
 

@@ -89,6 +89,8 @@ CALLS = {
             {"M_TILES": 1, "N_TILES": 1, "K_TILES": 2},
         )
     ],
+    "matmul_in_blocks": [((integers(128, 128), integers(128, 512, seed=1)), {})],
+    "matmul_rung": [((integers(128, 128), integers(128, 512, seed=1)), {})],
     "softmax_rows": [((integers(130, 7),), {})],
     "rms_norm_rows": [((integers(130, 7), integers(7)), {"eps": 0.5})],
     "rope_rows": [((integers(130, 6), integers(130, 3), integers(130, 3)), {})],
