@@ -50,7 +50,7 @@ _BEYOND = 18
 _PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
-_RANGE = "difftest_range"
+RANGE = "difftest_range"
 """An attribute of strategies of sizes: all of them."""
 _EQUAL = 5
 """In one case of six all sizes that can be equal are: what is taken along a wrong axis, such as a
@@ -95,7 +95,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
     steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
     edges = sorted(size for size in steps | set(near) if low <= size <= high)
     strategy = _leaning(low, high, tuple(edges))
-    setattr(strategy, _RANGE, range(low, high + 1))
+    setattr(strategy, RANGE, range(low, high + 1))
     return strategy
 
 
@@ -124,7 +124,7 @@ def multiples(
     counts = {fewest, fewest + 1, fewest + 2, most - 1, most} | own
     edges = sorted(count for count in counts if fewest <= count <= most)
     strategy = _leaning(fewest, most, tuple(edges)).map(lambda count: count * of)
-    setattr(strategy, _RANGE, range(fewest * of, most * of + 1, of))
+    setattr(strategy, RANGE, range(fewest * of, most * of + 1, of))
     return strategy
 
 
@@ -298,7 +298,7 @@ def values_of(draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any]) -> dict[
 
 def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None:
     """The last size of a name whose source is :func:`sizes`; None of any other source."""
-    own = getattr(_values(spec, name, values), _RANGE, range(0))
+    own = getattr(_values(spec, name, values), RANGE, range(0))
     return own[-1] if len(own) and own.step == 1 else None
 
 
@@ -349,7 +349,7 @@ def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
     arrays = (*spec.inputs.values(), *spec.outputs.values())
     names = {token for given in arrays for token in dimensions_of(given).split()}
     known: dict[str, Collection[Any]] = {
-        name: source if isinstance(source, Sequence) else getattr(source, _RANGE, ())
+        name: source if isinstance(source, Sequence) else getattr(source, RANGE, ())
         for name, source in spec.domain.items()
         if name in names
     }

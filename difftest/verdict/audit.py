@@ -50,13 +50,9 @@ def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
 
 @dataclass
 class Audit:
-    """What impostors come to.
+    """What impostors come to, of the cases that ran to a comparison.
 
-    Attributes
-    ----------
-    cases : that ran to a comparison. decided : of them, those that prove anything.
-    passed : by impostor, of the cases that decide, how many it passes.
-    reasons : why cases prove nothing.
+    Of those that decide ``passed`` says how many each impostor passes; the rest have reasons.
     """
 
     cases: int = 0

@@ -73,10 +73,7 @@ class CandidateBackend:
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call.
 
-        Raises
-        ------
-        CheatError : the kernel's Python depends on values.
-        WorkerEnd : it has no process any more.
+        CheatError if its Python depends on values; WorkerEnd if it has no process any more.
         """
         if self._pinned is not None:
             return _replay(call, self._pinned)

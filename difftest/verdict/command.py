@@ -69,11 +69,8 @@ def judged(
     """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
 
     With a nursery the kernel's process is one of its own that is there at once. A spec is the
-    test's, where that is collected already with a stand-in for the kernel's file.
-
-    Raises
-    ------
-    click.ClickException : a name leads nowhere, or the kernel does not fit the test's contract.
+    test's, where that is collected already with a stand-in for the kernel's file. What leads
+    nowhere, or does not fit the test's contract, is a click.ClickException.
     """
     began, settings = time.monotonic(), settings or JudgeSettings()
     file, name = _named(kernel, test)

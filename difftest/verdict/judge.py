@@ -5,7 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -17,14 +19,17 @@ from difftest.analysis.finding import Finding
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage, coverage_from_list
+from difftest.harness.edges import plainest
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
     NotRejectedError,
 )
+from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, elements_of
-from difftest.harness.strategies import cases
+from difftest.harness.spec_arguments import SpecError
+from difftest.harness.strategies import MOST_ELEMENTS, RANGE, cases, source_of
 from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
@@ -59,15 +64,7 @@ class _Stop(BaseException):
 
 @dataclass
 class Judge:
-    """One kernel against one spec.
-
-    Attributes
-    ----------
-    spec : of the candidate alone: see :func:`spec_for`.
-    cases : how many are drawn.
-    only : the one case to judge, in place of all others.
-    shrink : whether the case that fails is made smaller.
-    """
+    """One kernel against the spec of :func:`spec_for`, on so many cases, or on ``only`` one."""
 
     spec: KernelSpec
     worker: Sandbox
@@ -114,8 +111,10 @@ class Judge:
         if self.only is not None:
             self._check(self.only)
             return
+        ends = {repr(one): one for pick in (min, max) if (one := corner(self.spec, pick))}
+        corners = [*explicit_cases(replace(self.spec, examples=(*ends.values(),)))]
         settings = hypothesis.settings(
-            max_examples=self.cases,
+            max_examples=max(1, self.cases - len(corners)),
             database=None,
             deadline=None,
             phases=[Phase.generate, Phase.shrink],
@@ -132,6 +131,8 @@ class Judge:
 
         test = settings(hypothesis.given(drawn=cases(self.spec))(check))
         hypothesis.seed(self.judgement.seed)(test)()
+        for case in corners:
+            self._check(reseeded(case, self.judgement.seed))
         before = self._coverage()
         for case in explicit_cases(self.spec):
             self._check(reseeded(case, self.judgement.seed))
@@ -320,6 +321,23 @@ class Judge:
         return found
 
 
+def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
+    """The values of the domain where all sizes are at one end, ``min`` or ``max``; None without."""
+    values: dict[str, Any] = {}
+    try:
+        for name in spec.domain:
+            source = source_of(spec, name, values)
+            known = source if isinstance(source, Sequence) else getattr(source, RANGE, ())
+            if known and all(type(one) is int for one in known):
+                values[name] = pick(known)
+            elif (plain := plainest(spec, values)) is not None:
+                values[name] = plain[name]
+        fits = elements_of(spec, values) <= MOST_ELEMENTS
+        return values if fits and simplest_case(spec, values, spec.dtypes[0]) else None
+    except (SpecError, LookupError):
+        return None
+
+
 def _silenced(trace: Trace) -> tuple[Finding, ...]:
     """The hazards that comments of the kernel's author allow, whom nobody trusts."""
     files = {line.file for event in trace.events for line in event.stack}
@@ -344,11 +362,6 @@ def outcome_of(verdict: Verdict) -> Outcome:
 
 
 def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
-    """The spec of a candidate in the place of the kernels that the test names.
-
-    Raises
-    ------
-    SpecError : the candidate's signature does not fit the contract.
-    """
+    """The spec of a candidate in the place of the test's kernels; SpecError if it does not fit."""
     lnc = None if dialect == "classic" else spec.lnc
     return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)

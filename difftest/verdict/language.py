@@ -152,10 +152,8 @@ def is_private(name: str) -> bool:
 class ModuleCheck:
     """The names of one module, and what in it is outside of the language.
 
-    Attributes
-    ----------
-    private : that begin with an underscore, and are bound or are members here.
-    nodes : of its tree, but those that run only where the file is run as a script.
+    The private ones begin with an underscore, and are bound or are members here. Its nodes are
+    without those that run only where the file is run as a script.
     """
 
     def __init__(self, tree: ast.Module, file: str, allowed: Sequence[str]) -> None:

@@ -89,6 +89,14 @@ WITHOUT_WORK = {
         "return store(total(a, b, nl.subtract))",
         WRONG,
     ),
+    **{
+        f"a wrong corner, {shape}": cheat(
+            f"wrong = a.shape == {shape}\n"
+            "return store(total(a, b, nl.subtract if wrong else nl.add))",
+            WRONG,
+        )
+        for shape in ((128, 8), (1, 1))
+    },
     "NumPy on the host": cheat("return np.add(a, b)", Outcome.CRASHED, Outcome.REFUSED, WRONG),
     "NumPy's array of a tensor": cheat(
         "return by_memset(np.asarray(a) + np.asarray(b), a)", Outcome.REFUSED, Outcome.CRASHED
