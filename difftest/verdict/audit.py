@@ -28,7 +28,6 @@ from difftest.simulator.dtypes import Array, is_float
 from difftest.verdict.outcome import EXIT_CODES, Outcome
 
 CASES = 50
-"""Drawn for the option."""
 
 
 def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:

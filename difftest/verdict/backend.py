@@ -50,12 +50,8 @@ class CheatError(Exception):
 class CandidateBackend:
     """Runs the kernel that a worker has loaded, on the data of each call.
 
-    Attributes
-    ----------
-    printed : characters that it has printed.
-    shown : how often its Python was shown how much.
-    last : how much it was shown for the last call, and what it asked for then.
-    gave_zeros : whether all outputs of the last call that was not pinned are zeros.
+    ``last`` is how much its Python was shown for the last call, and what it asked for then;
+    ``gave_zeros``, whether all outputs of the last call that was not pinned are zeros.
     """
 
     name = "embedded"

@@ -16,10 +16,12 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
+from difftest.harness.coverage import Place
 from difftest.verdict.language import SourceFile, own_name, renamed
 from difftest.verdict.vocabulary import BUILTINS, MODULES, NKI
 
 _import = builtins.__import__
+_MARK = "which way?"  # a name that no source can have
 
 
 class Quiet:
@@ -82,6 +84,8 @@ class ClosedWorld:
         self._builtins = {name: real[name] for name in BUILTINS if name in real}
         self._builtins |= {"__build_class__": real["__build_class__"], "__name__": "builtins"}
         self._builtins |= {"__import__": self.imported, "type": lambda value: type(value)}
+        self._builtins[_MARK] = self._way
+        self.ways: dict[Place, dict[int, set[int]]] = {}
 
     def module(self, name: str) -> ModuleType:
         """A module of the candidate's, run if it has not been."""
@@ -98,10 +102,16 @@ class ClosedWorld:
         )
         self.modules[name] = sys.modules[name] = module  # dataclasses look there
         if name not in self._codes:
-            tree = renamed(ast.parse(source.text, source.file), self.sources)
+            tree = marked(renamed(ast.parse(source.text, source.file), self.sources), source.file)
             self._codes[name] = compile(tree, source.file, "exec", dont_inherit=True)
         exec(self._codes[name], vars(module))
         return module
+
+    def _way(self, test: object, file: str, line: int, column: int) -> bool:
+        """Whether a condition holds; what expressions of its line came to is kept."""
+        holds = bool(test)
+        self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not holds))
+        return holds
 
     def first(self) -> ModuleType:
         """The module of the kernel's file, as nothing had run before."""
@@ -146,3 +156,14 @@ class ClosedWorld:
             setattr(above, own_name(child), module)
             module = above
         return module
+
+
+def marked(tree: ast.Module, file: str) -> ast.Module:
+    """The tree, in which a function's conditional expressions tell which way they go."""
+    functions = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.Lambda))]
+    for node in {node for one in functions for node in ast.walk(one)}:
+        if isinstance(node, ast.IfExp) and not isinstance(node.test, ast.Constant):
+            given = [ast.Constant(one) for one in (file, node.lineno, node.col_offset)]
+            call = ast.Call(ast.Name(_MARK, ast.Load()), [node.test, *given], [])
+            node.test = ast.copy_location(call, node.test)
+    return ast.fix_missing_locations(tree)

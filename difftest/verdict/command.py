@@ -40,14 +40,10 @@ CASES = 50
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """How a kernel is judged.
+    """How a kernel is judged: the command's options.
 
-    Attributes
-    ----------
-    seed : of what is drawn; None for another one each time.
-    case : the JSON of the one case to judge; None for the spec's examples and drawn ones.
-    shrink : whether a case that shows a failure is made smaller.
-    allow : modules that are opened to it. require_isolation : judge nothing without all walls.
+    Without a seed it is another one each time. ``case`` is the JSON of the one case to judge; a
+    case that shows a failure is made smaller with ``shrink``.
     """
 
     cases: int = CASES

@@ -135,4 +135,3 @@ FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {
     "markdown": lambda documents, _: markdown_text(session_of(documents)),
     "html": lambda documents, known: page_text(session_of(documents, known)),
 }
-"""The text of a form; of a batch there is no JSON."""

@@ -34,15 +34,11 @@ _OF_WRONG = ("kind", "question", "message", "output", "elements", "wrong")
 
 @dataclass
 class Grounds(Counts):
-    """What the verdict rests on: the counts of the harness, and more.
+    """What the verdict rests on: the counts of the harness, without cases of shrinking, and more.
 
-    Attributes
-    ----------
-    cases : judged, those of shrinking not included.
-    decided : of them, those in which at least one element was compared with a finite number.
-    shown : how many runs of the kernel's Python saw how much of the data.
-    doubts : why some of it is weaker than it may look.
-    allowed : modules that were opened to the kernel beside those of its language.
+    Of the cases that are decided at least one element was compared with a finite number. ``shown``
+    has how many runs of the kernel's Python saw how much of the data; ``doubts``, why some of it is
+    weaker than it may look; ``allowed``, the modules that were opened to the kernel.
     """
 
     decided: int = 0
@@ -57,8 +53,7 @@ class Judgement:
 
     Attributes
     ----------
-    stage : the last that it reached.
-    reason : one sentence that says why it is this outcome.
+    stage : the last that it reached. reason : why it is this outcome, in one sentence.
     report : the harness's text of the failure; empty without one.
     case : the smallest case that shows it, as ``--case`` takes it; None without one.
     wrong : the mismatch, where values were compared.

@@ -200,8 +200,6 @@ class ModuleCheck:
             yield above, node
             node = above
 
-    # -- imports -----------------------------------------------------------------------------------
-
     def imported(self, node: ast.AST, base: str, one: str, shown: str | None) -> None:
         """Keep what an import binds that is no file of the candidate's; add where it may not."""
         top = base.partition(".")[0]
@@ -230,8 +228,6 @@ class ModuleCheck:
             or (isinstance(above, ast.If) and ast.unparse(above.test).endswith("TYPE_CHECKING"))
             for above, inner in self._around(node)
         )
-
-    # -- what is outside ---------------------------------------------------------------------------
 
     def _check(self, node: ast.AST) -> None:
         if isinstance(node, ast.Attribute):

@@ -20,12 +20,13 @@ _STARTING = 60.0
 
 
 class Limits(NamedTuple):
-    """What a kernel may take."""
+    """What a kernel may take: seconds for its import, and for each run, and bytes of memory.
+
+    They are of the worker's address space, Python and NumPy included; None for no limit.
+    """
 
     seconds: float = 60.0
-    """For its import, and for each run."""
     memory: int | None = 4096 * 2**20
-    """Bytes of address space of the worker, Python and NumPy included; None for no limit."""
 
 
 class Sandbox:

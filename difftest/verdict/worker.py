@@ -21,7 +21,7 @@ from typing import Any
 
 from difftest.backends.base import KernelCall, Ran, poisoned
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.coverage import Coverage
+from difftest.harness.coverage import Coverage, Place
 from difftest.harness.signature import signature_of
 from difftest.harness.watching import Watch
 from difftest.host.naming import function_in, is_function
@@ -59,6 +59,7 @@ class Service:
         self.kernel: Callable[[], Any] = lambda: None
         self.watch = Watch()
         self.taken = Coverage()
+        self.ways: dict[Place, dict[int, set[int]]] = {}
 
     def answer(self, frame: Frame) -> Frame:
         """What comes of a request; whatever a kernel raises is part of it."""
@@ -69,10 +70,21 @@ class Service:
             elif request == "trace":
                 found = self.trace(frame)
             else:
-                found = Frame({"how": "told", "coverage": self.taken.to_list()}, [])
+                found = Frame({"how": "told", "coverage": self.told().to_list()}, [])
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
             found = Frame(failure(error), [])
         return Frame({**found.header, "printed": self.printed.count}, found.blobs)
+
+    def told(self) -> Coverage:
+        """What was taken; of conditional expressions on a line what all of them were."""
+        found = Coverage()
+        found.merge(self.taken)
+        for place, ways in self.ways.items():
+            known = [found.done[place]] if place in found.done else []
+            if not found.forks.get(place):  # no loop begins there, too
+                found.saw("", {place: False})
+                found.done[place] = set.intersection(*known, *ways.values())
+        return found
 
     def load(self, frame: Frame) -> Frame:
         """Run a candidate's files; what the judge may know of it."""
@@ -82,7 +94,7 @@ class Service:
             for (name, file, is_package), text in zip(header["modules"], frame.blobs, strict=True)
         ]
         world = ClosedWorld(sources, header["allowed"], self.printed)
-        name, file = own_name(header["name"]), sources[0].file
+        self.ways, name, file = world.ways, own_name(header["name"]), sources[0].file
         self.kernel = lambda: function_in(world.first(), name, file)
         try:
             kernel = self.kernel()

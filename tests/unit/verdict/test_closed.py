@@ -97,7 +97,10 @@ def test_the_lists_lead_to_no_module_that_is_not_listed():
     found = reached(shown | {"builtins": world._builtins})
     out = [way for way in ways_out(found, [*shown.values()]) if not way.startswith("sys.std")]
     assert out == []
-    assert {*world._builtins} - BUILTINS <= {"__build_class__", "__import__", "__name__"}
+    assert {*world._builtins} - BUILTINS <= {
+        *("__build_class__", "__import__", "__name__"),
+        "which way?",
+    }
 
 
 def test_a_way_out_is_found():

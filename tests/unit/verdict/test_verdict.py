@@ -97,6 +97,20 @@ def test_a_branch_that_no_case_took_is_named(worker, tmp_path):
     assert missed["source"] == "if a.shape[0] > 200:"
 
 
+ON_A_LINE = source(
+    "op, axis = (nl.subtract if a.shape == (77, 5) else nl.add), (1 if a.shape[0] > 1 else 0)\n"
+    "return store(total(a, b, op))"
+)
+
+
+def test_an_arm_of_a_conditional_expression_that_no_case_took_is_named(worker, tmp_path):
+    judgement = judged(worker, tmp_path, ON_A_LINE)
+    assert judgement.outcome is Outcome.AGREES, judgement.report
+    (missed,) = judgement.as_mapping()["coverage"]["missed"]
+    assert missed["what"] == "never true"
+    assert missed["source"].startswith("op, axis = (nl.subtract if a.shape == (77, 5)")
+
+
 def test_what_decides_nothing_is_a_weak_spec(worker, tmp_path):
     def never(a, b):
         return np.full(a.shape, np.nan)
