@@ -49,10 +49,7 @@ def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
 
 @dataclass
 class Audit:
-    """What impostors come to, of the cases that ran to a comparison.
-
-    Of those that decide ``passed`` says how many each impostor passes; the rest have reasons.
-    """
+    """What impostors come to, of the cases that ran to a comparison."""
 
     cases: int = 0
     decided: int = 0

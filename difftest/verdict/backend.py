@@ -67,10 +67,7 @@ class CandidateBackend:
         self._tapes: dict[str, Tape] = {}
 
     def run(self, call: KernelCall) -> Outcome:
-        """Let the kernel say what it asks of the machine, and do that on the data of the call.
-
-        CheatError if its Python depends on values; WorkerEnd if it has no process any more.
-        """
+        """Let the kernel say what it asks of the machine, and do that on the data of the call."""
         if self._pinned is not None:
             return _replay(call, self._pinned)
         ran = self._run(call)
@@ -108,10 +105,7 @@ class CandidateBackend:
             self._pinned = None
 
     def _tape(self, call: KernelCall, shown: Shown) -> Outcome | Tape:
-        """The tape of the kernel where it is shown so much, or how it failed.
-
-        It is asked twice, each time with other decoys: its calls have to be the same.
-        """
+        """The tape of the kernel where it is shown so much, or how it failed."""
         texts: list[str] = []
         for _ in range(2):
             inputs = decoys(call.inputs, shown, int.from_bytes(os.urandom(8), "big"))

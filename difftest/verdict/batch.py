@@ -44,10 +44,7 @@ class Keyed(NamedTuple):
 
 
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
-    """The kernels of a batch, FILE.py:KERNEL: ``DIR:KERNEL``, or the lines of ``FILE.jsonl``.
-
-    Sources that lines hold are written to a folder.
-    """
+    """The kernels of a batch, FILE.py:KERNEL: ``DIR:KERNEL``, or the lines of ``FILE.jsonl``."""
     if batch.endswith(".jsonl"):
         try:
             lines = Path(batch).read_text("utf-8").splitlines()
@@ -93,10 +90,7 @@ def _entry(kernel: str, orders: BatchOrders) -> Keyed:
 def judge_batch(
     batch: str, test: str, settings: JudgeSettings, results: Path, processes: int
 ) -> list[dict[str, Any]]:
-    """Judge what is not judged yet, and say what came of all: the object of each candidate.
-
-    After Ctrl-C it raises click.exceptions.Exit.
-    """
+    """Judge what is not judged yet, and say what came of all: the object of each candidate."""
     known = Journal(results)
     seeds = [settings.seed] if settings.seed is not None else []
     seeds += [int(one["seed"]) for one in known.known.values()]

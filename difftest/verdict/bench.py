@@ -9,7 +9,7 @@ import contextlib
 import functools
 import pickle
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +20,13 @@ import click
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.verdict.candidate import stand_in
-from difftest.verdict.command import JudgeSettings, described_alone, judged, unjudged
+from difftest.verdict.command import (
+    JudgeSettings,
+    described_alone,
+    judged,
+    unjudged,
+    weigh_constants,
+)
 from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome
 from difftest.verdict.walls import ends_with_parent
@@ -39,11 +45,7 @@ class BatchOrders:
 
 
 def serve(connection: Connection, orders: BatchOrders) -> None:
-    """Judge the kernels whose names come, until no more do.
-
-    What is sent is None when the test has been collected, a text if it cannot be, and then the
-    object of each kernel.
-    """
+    """Judge the kernels whose names come, until no more do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it hears Ctrl-C, and ends it
     ends_with_parent(signal.SIGTERM)  # and with it its nursery
     with contextlib.suppress(EOFError, ConnectionError), Nursery() as forks:
@@ -54,14 +56,19 @@ def serve(connection: Connection, orders: BatchOrders) -> None:
                 )
                 for kernel in orders.kernels
             }
-            with stand_in(describe):
-                with_spec(orders.test, lambda spec: _judge_all(connection, orders, spec, forks))
+            with stand_in(describe) as read:
+                judge = functools.partial(_judge_all, connection, orders, read, forks)
+                with_spec(orders.test, judge)
         except click.ClickException as error:
             connection.send(error.message)
 
 
 def _judge_all(
-    connection: Connection, orders: BatchOrders, spec: KernelSpec, forks: Nursery
+    connection: Connection,
+    orders: BatchOrders,
+    read: Mapping[str, Any],
+    forks: Nursery,
+    spec: KernelSpec,
 ) -> None:
     magnitude = None if spec.magnitude is None else remembered(spec.magnitude)
     spec = replace(spec, reference=remembered(spec.reference), magnitude=magnitude)
@@ -70,6 +77,7 @@ def _judge_all(
         kernel = connection.recv().kernel
         try:
             judgement = judged(kernel, orders.test, orders.settings, forks, spec)
+            weigh_constants(judgement, read, orders.settings)
         except click.ClickException as error:
             judgement = unjudged(kernel, orders.test, orders.settings.seed)
             judgement.outcome, judgement.reason = Outcome.CRASHED, error.message
@@ -77,10 +85,7 @@ def _judge_all(
 
 
 def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
-    """The function, which is called once for arguments of the same bytes, if they can be pickled.
-
-    So many results are kept; what was asked for long ago goes first.
-    """
+    """The function, called once for arguments of the same bytes, if they can be pickled."""
 
     @functools.lru_cache(most)
     def known(text: bytes) -> bytes:

@@ -22,10 +22,7 @@ _PLAIN = (int, float, str, bool, type(None))
 
 
 class Candidate:
-    """A kernel that runs in a worker: what a spec asks of a kernel, and no code.
-
-    Its signature is as :func:`difftest.verdict.worker.parameters_of` describes it.
-    """
+    """A kernel that runs in a worker: what a spec asks of a kernel, and no code."""
 
     def __init__(self, name: str, module: str, signature: Any) -> None:
         self.__name__ = self.__qualname__ = name
@@ -61,6 +58,7 @@ class _StandIn(MetaPathFinder, Loader):
 
     def __init__(self, files: Mapping[Path, Describe]) -> None:
         self.files = {os.path.realpath(file): describe for file, describe in files.items()}
+        self.read: dict[str, Any] = {}
         self._stems = {file.stem for file in map(Path, self.files)}
 
     def find_spec(
@@ -82,16 +80,21 @@ class _StandIn(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Give the module the names that the kernel's file has."""
         described = self.files[str(module.__file__)]()
+        known = {name: one for name, one in described["constants"].items() if type(one) in _PLAIN}
+
+        def read(name: str) -> Any:
+            if name not in known:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            return self.read.setdefault(name, known[name])
+
+        vars(module).update(__getattr__=read, __all__=[*described["functions"], *known])
         for name, signature in described["functions"].items():
             setattr(module, name, Candidate(name, module.__name__, signature))
-        for name, value in described["constants"].items():
-            if type(value) in _PLAIN:
-                setattr(module, name, value)
 
 
 @contextmanager
-def stand_in(files: Mapping[Path, Describe]) -> Iterator[None]:
-    """A scope in which an import of a file gives its stand-in, whoever imported it before."""
+def stand_in(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
+    """A scope in which an import of a file gives its stand-in, and the constants read of it."""
     finder = _StandIn(files)
     before = {
         name: module
@@ -103,7 +106,7 @@ def stand_in(files: Mapping[Path, Describe]) -> Iterator[None]:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)
     try:
-        yield
+        yield finder.read
     finally:
         sys.meta_path.remove(finder)
         for name in [*sys.modules]:

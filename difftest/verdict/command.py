@@ -53,6 +53,7 @@ class JudgeSettings:
     shrink: bool = True
     allow: tuple[str, ...] = ()
     require_isolation: bool = False
+    original: str = ""
 
 
 def judged(
@@ -199,8 +200,26 @@ def _judge_loaded(
     if collected is not None:
         use(collected)
         return
-    with stand_in({file: lambda: described}):
+    with stand_in({file: lambda: described}) as read:
         with_spec(judgement.test, use)
+    weigh_constants(judgement, read, settings)
+
+
+def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: JudgeSettings) -> None:
+    """Say which constants of a candidate's file its test reads: they have to be the original's."""
+    judgement.evidence.constants, known = dict(read), {}
+    if settings.original and read:
+        name = f"{settings.original}:{judgement.kernel['name']}"
+        known = described_alone(name, judgement.test, settings, None)["constants"]
+    other = [
+        f"{name} = {one!r}" for name, one in read.items() if repr(known.get(name, ...)) != repr(one)
+    ]
+    told = f"its test reads {', '.join(other)} of the candidate's own file"
+    if other and not settings.original:
+        judgement.notes.append(f"{told}, which decides them; --original FILE compares them")
+    elif other and judgement.outcome is Outcome.AGREES:
+        judgement.outcome, judgement.stage = Outcome.OWN_CONSTANTS, Stage.COMPARE
+        judgement.reason = f"{told}; {settings.original} has others"
 
 
 def _processes(context: click.Context, option: click.Parameter, value: str) -> int:
@@ -228,6 +247,9 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 @click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
 @click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
 @click.option("-n", "processes", default="auto", callback=_processes, help="Of a batch.")
+@click.option(
+    "--original", default="", metavar="FILE", help="The test was written for its constants."
+)
 @click.option("--case", metavar="JSON", help="Judge this case alone.")
 @click.option("--require-isolation", is_flag=True, help="Judge nothing without all walls.")
 @click.option("--allow", multiple=True, metavar="MODULE", help="Open a module to the kernel.")

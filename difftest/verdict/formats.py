@@ -37,10 +37,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def write_forms(
     files: Mapping[str, Path], documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> None:
-    """Write the forms that were asked for, by the names of :data:`FORMS`.
-
-    In a step of GitHub its summary gets the Markdown too.
-    """
+    """Write the forms that were asked for, by the names of :data:`FORMS`."""
     for form, file in files.items():
         text = FORMS[form](documents, judgements)
         write_file(file, text)
@@ -91,10 +88,7 @@ def _element(tag: str, above: ElementTree.Element | None, **given: Any) -> Eleme
 def session_of(
     documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> dict[str, Any]:
-    """The document of which :mod:`difftest.report` makes a page, or Markdown.
-
-    Of kernels whose judgements are known it shows more, which costs another replay of each.
-    """
+    """The document of which :mod:`difftest.report` makes a page, or Markdown."""
     found: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
     for number, one in enumerate(documents):
         name, evidence = place_of(one), one["evidence"]

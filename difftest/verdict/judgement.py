@@ -23,7 +23,7 @@ from difftest.verdict.decoys import Shown
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
 
 FORMAT = "difftest verdict"
-VERSION = 3
+VERSION = 4
 SHOWN = tuple(one.value for one in Shown)
 _AS_IT_IS = (
     *("exit_code", "reason", "kernel", "test", "report", "findings", "time", "memory"),
@@ -38,31 +38,25 @@ class Grounds(Counts):
 
     Of the cases that are decided at least one element was compared with a finite number. ``shown``
     has how many runs of the kernel's Python saw how much of the data; ``doubts``, why some of it is
-    weaker than it may look; ``allowed``, the modules that were opened to the kernel.
+    weaker than it may look; ``allowed``, the modules that were opened to the kernel; ``constants``,
+    those of the candidate's file that the test reads.
     """
 
     decided: int = 0
     shown: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(SHOWN, 0))
     doubts: set[str] = field(default_factory=set)
     allowed: tuple[str, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class Judgement:
     """What came of one kernel against one spec.
 
-    Attributes
-    ----------
-    stage : the last that it reached. reason : why it is this outcome, in one sentence.
-    report : the harness's text of the failure; empty without one.
-    case : the smallest case that shows it, as ``--case`` takes it; None without one.
-    wrong : the mismatch, where values were compared.
-    findings : hazards, lint and whatever else is to be said of the kernel, as JSON has it.
-    time, memory : predicted; None and empty if it was not reached.
-    instructions : a digest of those of the largest case; empty if it was not reached.
-    seconds : that it took to judge it.
-    failure : what was wrong, of a spec whose kernel replays what this one asks for; for a page.
-    largest : such a spec, and the largest case that agrees.
+    ``reason`` is one sentence, ``report`` the harness's text of the failure, ``case`` the smallest
+    that shows it, as ``--case`` takes it. ``time`` and ``memory`` are predicted, ``instructions`` a
+    digest of those of the largest case, where they were reached. ``seconds`` is what judging took.
+    ``failure`` and ``largest`` are for a page: their specs' kernels replay what this one asks for.
     """
 
     kernel: Mapping[str, str]

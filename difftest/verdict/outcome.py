@@ -32,6 +32,8 @@ class Outcome(Enum):
     """It did not come to an end in the time that it was given."""
     OUT_OF_MEMORY = "out_of_memory"
     """It took more memory than it was given."""
+    OWN_CONSTANTS = "own_constants"
+    """It agrees, and the test reads constants of its file that are not the original's."""
     INCONCLUSIVE = "inconclusive"
     """It can be told neither way: the simulator or the reference cannot run a case."""
     WEAK_SPEC = "weak_spec"
@@ -63,6 +65,7 @@ EXIT_CODES = {
     Outcome.CRASHED: 6,
     Outcome.TIMEOUT: 6,
     Outcome.OUT_OF_MEMORY: 6,
+    Outcome.OWN_CONSTANTS: 7,
     Outcome.INCONCLUSIVE: 7,
     Outcome.WEAK_SPEC: 7,
 }

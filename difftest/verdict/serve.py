@@ -25,12 +25,7 @@ COLUMNS = "100"
 
 
 class Tools:
-    """The tools, by their names; each returns the text of its command.
-
-    Parameters
-    ----------
-    seconds : a command may take; one that does not end is killed.
-    """
+    """The tools, by their names; each returns the text of its command, ended in time."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds

@@ -52,10 +52,7 @@ def ends_with_parent(number: int) -> None:
 
 
 def walled(folder: str, memory: int | None, seconds: float | None = None) -> list[str]:
-    """Keep this process in a folder, off the network and within limits; what could not be done.
-
-    The limits are bytes of address space and seconds of processor time; None for none.
-    """
+    """Keep this process in a folder, off the network and within limits; what could not be done."""
     missing = [] if _off_the_network() else ["network"]
     missing += [] if _writes_only_in(folder) else ["writing"]
     import resource

@@ -58,10 +58,7 @@ def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()
 
 
 def receive(way: Connection, header: int = MOST, most: int = MOST) -> Frame | None:
-    """The next message; None if the other side has ended; WireError if it is no frame.
-
-    ``header`` and ``most`` are the bytes of its header, and of a blob, that are taken.
-    """
+    """The next message; None if the other side has ended; WireError if it is no frame."""
     try:
         told = json.loads(way.recv_bytes(header))
         count = told.pop("blobs")
