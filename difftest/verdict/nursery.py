@@ -127,7 +127,8 @@ def main(control: int, folder: str) -> None:
             own = tempfile.mkdtemp(dir=folder)
             if not (pid := os.fork()):
                 os.setsid()
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                for number in (signal.SIGTERM, signal.SIGQUIT):  # a shell's background ignores one
+                    signal.signal(number, signal.SIG_DFL)
                 ends_with_parent(signal.SIGKILL)
                 judge.close()
                 serve(Connection(files[0]))

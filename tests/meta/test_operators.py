@@ -38,16 +38,18 @@ def has_huge_scores(case):
     recipes = case.data.values()
     sizes = [abs(one) for each in recipes if isinstance(each, Outliers) for one in each.values]
     sizes += [max(-each.low, each.high) for each in recipes if isinstance(each, Uniform)]
-    return max(sizes, default=0.0) > 2**14 or any(isinstance(each, Iota) for each in recipes)
+    limit = 2**8 if case.dtype == "float16" else 2**14  # its squares overflow
+    return max(sizes, default=0.0) > limit or any(isinstance(each, Iota) for each in recipes)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_correct_kernel_is_never_red(name):
     findings = examined(OPERATORS[name].spec(), CASES)
     assert findings.first is None, findings.first[2]
-    # Where scores are very large, no digit of a softmax of them is sure; squares overflow float16.
+    # Where scores are very large, no digit of a softmax of them is sure. Of a variance in float16,
+    # an eighth of the cases overflow.
     huge = sum(map(has_huge_scores, findings.unsure))
-    assert huge <= (CASES // 3 if name == "attention" else CASES * 2 // 25)
+    assert huge <= (CASES // 3 if name in ("attention", "variance") else CASES * 2 // 25)
     assert findings.counts["match"] > (CASES - huge) * 0.9
 
 

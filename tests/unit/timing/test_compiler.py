@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from difftest.simulator import TRN1, TRN2, launch
@@ -232,6 +232,7 @@ def shortened(trace, dge):
     ]
 
 
+@settings(max_examples=max(10, settings().max_examples // 5))
 @given(traces(), st.booleans())
 def test_another_compilers_time_is_that_of_a_prediction_of_its_own(trace, dge):
     for quick, whole_way in shortened(trace, dge):
