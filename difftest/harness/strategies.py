@@ -359,7 +359,7 @@ def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
         common = tuple(size for size in (own if before is None else before) if size in own)
         if common:
             shared = dict.fromkeys([*shared, name], common)
-    return shared if len(shared) > 1 else {}
+    return shared if len(shared) > 1 and len(next(iter(shared.values()))) > 1 else {}
 
 
 @st.composite
@@ -368,12 +368,12 @@ def _cases_with(
 ) -> Case:
     """The same with sizes that names may have in common."""
     label_apart(current_build_context().data)
-    fixed: dict[str, int] = {}
-    if equal and draw(st.integers(0, _EQUAL)) == _EQUAL:
-        common = next(iter(equal.values()))
-        size = common[draw(_leaning(0, len(common) - 1, (0, len(common) - 1)))]
-        fixed = dict.fromkeys(equal, size)
-    values = draw(values_of(spec, fixed))
+    is_equal = bool(equal) and draw(st.integers(0, _EQUAL)) == _EQUAL
+    values = draw(values_of(spec, {}))
+    leader = next((name for name in values if name in equal), "")
+    if is_equal and values[leader] in equal[leader]:  # so that it shrinks to one that is not equal
+        plain = {name: size for name, size in values.items() if not callable(spec.domain[name])}
+        values = draw(values_of(spec, plain | dict.fromkeys(equal, values[leader])))
     _check_size(spec, values)
     dtype = draw(_one_of(spec.dtypes), label="dtype")
     dtypes = {

@@ -30,7 +30,7 @@ def test_the_summary_counts_what_was_compared(project):
     project.add_test(more=MORE)
     result = project.run("--simulate", "--hypothesis-profile=ci")  # the same each time
     row = counts(result)["add"]
-    assert row["cases"] == 50 + 2
+    assert 50 <= row["cases"] <= 50 + 2  # a case that was drawn before is none
     assert row["elements"] >= 2 * 128 * 2048 + 50
     assert 0 < row["bit for bit"] < 52
     assert row["rejections"] == 1
