@@ -10,8 +10,8 @@ from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.runner import Runner
 from difftest.harness.strategies import cases, examples
 from difftest.host.collecting import with_spec
-from difftest.verdict.bench import remembered
-from difftest.verdict.command import JudgeSettings, judged
+from difftest.verdict.alone import JudgeSettings, judged
+from difftest.verdict.batch import remembered
 from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome
 

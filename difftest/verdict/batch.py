@@ -7,33 +7,50 @@ source, and all that decides the verdict.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
+import pickle
 import random
+import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from difftest.harness.spec import KernelSpec
+from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.journal import Journal
 from difftest.host.output import end_interrupted, write_file
 from difftest.host.pool import LostTask, results
 from difftest.plugin.run_report import versions
-from difftest.verdict.bench import BatchOrders, serve
-from difftest.verdict.command import JudgeSettings, unjudged
+from difftest.verdict.alone import (
+    JudgeSettings,
+    described_alone,
+    judged,
+    unjudged,
+    weigh_constants,
+)
+from difftest.verdict.candidate import stand_in
+from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.sandbox import PATIENCE as RUNS
 from difftest.verdict.text import place_of
+from difftest.verdict.walls import ends_with_parent
 
 PATIENCE = 2 * RUNS
 """Times the seconds of a run that all of a kernel may take, its judge included."""
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
 """The outcome and the stage where its judge or its worker could not go on."""
+
+KEPT = 64
+"""Cases of which a process keeps what the reference said."""
 
 
 class Keyed(NamedTuple):
@@ -41,6 +58,15 @@ class Keyed(NamedTuple):
 
     kernel: str
     key: str
+
+
+@dataclass(frozen=True)
+class BatchOrders:
+    """What each process is told when it starts: all candidates."""
+
+    test: str
+    settings: JudgeSettings
+    kernels: tuple[str, ...]
 
 
 def candidates(batch: str, test: str, sources: Path) -> list[str]:
@@ -161,3 +187,61 @@ def lost(entry: Keyed, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
     judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.INCONCLUSIVE
     judgement.reason = "the process that judged it ended, or took too long"
     return judgement.as_mapping()
+
+
+def serve(connection: Connection, orders: BatchOrders) -> None:
+    """Judge the kernels whose names come, until no more do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it hears Ctrl-C, and ends it
+    ends_with_parent(signal.SIGTERM)  # and with it its nursery
+    with contextlib.suppress(EOFError, ConnectionError), Nursery() as forks:
+        try:
+            describe = {
+                Path(kernel.rpartition(":")[0]): functools.partial(
+                    described_alone, kernel, orders.test, orders.settings, forks
+                )
+                for kernel in orders.kernels
+            }
+            with stand_in(describe) as read:
+                judge = functools.partial(_judge_all, connection, orders, read, forks)
+                with_spec(orders.test, judge)
+        except click.ClickException as error:
+            connection.send(error.message)
+
+
+def _judge_all(
+    connection: Connection,
+    orders: BatchOrders,
+    read: Mapping[str, Any],
+    forks: Nursery,
+    spec: KernelSpec,
+) -> None:
+    magnitude = None if spec.magnitude is None else remembered(spec.magnitude)
+    spec = replace(spec, reference=remembered(spec.reference), magnitude=magnitude)
+    connection.send(None)
+    while True:
+        kernel = connection.recv().kernel
+        try:
+            judgement = judged(kernel, orders.test, orders.settings, forks, spec)
+            weigh_constants(judgement, read, orders.settings)
+        except click.ClickException as error:
+            judgement = unjudged(kernel, orders.test, orders.settings.seed)
+            judgement.outcome, judgement.reason = Outcome.CRASHED, error.message
+        connection.send(judgement.as_mapping())
+
+
+def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:
+    """The function, called once for arguments of the same bytes, if they can be pickled."""
+
+    @functools.lru_cache(most)
+    def known(text: bytes) -> bytes:
+        args, keywords = pickle.loads(text)
+        return pickle.dumps(function(*args, **keywords))
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            return pickle.loads(known(pickle.dumps((args, keywords))))
+        except (pickle.PicklingError, TypeError, AttributeError):
+            return function(*args, **keywords)
+
+    return call

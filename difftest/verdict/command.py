@@ -1,225 +1,20 @@
-"""`difftest verdict`: one kernel, one spec, one object."""
+"""`difftest verdict`: a kernel, or a batch of them, by one spec."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import random
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
 
-from difftest.breakdown import broken, unless_broken
 from difftest.choices import missing
-from difftest.harness.explicit import CaseError, case_from_json
-from difftest.harness.spec import KernelSpec
-from difftest.harness.spec_arguments import SpecError
-from difftest.host.collecting import with_spec
 from difftest.host.output import OutputFile
-from difftest.lint.files import LintRequest
-from difftest.lint.formats import SEVERITIES
-from difftest.plugin.run_report import versions
+from difftest.verdict.alone import CASES, JudgeSettings, judged
 from difftest.verdict.audit import audit_test
-from difftest.verdict.candidate import Candidate, stand_in
+from difftest.verdict.batch import judge_batch
 from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, write_forms
-from difftest.verdict.judge import Judge, spec_for
-from difftest.verdict.judgement import Judgement
-from difftest.verdict.language import Breach, Language, OutsideLanguage
-from difftest.verdict.nursery import Nursery
-from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import Limits, Sandbox
+from difftest.verdict.sandbox import Limits
 from difftest.verdict.text import text_of
-from difftest.verdict.wire import WorkerEnd
-
-CASES = 50
-
-
-@dataclass(frozen=True)
-class JudgeSettings:
-    """How a kernel is judged: the command's options.
-
-    Without a seed it is another one each time. ``case`` is the JSON of the one case to judge; a
-    case that shows a failure is made smaller with ``shrink``.
-    """
-
-    cases: int = CASES
-    seed: int | None = None
-    limits: Limits = field(default_factory=Limits)
-    case: str | None = None
-    shrink: bool = True
-    allow: tuple[str, ...] = ()
-    require_isolation: bool = False
-    original: str = ""
-
-
-def judged(
-    kernel: str,
-    test: str,
-    settings: JudgeSettings | None = None,
-    nursery: Nursery | None = None,
-    spec: KernelSpec | None = None,
-) -> Judgement:
-    """Judge the kernel named ``FILE.py:KERNEL`` by the kernel test named ``PATH::TEST``.
-
-    With a nursery the kernel's process is one of its own that is there at once. A spec is the
-    test's, where that is collected already with a stand-in for the kernel's file. What leads
-    nowhere, or does not fit the test's contract, is a click.ClickException.
-    """
-    began, settings = time.monotonic(), settings or JudgeSettings()
-    file, name = _named(kernel, test)
-    judgement = unjudged(kernel, test, settings.seed)
-    judgement.evidence.allowed = settings.allow
-    if settings.allow:
-        told = f"the wall of its language is open: --allow {' --allow '.join(settings.allow)}"
-        judgement.evidence.doubts.add(told)
-    try:
-        language = checked(file, test, settings.allow)
-        with Sandbox(settings.limits, nursery) as worker:
-            judgement.limits = {**settings.limits._asdict(), "missing": list(worker.missing)}
-            if settings.require_isolation and worker.missing:
-                lack = ", ".join(worker.missing)
-                raise click.UsageError(f"--require-isolation: this system has no wall for {lack}")
-            described = loaded(worker, language, name, judgement)
-            if described is not None:
-                _judge_loaded(worker, file, described, judgement, settings, spec)
-    except OutsideLanguage as outside:
-        judgement.outcome, judgement.report = Outcome.OUTSIDE_LANGUAGE, str(outside)
-        judgement.reason = str(outside.breaches[0])
-    except WorkerEnd as end:
-        judgement.outcome, judgement.reason = end.outcome, str(end)
-    judgement.notes += broken()
-    judgement.seconds = round(time.monotonic() - began, 3)
-    return judgement
-
-
-def unjudged(kernel: str, test: str, seed: int | None) -> Judgement:
-    """What is known of a kernel before anything runs; a seed is drawn if there is none."""
-    file, _, name = kernel.rpartition(":")
-    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    known = {"file": file, "name": name, "sha256": digest}
-    return Judgement(known, test, seed, versions=versions())
-
-
-def _named(kernel: str, test: str) -> tuple[Path, str]:
-    """The file and the function of a kernel; a usage error if they cannot be judged by the test."""
-    place, _, name = kernel.rpartition(":")
-    if not place.endswith(".py") or not name:
-        raise click.UsageError(f"a kernel is named FILE.py:KERNEL; got {kernel}")
-    file = Path(place)
-    if not file.is_file():
-        raise click.UsageError(f"no file at {place}")
-    if file.resolve() == Path(test.partition("::")[0]).resolve():
-        told = f"{place} is the test's own file: who writes the kernel would write its test"
-        raise click.UsageError(f"{told}; put the kernel into a file of its own")
-    return file.resolve(), name
-
-
-def described_alone(
-    kernel: str, test: str, settings: JudgeSettings, nursery: Nursery | None
-) -> Mapping[str, Any]:
-    """What a worker says of a kernel that a test imports, and is not judged now."""
-    file, name = _named(kernel, test)
-    judgement = unjudged(kernel, test, 0)
-    try:
-        language = checked(file, test, settings.allow)
-        with Sandbox(settings.limits, nursery) as worker:
-            described = loaded(worker, language, name, judgement)
-    except OutsideLanguage as outside:
-        described, judgement.reason = None, str(outside)
-    if described is None:
-        raise click.ClickException(f"the test imports the candidate {kernel}: {judgement.reason}")
-    return described
-
-
-def checked(file: Path, test: str, allowed: Sequence[str]) -> Language:
-    """A candidate's files; OutsideLanguage where they are not written in it."""
-    language = Language(file, allowed)
-    own = os.path.realpath(test.partition("::")[0])
-    for source in language.sources.values():
-        if os.path.realpath(source.file) == own:
-            told = f"it imports {source.file}, which judges it"
-            raise OutsideLanguage([Breach(str(file), 1, told, "leave it out")])
-    return language
-
-
-def loaded(
-    worker: Sandbox, language: Language, name: str, judgement: Judgement
-) -> Mapping[str, Any] | None:
-    """What a worker says of the kernel that it has loaded; None if it could not."""
-    sources = language.sources.values()
-    request = {"request": "load", "name": name, "allowed": [*language.allowed]}
-    modules = [[one.name, one.file, one.is_package] for one in sources]
-    texts = [one.text for one in sources]
-    answer = worker.ask({**request, "modules": modules}, texts).header
-    how, said = answer.get("how"), str(answer.get("error", ""))
-    if how == "usage":
-        raise click.UsageError(said)
-    if how != "loaded":
-        judgement.outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
-        judgement.reason = said.splitlines()[-1] if said else "it cannot be imported"
-        judgement.report = said
-        return None
-    return answer
-
-
-def _judge_loaded(
-    worker: Sandbox,
-    file: Path,
-    described: Mapping[str, Any],
-    judgement: Judgement,
-    settings: JudgeSettings,
-    collected: KernelSpec | None,
-) -> None:
-    judgement.stage = Stage.LINT
-    judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
-    request = LintRequest()
-    with unless_broken("the linter"):
-        for one in request.of_files([file])[0]:
-            row = {"id": one.id, "severity": SEVERITIES[request.levels.of(one.rule)]}
-            row |= {"happened": one.happened, "rule": one.rule.rule, "remedy": one.rule.remedy}
-            place = {"file": one.path, "line": one.line}
-            judgement.findings.append({"source": "lint", **row, "locations": [place]})
-
-    def use(spec: KernelSpec) -> None:
-        try:
-            candidate = Candidate(judgement.kernel["name"], file.stem, described["signature"])
-        except (ValueError, TypeError, AttributeError, LookupError):
-            raise WorkerEnd(Outcome.CRASHED, "its process describes no signature") from None
-        try:
-            own = spec_for(spec, candidate, str(described["dialect"]))
-            only = None if settings.case is None else case_from_json(settings.case, own)
-        except (SpecError, CaseError) as error:
-            raise click.UsageError(str(error)) from None
-        Judge(own, worker, judgement, settings.cases, only, settings.shrink).run()
-
-    if collected is not None:
-        use(collected)
-        return
-    with stand_in({file: lambda: described}) as read:
-        with_spec(judgement.test, use)
-    weigh_constants(judgement, read, settings)
-
-
-def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: JudgeSettings) -> None:
-    """Say which constants of a candidate's file its test reads: they have to be the original's."""
-    judgement.evidence.constants, known = dict(read), {}
-    if settings.original and read:
-        name = f"{settings.original}:{judgement.kernel['name']}"
-        known = described_alone(name, judgement.test, settings, None)["constants"]
-    other = [
-        f"{name} = {one!r}" for name, one in read.items() if repr(known.get(name, ...)) != repr(one)
-    ]
-    told = f"its test reads {', '.join(other)} of the candidate's own file"
-    if other and not settings.original:
-        judgement.notes.append(f"{told}, which decides them; --original FILE compares them")
-    elif other and judgement.outcome is Outcome.AGREES:
-        judgement.outcome, judgement.stage = Outcome.OWN_CONSTANTS, Stage.COMPARE
-        judgement.reason = f"{told}; {settings.original} has others"
 
 
 def _processes(context: click.Context, option: click.Parameter, value: str) -> int:
@@ -300,8 +95,6 @@ def verdict(
     if audit:
         context.exit(audit_test(names[0]))
     if batch is not None:
-        from difftest.verdict.batch import judge_batch
-
         documents = judge_batch(batch, names[0], settings, results, processes)
         write_forms(files, documents)
         context.exit(exit_code(documents, fail_on))

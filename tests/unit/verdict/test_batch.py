@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.host.journal import Journal
 from difftest.host.pool import LostTask
-from difftest.verdict.batch import Keyed, candidates, lost, summary
-from difftest.verdict.bench import BatchOrders, remembered
-from difftest.verdict.command import JudgeSettings
+from difftest.verdict.alone import JudgeSettings
+from difftest.verdict.batch import BatchOrders, Keyed, candidates, lost, remembered, summary
 from difftest.verdict.judgement import schema
 from difftest.verdict.outcome import Outcome
 from tests.every import every

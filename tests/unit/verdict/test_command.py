@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.lint.files import LintRequest
-from difftest.verdict.command import JudgeSettings, judged
+from difftest.verdict.alone import JudgeSettings, judged
 from difftest.verdict.judgement import schema
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
