@@ -7,9 +7,8 @@ import warnings
 from collections import Counter
 
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.search import AGREES, SLOWER, Tuner
 from difftest.scale.shown import microseconds, point_text
-from difftest.scale.tune import tuned
+from difftest.scale.tune import AGREES, SLOWER, Tuner, tuned
 from difftest.simulator.frontend.install import embedded
 
 LAYER = {"c_in": 128, "c_out": 128, "filter_size": 3, "pool_size": 2, "batch": 1}

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import click
+from hypothesis.strategies import SearchStrategy
 
+from difftest.choices import LEVELS
+from difftest.harness.recipes import RECIPES, Recipe, RecipeError
+from difftest.harness.siblings import alone
+from difftest.harness.signature import signature_of
+from difftest.harness.spec import KernelSpec
+from difftest.harness.spec_arguments import SpecError
+from difftest.harness.strategies import seeded
 from difftest.host.loading import parse_keywords
+from difftest.host.naming import others
+from difftest.report.mutants.reached import code_names, functions_of
+from difftest.simulator.machine import MACHINES
+from difftest.verdict.worker import is_plain
 
 Point: TypeAlias = dict[str, Any]
 """A value for each axis, and for each name that all points share."""
@@ -122,3 +135,147 @@ class Axes:
         if sample is not None and sample < len(self):
             numbers = sorted(random.Random(0).sample(range(len(self)), sample))
         return (self[number] for number in numbers)
+
+
+@dataclass(frozen=True)
+class PlacedSpec:
+    """A spec of one kernel at a point.
+
+    Attributes
+    ----------
+    level : of NKI; None for all names.
+    constants : modules of the kernel, and what names there stand for at the point.
+    """
+
+    spec: KernelSpec
+    level: str | None = None
+    constants: Sequence[tuple[dict[str, Any], dict[str, Any]]] = ()
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The constants have the point's values, and their own again afterwards."""
+        before = [(module, {name: module[name] for name in own}) for module, own in self.constants]
+        try:
+            for module, own in self.constants:
+                module.update(own)
+            yield
+        finally:
+            for module, own in before:
+                module.update(own)
+
+
+def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
+    """The spec at a point.
+
+    Names of the domain have one value each. A parameter of the kernel that the spec does not pass
+    becomes one. ``dtype``, ``machine`` (a generation), ``level`` (of NKI) and ``kernel`` (of
+    several) are set; the name of an input names the kind of its data. What is left is a constant
+    that the kernel's code reads, in any file of it.
+
+    Raises
+    ------
+    click.UsageError : a name stands for nothing, or a value is none for it.
+    """
+    left = dict(point)
+    one = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
+    constants: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    level: str | None = None
+    for name, value in left.items():
+        if name in one.domain:
+            one = _with(one, domain={**one.domain, name: (value,)})
+        elif name == "dtype":
+            one = _with(one, dtypes=(_one_of(name, value, one.dtypes),))
+        elif name == "machine":
+            one = _with(one, machine=_one_of(name, value, tuple(MACHINES)))
+        elif name == "level":
+            level = _one_of(name, value, LEVELS)
+        elif name in one.inputs:
+            given = replace(one.input(name), data=_data(name, value))
+            one = _with(one, inputs={**one.inputs, name: given})
+        elif name in _parameters(one):
+            domain = {name: (value,), **one.domain}
+            one = _with(one, domain=domain, parameters=(*one.parameters, name))
+        else:
+            constants += [(module, {name: value}) for module in _modules_with(one, name)]
+    return PlacedSpec(one, level, constants)
+
+
+def check_axes(spec: KernelSpec, axes: Axes) -> None:
+    """Each value of each axis has a place, with the first values of the others.
+
+    Raises
+    ------
+    click.UsageError : one has none.
+    """
+    first = axes[0]
+    for axis in axes.axes:
+        for value in axis.values:
+            placed(spec, {**first, axis.name: value})
+
+
+def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
+    """The spec with other arguments. Its examples and rejections are of other values."""
+    try:
+        return replace(spec, rejects=(), examples=(), **changes)
+    except SpecError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
+    """The spec of one kernel: of the first, or of the one whose title has the name in it."""
+    single = alone(spec)
+    found = [one for one in single if name is None or str(name) in one.name]
+    exact = [one for one in found if one.name == name or one.name.endswith(f"({name})")]
+    if not found or (name is not None and len(found) > 1 and not exact):
+        known = ", ".join(one.name for one in single)
+        raise click.UsageError(f"kernel={name}: the test has {known}")
+    return (exact or found)[0]
+
+
+def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> str:
+    if str(value) not in accepted:
+        raise click.UsageError(f"{name}={value}: accepted: {', '.join(accepted)}")
+    return str(value)
+
+
+def _data(name: str, kind: Any) -> Recipe | SearchStrategy[Recipe]:
+    """Data of a kind; with all seeds, if it has one."""
+    try:
+        recipe = RECIPES[kind]
+        return seeded(recipe) if "seed" in recipe.__dataclass_fields__ else recipe()
+    except (KeyError, TypeError, SpecError, RecipeError):
+        known = ", ".join(RECIPES)
+        raise click.UsageError(
+            f"{name}={kind}: {name} is an input, whose data are of a kind: {known}"
+        ) from None
+
+
+def _parameters(spec: KernelSpec) -> list[str]:
+    """The parameters that the kernel has and the spec does not give, each with a default."""
+    shown = signature_of(spec.kernel)
+    rows = shown.parameters.values() if shown is not None else ()
+    given = {*spec.inputs, *spec.outputs, *spec.parameters}
+    return [one.name for one in rows if one.name not in given and one.default is not one.empty]
+
+
+def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
+    """The modules of a constant that the kernel's code reads when it runs."""
+    functions = functions_of(spec.kernel)
+    modules = {id(one.__globals__): one.__globals__ for one in functions}
+    read = {id(one.__globals__) for one in functions if name in code_names(one.__code__)}
+    have = {at for at, one in modules.items() if is_plain(one.get(name, one))}
+    if have & read:
+        return [modules[at] for at in have & read]
+    if have:
+        raise click.UsageError(
+            f"{name}: no function of the kernel reads it when it runs: a default or another "
+            "constant was made of it when its file was imported; give the name of that"
+        )
+    constants = {
+        key for one in modules.values() for key in one if key.isupper() and is_plain(one[key])
+    }
+    known = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
+    raise click.UsageError(
+        f"{name} is no name of the domain, parameter or constant of {spec.name}"
+        f"{others(name, known)}"
+    )

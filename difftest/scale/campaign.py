@@ -43,8 +43,7 @@ from difftest.harness.verdict import Verdict
 from difftest.harness.watching import Watch
 from difftest.inspection import fails
 from difftest.scale.features import features
-from difftest.scale.findings import Findings
-from difftest.scale.found import CLOSED, Found, found_of
+from difftest.scale.findings import CLOSED, Findings, Found, found_of
 from difftest.simulator.baton import one_thread
 
 _OLD_NAME = "slice_comments"

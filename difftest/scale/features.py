@@ -13,7 +13,7 @@ from pathlib import PurePath
 from difftest.analysis.finding import Finding
 from difftest.harness.coverage import Coverage
 from difftest.harness.verdict import BothRejected, Verdict
-from difftest.scale.found import class_of_size
+from difftest.scale.findings import class_of_size
 from difftest.simulator.trace import Location, Region, Trace
 
 _TURNS = ("ran", "a second turn", "a third turn")

@@ -7,15 +7,245 @@ Where two differ, the one counts whose state changed last.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from hypothesis import settings
 from hypothesis.configuration import storage_directory
 from hypothesis.database import ExampleDatabase
 
+from difftest.harness.case import Case
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    CaseFailure,
+    HazardFailure,
+)
+from difftest.harness.frames import entries, is_own
+from difftest.harness.spec import KernelSpec
+from difftest.harness.strategies import HARDWARE_LIMITS
+from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.output import write_file
-from difftest.scale.found import Found, FoundError, found_from_json, newest
+from difftest.simulator.trace import Location, Region, Trace
+
+OPEN, CLOSED = "open", "closed"
+
+
+class FoundError(ValueError):
+    """A file or a database's entry is no finding."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One bug that a campaign has found, and the smallest case that shows it.
+
+    Attributes
+    ----------
+    kind : the rule that was broken or the detector, by its id, or how the outputs differ.
+    file, source : of the kernel's line; the line's text and not its number, which edits change.
+    line : its number when it was found; 0 if no line is known.
+    shapes : the class of the inputs' shapes, as :func:`class_of_shapes` has it.
+    test : the pytest node that replays it, without parameters.
+    case : what ``--case`` takes.
+    setting : the backends, level and strictness that show it; no other run closes it.
+    options : of the pytest session that found it.
+    state : "open" or "closed".
+    found, changed : when it was found, and when its state changed last, at which commit.
+    """
+
+    kind: str
+    file: str
+    source: str
+    line: int
+    shapes: str
+    kernel: str
+    test: str
+    case: Mapping[str, Any]
+    setting: str
+    options: tuple[str, ...]
+    state: str
+    found: str
+    changed: str
+    changed_at: str
+
+    @property
+    def id(self) -> str:
+        """The same for the same kind, line and class of shapes, whoever finds it and when."""
+        key = "\n".join((self.kind, self.kernel, self.file, self.source, self.shapes))
+        return hashlib.sha256(key.encode()).hexdigest()[:10]
+
+    @property
+    def place(self) -> str:
+        """Its line as people write it."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The options without which it may never end, where it is that a case takes too much."""
+        is_limit = self.kind.endswith("LimitError")
+        return tuple(one for one in self.options if is_limit and one.startswith("--case-"))
+
+    @property
+    def case_text(self) -> str:
+        """What ``--case`` takes."""
+        return json.dumps(self.case, separators=(",", ":"))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What pytest is told to run it."""
+        return (*self.options, self.test, "--case", self.case_text)
+
+    def __str__(self) -> str:
+        return f"finding {self.id}: {self.kind} at {self.place}, {self.shapes} ({self.test})"
+
+    def to_json(self) -> str:
+        """A file's text."""
+        return json.dumps({"id": self.id, **asdict(self)}, indent=2) + "\n"
+
+    def now(self, state: str, commit: str) -> Found:
+        """The same in another state, from now on."""
+        return replace(self, state=state, changed=moment(), changed_at=commit)
+
+
+def found_from_json(text: str | bytes) -> Found:
+    """What :meth:`Found.to_json` wrote; FoundError if it is something else."""
+    try:
+        document = json.loads(text)
+        known = {one.name: document[one.name] for one in fields(Found)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise FoundError(f"no finding ({type(error).__name__}: {error})") from None
+    return Found(**{**known, "options": tuple(known["options"])})
+
+
+def moment() -> str:
+    """The time now, in UTC; later ones sort behind it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a working tree; empty if it is none."""
+    words = ["git", "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def found_of(
+    failure: CaseFailure, test: str, root: Path, setting: str, traces: Mapping[str, Trace]
+) -> Found:
+    """The finding that a failing case of a pytest node is; files are named from ``root``."""
+    at, now = _line_of(failure, traces), moment()
+    return Found(
+        kind=kind_of(failure),
+        file=_near(at.file, root) if at else failure.spec.name,
+        source=at.text if at else "",
+        line=at.line if at else 0,
+        shapes=class_of_shapes(failure.spec, failure.case),
+        kernel=failure.spec.name,
+        test=test,
+        case=json.loads(failure.case.to_json()),
+        setting=setting,
+        options=failure.again.options if failure.again else (),
+        state=OPEN,
+        found=now,
+        changed=now,
+        changed_at=commit_of(root),
+    )
+
+
+def kind_of(failure: CaseFailure) -> str:
+    """The rule or the kind of disagreement, in a few words that stay the same."""
+    if isinstance(failure, HazardFailure):
+        return failure.findings[0].id
+    if isinstance(failure, BrokenReferenceError):
+        return "broken reference"
+    verdict = getattr(failure, "verdict", None)
+    if isinstance(verdict, Mismatch):
+        return f"{verdict.kind} differs" + (f" ({verdict.question})" if verdict.question else "")
+    if isinstance(verdict, OneSided):
+        return f"{verdict.failed} {verdict.how}: {type(verdict.error).__name__}"
+    return type(failure).__name__
+
+
+def class_of_size(size: int) -> str:
+    """Where a size lies among the hardware's limits: 1, <128, 128, <512, 512 or >512."""
+    if size <= 1:
+        return str(size)
+    for limit in HARDWARE_LIMITS:
+        if size <= limit:
+            return str(limit) if size == limit else f"<{limit}"
+    return f">{HARDWARE_LIMITS[-1]}"
+
+
+def class_of_shapes(spec: KernelSpec, case: Case) -> str:
+    """The classes of all sizes of the inputs: ``a (<128, 1), b (1,)``."""
+    shapes = ((name, spec.shape(name, case.values)) for name in spec.inputs)
+    return ", ".join(f"{name} ({', '.join(map(class_of_size, shape))})" for name, shape in shapes)
+
+
+def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | None:
+    """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
+    if isinstance(failure, HazardFailure):
+        return failure.findings[0].location
+    verdict, function, error = getattr(failure, "verdict", None), failure.spec.kernel, None
+    if isinstance(verdict, Mismatch):
+        written = (writer_of(verdict, trace) for trace in traces.values())
+        return next(filter(None, written), None) or _place(None, function)
+    if isinstance(verdict, OneSided):
+        error, given = verdict.error, getattr(verdict.error, "location", None)
+        if isinstance(given, Location):
+            return given
+    if isinstance(failure, BrokenReferenceError):
+        error = failure.defect.__cause__
+    is_kernel = isinstance(verdict, OneSided) and verdict.failed != "reference"
+    return _place(error, function if is_kernel else failure.spec.reference)
+
+
+def writer_of(verdict: Mismatch, trace: Trace) -> Location | None:
+    """The line of the last instruction that wrote the first wrong element to HBM, or near it."""
+    at, element = verdict.first.index if verdict.first else (), 0
+    for size, index in zip(verdict.shape, at, strict=False):
+        element = element * size + index
+    for event in reversed(trace.events):
+        if any(_spans(region, verdict.shape, element) for region in event.writes):
+            return event.location
+    return None
+
+
+def _spans(region: Region, shape: tuple[int, ...], element: int) -> bool:
+    if not region.allocation.space.is_hbm or region.allocation.shape != shape:
+        return False
+    ends = [(size - 1) * stride for size, stride in zip(region.shape, region.strides, strict=True)]
+    low = region.offset + sum(end for end in ends if end < 0)
+    return low <= element <= region.offset + sum(end for end in ends if end > 0)
+
+
+def _place(error: BaseException | None, function: Callable[..., Any]) -> Location | None:
+    for entry in [] if error is None else entries(error):
+        if is_own(entry, function):
+            return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None else Location(code.co_filename, code.co_firstlineno)
+
+
+def _near(file: str, root: Path) -> str:
+    path, home = Path(os.path.realpath(file)), Path(os.path.realpath(root))
+    return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
+
+
+def newest(several: Iterable[Found]) -> dict[str, Found]:
+    """By id the one whose state changed last."""
+    return {one.id: one for one in sorted(several, key=lambda one: one.changed)}
+
 
 KEY = b"difftest.findings"
 """Of the database's entries."""

@@ -33,8 +33,7 @@ def fuzz(
     HypoFuzz draws their cases, led by what the kernels do. Each finding is told once and kept;
     `difftest findings` lists them. The exit code is 1 if this campaign has found one.
     """
-    from difftest.scale.findings import Findings
-    from difftest.scale.found import moment
+    from difftest.scale.findings import Findings, moment
     from difftest.scale.store import need
 
     need("hypofuzz", "a campaign")

@@ -18,8 +18,7 @@ from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.runner import Runner
 from difftest.plugin.collection import case_check
 from difftest.plugin.options import Request, is_campaign
-from difftest.scale.findings import Findings
-from difftest.scale.found import CLOSED, OPEN, Found, commit_of
+from difftest.scale.findings import CLOSED, OPEN, Findings, Found, commit_of
 
 _LABEL = "finding-"
 _NAMED = re.compile(rf"\[.*\b{_LABEL}([0-9a-f]+)\b")

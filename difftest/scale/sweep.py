@@ -14,8 +14,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.output import OutputFile, end_interrupted
-from difftest.scale.axes import Axes, parse_axes, parse_case
-from difftest.scale.comparison import comparison
+from difftest.scale.axes import Axes, check_axes, parse_axes, parse_case
 from difftest.scale.engine import (
     SweepOrders,
     SweepTask,
@@ -23,8 +22,7 @@ from difftest.scale.engine import (
     judged_elsewhere,
     judged_here,
 )
-from difftest.scale.placing import check_axes
-from difftest.scale.shown import heat_map, print_rows
+from difftest.scale.shown import comparison, heat_map, print_rows
 from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, need, read_rows
 
 CASES, TIMEOUT = 5, 60.0

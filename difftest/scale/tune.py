@@ -2,22 +2,206 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 
+from difftest.backends.base import Ran
+from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.case import Case
+from difftest.harness.runner import make_call, run_kernel
+from difftest.harness.signature import signature_of
+from difftest.harness.simplest import simplest_case
+from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.loading import parse_keywords
 from difftest.host.waiting import patient
-from difftest.scale.placing import check_axes, placed
-from difftest.scale.search import AGREES, BOUND, SLOWER, TRACE_BOUND, Attempt, Tuner
+from difftest.scale.axes import Axes, PlacedSpec, Point, check_axes, placed
+from difftest.scale.engine import PointJudge
 from difftest.scale.shown import microseconds, point_text
 from difftest.scale.store import need
 from difftest.scale.sweep import CASES, OVER, axes_of_command
+from difftest.simulator.machine import MACHINES, TRN2
+from difftest.timing import UnknownCostError, predict
+from difftest.timing.clockwork import clockwork
+from difftest.timing.program import lower
+from difftest.timing.roofline import bounds_of
+from difftest.verdict.outcome import Outcome
+from difftest.verdict.prediction import task_bytes
+
+AGREES = Outcome.AGREES.value
+BOUND, TRACE_BOUND, SLOWER = "bound", "bound of its trace", "slower"
+"""Why a point was left: the traffic of its task, or the work of its trace, takes as long as the
+best; or its predicted time is not less."""
+_REPEATS = 30
+"""Known points that Optuna may propose in a row; then the first unknown one is taken."""
+_WORST = 1e12
+"""Microseconds that Optuna is told of what has no time."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is known of a point.
+
+    Attributes
+    ----------
+    status : ``agrees``; why it was left; or another outcome, of what is refused or wrong.
+    own_us : the kernel's own part, predicted, or the bound where it was left by that; None if
+        nothing is known. latency_us, low_us, high_us : predicted, of the whole, or nothing.
+    """
+
+    point: Point
+    status: str
+    own_us: float | None = None
+    latency_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    reason: str = ""
+
+
+@dataclass
+class Tuner:
+    """A search over a grid, for one case.
+
+    Attributes
+    ----------
+    cases : drawn to judge a point that would be the best; the case whose time counts is one more.
+    attempts : what is known, in order. ladder : those that were the best when they were found.
+    """
+
+    spec: KernelSpec
+    axes: Axes
+    cases: int = 5
+    attempts: list[Attempt] = field(default_factory=list)
+    ladder: list[Attempt] = field(default_factory=list)
+
+    def search(self, trials: int, start: Mapping[str, int]) -> Iterator[Attempt]:
+        """Look at so many points, or all; the first has these places on the axes."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+        counts = {axis.name: len(axis.values) for axis in self.axes.axes}
+        kinds: Any = {
+            name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
+        }
+        study.enqueue_trial(dict(start))
+        known: dict[tuple[int, ...], float] = {}
+        repeats = 0
+        while len(known) < min(trials, len(self.axes)):
+            if repeats > _REPEATS:
+                places = itertools.product(*map(range, counts.values()))
+                unknown = next(one for one in places if one not in known)
+                study.enqueue_trial(dict(zip(counts, unknown, strict=True)))
+            trial = study.ask(kinds)
+            at = tuple(trial.params[name] for name in counts)
+            repeats = repeats + 1 if at in known else 0
+            if at not in known:
+                values = (axis.values[n] for axis, n in zip(self.axes.axes, at, strict=True))
+                attempt = self.attempt(dict(zip(counts, values, strict=True)))
+                known[at] = _WORST if attempt.own_us is None else attempt.own_us
+                yield attempt
+            study.tell(trial, known[at])
+
+    def attempt(self, point: Point) -> Attempt:
+        """Look at a point, no further than it can still be the best."""
+        found = self.timed(point, self.ladder[-1].own_us if self.ladder else None)
+        found = self.judged(found) if found.status == AGREES else found
+        self.attempts.append(found)
+        self.ladder += [found] * (found.status == AGREES)
+        return found
+
+    def place_of_best(self) -> Iterator[tuple[int, int]]:
+        """The best's place among all points that are correct, and how many have a time.
+
+        Told anew after each point. What is faster than the best is judged.
+        """
+        known = {tuple(one.point.values()): one for one in self.attempts if one.latency_us}
+        best = (self.ladder[-1].own_us if self.ladder else None) or math.inf
+        before = count = 0
+        for whole in self.axes.points():
+            point = {axis.name: whole[axis.name] for axis in self.axes.axes}
+            one = known.get(tuple(point.values())) or self.timed(point, None)
+            count += one.own_us is not None
+            if one.own_us is not None and one.own_us < best:
+                before += self.judged(one).status == AGREES
+            yield 1 + before, count
+
+    def timed(self, point: Point, limit: float | None) -> Attempt:
+        """The predicted time, the cheapest question first; ``agrees`` is not judged yet.
+
+        Parameters
+        ----------
+        limit : microseconds of the kernel's own part; what cannot be below is left. None for none.
+        """
+        place, case = self._place(point)
+        below = math.inf if limit is None else limit
+        try:
+            bound = self._task_bound(place.spec, case)
+            if bound >= below:
+                return Attempt(point, BOUND, bound)
+            call = make_call(place.spec, case, place.spec.inputs_of(case))
+            with place.in_place():
+                ran = run_kernel(EmbeddedSimulator(place.level), replace(call, record=True))
+            if not isinstance(ran, Ran) or ran.trace is None:
+                reason = str(getattr(ran, "error", "")).splitlines()
+                return Attempt(point, Outcome.REFUSED.value, reason="".join(reason[:1]))
+            machine = MACHINES[ran.trace.machine]
+            program = lower(ran.trace, machine)
+            line = bounds_of(program)
+            if max(line.tensor_bound, line.memory_bound) >= below:
+                return Attempt(point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound))
+            prediction = predict(ran.trace, machine, lowered=program)
+            times = prediction.middle, prediction.latency, *prediction.latency_interval
+        except (UnknownCostError, ValueError) as error:
+            return Attempt(point, Outcome.INCONCLUSIVE.value, reason=str(error))
+        return Attempt(point, AGREES if prediction.middle < below else SLOWER, *times)
+
+    def judged(self, found: Attempt) -> Attempt:
+        """The attempt with its outcome on drawn cases of the domain, then on the case itself."""
+        point = {**self.axes.shared, **found.point}
+        free = {name: one for name, one in point.items() if name not in self.spec.domain}
+        row = PointJudge(self.spec, self.cases).row({**free, **found.point})
+        if row["outcome"] == AGREES:
+            row = PointJudge(self.spec, 1).row(point)
+        return replace(found, status=row["outcome"], reason=row["reason"])
+
+    def own(self) -> Attempt | None:
+        """The defaults of its parameters, timed, and judged if faster than the best; or None."""
+        chosen = {name: one for name, one in self.axes.shared.items() if name == "kernel"}
+        shown = signature_of(placed(self.spec, chosen).spec.kernel)
+        rows = shown.parameters if shown is not None else {}
+        names = [axis.name for axis in self.axes.axes]
+        if any(name not in rows or rows[name].default is rows[name].empty for name in names):
+            return None
+        found = self.timed({name: rows[name].default for name in names}, None)
+        best = (self.ladder[-1].own_us if self.ladder else None) or math.inf
+        return self.judged(found) if (found.own_us or math.inf) < best else found
+
+    def _place(self, point: Point) -> tuple[PlacedSpec, Case]:
+        """The spec at a point, and the case whose time counts, on random data."""
+        values = {**self.axes.shared, **point}
+        place = placed(self.spec, values)
+        own = {name: values[name] for name in place.spec.domain}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return place, simplest_case(place.spec, own, place.spec.dtypes[0])
+
+    def _task_bound(self, spec: KernelSpec, case: Case) -> float:
+        """Microseconds that the inputs and outputs take, each once: known without any run."""
+        name = spec.machine_of(case.values)
+        figures = clockwork(MACHINES[name] if name else getattr(spec.kernel, "machine", TRN2))
+        alone = math.prod(spec.grid_of(case.values)) == 1
+        rate = figures.hbm_bandwidth if alone else figures.shared_hbm
+        return task_bytes(spec, case) / rate.value / 1e3
+
 
 _LEFT = {
     BOUND: "never run: the traffic of inputs and outputs takes as long as the best",

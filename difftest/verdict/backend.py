@@ -46,6 +46,8 @@ class KernelFailure(Exception):
 class CheatError(Exception):
     """What a kernel gives back is not of its instructions and the data."""
 
+    outcome = Judged.CHEATS
+
 
 class CandidateBackend:
     """Runs the kernel that a worker has loaded, on the data of each call.

@@ -32,9 +32,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import MOST_ELEMENTS, RANGE, cases, source_of
 from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
-from difftest.harness.verdict import Mismatch, OneSided, Verdict, is_failure
-from difftest.inspection import fails, finding_text
-from difftest.simulator.errors import NkiError
+from difftest.harness.verdict import Mismatch, Verdict
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.replay import replayed
 from difftest.simulator.trace import Trace
@@ -42,7 +40,7 @@ from difftest.verdict.backend import CandidateBackend, CheatError
 from difftest.verdict.candidate import Candidate
 from difftest.verdict.decoys import Shown, near, reseeded
 from difftest.verdict.digits import StrictRunner
-from difftest.verdict.judgement import Judgement
+from difftest.verdict.judgement import Failure, Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.prediction import add_memory, add_time, instructions_of
 from difftest.verdict.sandbox import Sandbox
@@ -54,7 +52,6 @@ _HOLDS = (
     "what it asks of the machine is right for the data that its Python was shown, and wrong for "
     "others that give its registers the same values"
 )
-Failure = DifferentialFailure | BrokenReferenceError | NotRejectedError | CheatError | WorkerEnd
 
 
 class _Stop(BaseException):
@@ -98,7 +95,7 @@ class Judge:
                 name = "" if isinstance(error, HypothesisException) else f"{type(error).__name__}: "
                 self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
         if self._failure is not None:
-            self._fail(*self._failure)
+            self.judgement.blame(*self._failure)
         self._count(self._runner.tally)
         if self.judgement.outcome is Outcome.AGREES:
             self._look()
@@ -221,38 +218,6 @@ class Judge:
         self._compared += is_compared
         evidence.decided += is_compared and not self._backend.gave_zeros
 
-    def _fail(self, case: Case | None, failure: Failure) -> None:
-        """Say what a failure is; without a case it is of one that the contract excludes."""
-        judgement = self.judgement
-        judgement.case = None if case is None else case.to_json()
-        judgement.stage = Stage.RUN
-        judgement.reason, judgement.report = str(failure), str(failure)
-        if isinstance(failure, CheatError):
-            judgement.outcome = Outcome.CHEATS
-        elif isinstance(failure, WorkerEnd):
-            judgement.outcome = failure.outcome
-        elif isinstance(failure, BrokenReferenceError):
-            judgement.outcome = Outcome.INCONCLUSIVE
-            judgement.reason = failure.title()
-        elif isinstance(failure, NotRejectedError):
-            judgement.outcome, judgement.stage = Outcome.NOT_REFUSED, Stage.COMPARE
-            judgement.reason = str(failure).splitlines()[0]
-        else:
-            self._differ(failure)
-
-    def _differ(self, failure: DifferentialFailure) -> None:
-        verdict = next(one for one in failure.verdicts.values() if is_failure(one))
-        judgement = self.judgement
-        judgement.outcome = outcome_of(verdict)
-        if isinstance(verdict, Mismatch):
-            judgement.stage, judgement.wrong = Stage.COMPARE, verdict
-            judgement.reason = verdict.message
-        elif isinstance(verdict, OneSided):
-            said = f"{type(verdict.error).__name__}: {verdict.error}"
-            judgement.reason = said.splitlines()[0]
-        for one in failure.findings:
-            judgement.add("hazards", one)
-
     def _count(self, tally: Tally) -> None:
         evidence = self.judgement.evidence
         cases = evidence.cases
@@ -265,10 +230,7 @@ class Judge:
         """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
         judgement = self.judgement
         judgement.stage = Stage.COMPARE
-        if not judgement.evidence.decided:
-            judgement.outcome = Outcome.WEAK_SPEC
-            why = sorted(self._runner.tally.reasons) or ["none was compared, or all are zeros"]
-            judgement.reason = f"no case has an element that decides: {'; '.join(why)}"
+        if not judgement.need_decision(self._runner.tally.reasons):
             return
         if self._settled < 0 or 2 * self._compared < judgement.evidence.cases:
             few = f"only {self._compared} of {judgement.evidence.cases} cases were compared"
@@ -277,11 +239,7 @@ class Judge:
             return
         judgement.stage = Stage.HAZARDS
         hazards = [(case, one) for _, case, one in self._runner.hazards]
-        for case, one in hazards + self._silenced:
-            judgement.add("hazards", one)
-            if fails(one, strict=False) and judgement.outcome is Outcome.AGREES:
-                judgement.outcome, judgement.case = Outcome.HAZARD, case.to_json()
-                judgement.reason, judgement.report = one.happened, finding_text(one)
+        judgement.add_hazards(hazards + self._silenced)
         if judgement.outcome is not Outcome.AGREES or self._largest is None:
             return
         judgement.stage = Stage.TIME
@@ -343,21 +301,6 @@ def _silenced(trace: Trace) -> tuple[Finding, ...]:
     if not any("difftest:" in line for file in files for line in linecache.getlines(file)):
         return ()
     return detect(trace, MACHINES[trace.machine]).silenced
-
-
-def outcome_of(verdict: Verdict) -> Outcome:
-    """The outcome where values are wrong, or one side has no result."""
-    if isinstance(verdict, Mismatch):
-        coarse = verdict.question == "arithmetic"
-        return Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
-    assert isinstance(verdict, OneSided)
-    error = verdict.error
-    if verdict.failed == "reference":
-        return Outcome.WRONG_ALGORITHM
-    if verdict.how == "refused":
-        is_rule = isinstance(error, NkiError) or getattr(error, "is_rule", False)
-        return Outcome.REFUSED if is_rule else Outcome.REFUSES_PROMISED
-    return Outcome.INCONCLUSIVE if verdict.failed == "backend" else Outcome.CRASHED
 
 
 def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:

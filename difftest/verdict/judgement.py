@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -14,13 +14,22 @@ from typing import Any
 from difftest.analysis.finding import Finding
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage, missed
-from difftest.harness.failures import DifferentialFailure
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    CaseFailure,
+    DifferentialFailure,
+    NotRejectedError,
+)
 from difftest.harness.report import describe_box
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Counts
-from difftest.harness.verdict import Mismatch
+from difftest.harness.verdict import Mismatch, OneSided
+from difftest.inspection import fails, finding_text
+from difftest.simulator.errors import NkiError
+from difftest.verdict.backend import CheatError
 from difftest.verdict.decoys import Shown
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
+from difftest.verdict.wire import WorkerEnd
 
 FORMAT = "difftest verdict"
 VERSION = 4
@@ -29,6 +38,7 @@ _AS_IT_IS = (
     *("exit_code", "reason", "kernel", "test", "report", "findings", "time", "memory"),
     *("instructions", "seed", "seconds", "limits", "versions", "notes"),
 )
+Failure = CaseFailure | NotRejectedError | CheatError | WorkerEnd
 _OF_WRONG = ("kind", "question", "message", "output", "elements", "wrong")
 
 
@@ -89,6 +99,45 @@ class Judgement:
         if (row["id"], row["locations"]) not in places:
             self.findings.append(row)
 
+    def blame(self, case: Case | None, failure: Failure) -> None:
+        """Say what a failure is; without a case it is of one that the contract excludes."""
+        self.case = None if case is None else case.to_json()
+        self.stage, self.reason, self.report = Stage.RUN, str(failure), str(failure)
+        if isinstance(failure, BrokenReferenceError):
+            self.outcome, self.reason = Outcome.INCONCLUSIVE, failure.title()
+        elif isinstance(failure, NotRejectedError):
+            self.outcome, self.stage = Outcome.NOT_REFUSED, Stage.COMPARE
+            self.reason = self.report.splitlines()[0]
+        elif isinstance(failure, DifferentialFailure):
+            verdict = failure.verdict
+            self.outcome = _outcome_of(verdict)
+            if isinstance(verdict, Mismatch):
+                self.stage, self.wrong, self.reason = Stage.COMPARE, verdict, verdict.message
+            else:
+                said = f"{type(verdict.error).__name__}: {verdict.error}"
+                self.reason = said.splitlines()[0]
+            for finding in failure.findings:
+                self.add("hazards", finding)
+        elif isinstance(failure, CheatError | WorkerEnd):
+            self.outcome = failure.outcome
+
+    def need_decision(self, reasons: Iterable[str]) -> bool:
+        """Whether a case decides; if none does, that is the outcome, for these reasons."""
+        if self.evidence.decided:
+            return True
+        self.outcome = Outcome.WEAK_SPEC
+        why = sorted(reasons) or ["none was compared, or all are zeros"]
+        self.reason = f"no case has an element that decides: {'; '.join(why)}"
+        return False
+
+    def add_hazards(self, hazards: Iterable[tuple[Case, Finding]]) -> None:
+        """Keep hazards of cases; the first that fails a kernel which agrees is its outcome."""
+        for case, finding in hazards:
+            self.add("hazards", finding)
+            if fails(finding, strict=False) and self.outcome is Outcome.AGREES:
+                self.outcome, self.case = Outcome.HAZARD, case.to_json()
+                self.reason, self.report = finding.happened, finding_text(finding)
+
     @property
     def exit_code(self) -> int:
         """Of the command."""
@@ -145,6 +194,20 @@ class Judgement:
             },
             "reward": self.reward(),
         }
+
+
+def _outcome_of(verdict: Mismatch | OneSided) -> Outcome:
+    """The outcome where values are wrong, or one side has no result."""
+    if isinstance(verdict, Mismatch):
+        coarse = verdict.question == "arithmetic"
+        return Outcome.COARSE_ARITHMETIC if coarse else Outcome.WRONG_ALGORITHM
+    error = verdict.error
+    if verdict.failed == "reference":
+        return Outcome.WRONG_ALGORITHM
+    if verdict.how == "refused":
+        is_rule = isinstance(error, NkiError) or getattr(error, "is_rule", False)
+        return Outcome.REFUSED if is_rule else Outcome.REFUSES_PROMISED
+    return Outcome.INCONCLUSIVE if verdict.failed == "backend" else Outcome.CRASHED
 
 
 def first_wrong(wrong: Mismatch) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from click.testing import CliRunner
 from hypothesis import configuration, settings
 
 from difftest.cli.main import main
-from difftest.scale import bisecting, fuzzing
-from difftest.scale.findings import Findings
-from difftest.scale.found import OPEN, Found, moment
+from difftest.scale import command, fuzzing
+from difftest.scale.findings import OPEN, Findings, Found, moment
 
 STEP = """
 import sys
@@ -80,7 +79,7 @@ def test_what_is_no_finding_is_a_usage_error(found):
 
 
 def test_commits_are_bisected_in_a_tree_of_their_own(found, tmp_path, monkeypatch):
-    monkeypatch.setattr(bisecting, "_STEP", STEP)
+    monkeypatch.setattr(command, "_STEP", STEP)
     home = tmp_path / "repository" / "project"
     home.mkdir(parents=True)
 
@@ -117,7 +116,7 @@ def test_levels_are_tried_one_by_one(found, monkeypatch):
         tried.append(words[3:])
         return subprocess.CompletedProcess(words, {"0.4": 1, "0.5": 4}.get(words[3][-3:], 0))
 
-    monkeypatch.setattr(bisecting.subprocess, "run", answer)
+    monkeypatch.setattr(command.subprocess, "run", answer)
     said = run("findings", "bisect", found.id, "--levels").output.splitlines()
     assert said[:3] == ["NKI 0.3: passes", "NKI 0.4: fails", "NKI 0.5: cannot be tried"]
     assert tried[0] == ["--nki-level=0.3", *found.arguments]

@@ -5,8 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.scale.comparison import comparison, shifts
-from difftest.scale.shown import heat_map, print_rows
+from difftest.scale.shown import comparison, heat_map, print_rows, shifts
 from difftest.scale.store import COLUMNS, write_rows
 from tests.every import every
 from tests.unit.scale.sample import SPEC

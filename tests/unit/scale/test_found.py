@@ -13,9 +13,15 @@ from difftest.harness.reference import ReferenceDefect
 from difftest.harness.report import Reproduction
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided, WrongElement
-from difftest.scale.findings import Findings
-from difftest.scale.found import CLOSED, FoundError, class_of_shapes, found_from_json, found_of
-from difftest.scale.found import kind_of as kind
+from difftest.scale.findings import (
+    CLOSED,
+    Findings,
+    FoundError,
+    class_of_shapes,
+    found_from_json,
+    found_of,
+)
+from difftest.scale.findings import kind_of as kind
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.trace import Allocation, Engine, Event, Kind, Location, Region, Space, Trace
 from tests.every import every

@@ -5,9 +5,8 @@ import pytest
 
 from difftest.harness.nature import Nature
 from difftest.harness.recipes import Zeros
-from difftest.scale.axes import Axes, SweepAxis
-from difftest.scale.judging import cases_of
-from difftest.scale.placing import check_axes, placed
+from difftest.scale.axes import Axes, SweepAxis, check_axes, placed
+from difftest.scale.engine import cases_of
 from tests.every import every
 from tests.unit.scale import sample
 from tests.unit.scale.sample import SPEC

@@ -13,10 +13,8 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.harness.nature import Nature
 from difftest.scale import sweep
-from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.engine import SweepOrders, judged_here
-from difftest.scale.judging import PointJudge, cases_of
-from difftest.scale.placing import placed
+from difftest.scale.axes import Axes, parse_axes, placed
+from difftest.scale.engine import PointJudge, SweepOrders, cases_of, judged_here
 from difftest.scale.store import read_rows, write_rows
 from difftest.scale.sweep import SweepSettings, sweep_spec
 from tests.every import every

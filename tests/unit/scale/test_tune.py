@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.scale import search
+from difftest.scale import tune
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.search import AGREES, BOUND, SLOWER, TRACE_BOUND, Tuner
-from difftest.scale.tune import tuned
+from difftest.scale.tune import AGREES, BOUND, SLOWER, TRACE_BOUND, Tuner, tuned
 from tests.every import every
 from tests.unit.scale.sample import SPEC
 from tests.unit.scale.test_sweep import TEST
@@ -87,12 +86,12 @@ def test_a_point_below_whose_bound_the_best_is_costs_no_run(monkeypatch):
     tuner = tuner_of("dtype=bfloat16,float32")
     tuner.attempt({"dtype": "bfloat16"})
     best = tuner.ladder[-1]
-    monkeypatch.setattr(search, "predict", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(tune, "predict", lambda *_, **__: 1 / 0)
     bounds = iter((best.own_us, 0.0))
     monkeypatch.setattr(Tuner, "_task_bound", lambda *_: next(bounds))
-    line = search.bounds_of
+    line = tune.bounds_of
     large = best.own_us + 1
-    monkeypatch.setattr(search, "bounds_of", lambda it: line(it)._replace(memory_bound=large))
+    monkeypatch.setattr(tune, "bounds_of", lambda it: line(it)._replace(memory_bound=large))
     trace_bound = tuner.timed({"dtype": "float32"}, best.own_us)
     assert (trace_bound.status, trace_bound.own_us) == (BOUND, best.own_us)
     assert tuner.timed({"dtype": "float32"}, best.own_us).status == TRACE_BOUND
