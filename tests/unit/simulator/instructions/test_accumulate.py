@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN1, TRN3, NkiError
+from difftest.simulator import TRN1, TRN3
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.accumulate import exponential, tensor_scalar_cumulative
@@ -27,21 +25,6 @@ def column(dtype=nl.float32, partitions=6):
 
 
 # -- exponential -----------------------------------------------------------------------------------
-
-
-def test_exponential_subtracts_the_maximum_and_adds_up():
-    """The documentation's pseudocode: dst = exp(src - max_value), reduce_res = its sum."""
-    peak = DATA.max(axis=1, keepdims=True)
-
-    def kernel(x, m):
-        total = column()
-        result = gate.issue(exponential, (x, m, None), (RESET,), others=(total,))
-        return result, total
-
-    result, total = on_tiles(kernel, DATA, peak, machine=TRN3)
-    expected = np.exp(DATA.astype(np.float64) - peak)
-    assert_allclose(result, expected, rtol=1e-6)
-    assert_allclose(total, expected.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
 def test_exponential_goes_on_or_starts_from_a_value():
@@ -78,33 +61,6 @@ def test_the_registers_are_shared_on_the_vector_engine():
     assert_allclose(total[:, 0], np.exp(wide).sum(axis=1) + 2 * wide.sum(axis=1), rtol=1e-5)
 
 
-def test_exponential_rounds_into_its_destination():
-    def kernel(x):
-        out = nl.ndarray((6, 5, 2), nl.bfloat16)  # as many elements a partition
-        return gate.issue(exponential, (x, 0.0, None), (Accumulate.IDLE,), dst=out, others=(None,))
-
-    result = on_tiles(kernel, DATA, machine=TRN3)
-    assert_array_equal(result.reshape(6, 10), np.exp(DATA).astype(ml_dtypes.bfloat16))
-
-
-EXPONENTIAL_REFUSED = {
-    "init without load": (lambda x: ((x, 0.0, 2.0), RESET, None), TRN3, "load_reduce only"),
-    "maximum of a wrong shape": (lambda x: ((x, x, None), RESET, None), TRN3, "as a scalar or"),
-}
-
-
-@every("name", EXPONENTIAL_REFUSED)
-def test_what_exponential_refuses(name):
-    arguments, machine, rule = EXPONENTIAL_REFUSED[name]
-
-    def kernel(x):
-        operands, command, total = arguments(x)
-        return gate.issue(exponential, operands, (command,), others=(total,))
-
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(kernel, DATA, machine=machine)
-
-
 # -- tensor_scalar_cumulative ----------------------------------------------------------------------
 
 
@@ -136,19 +92,6 @@ def test_a_cumulative_result_and_its_start(name):
     for result, start in ((first, IDENTITY[name]), (loaded, 0.75)):
         expected = cumulated(data, lambda v: v * np.float32(1.5), op1, start)
         assert_array_equal(result, expected)
-
-
-def test_a_cumulative_result_goes_on_in_the_next_tile():
-    def kernel(x):
-        halves = [
-            gate.issue(tensor_scalar_cumulative, (part, 0.0, None), (OP1, OP1, command))
-            for part, command in ((x[:, :4], RESET), (x[:, 4:], REDUCE))
-        ]
-        return (*halves, gate.issue(tensor_scalar_cumulative, (x, 0.0, None), (OP1, OP1, RESET)))
-
-    left, right, whole = on_tiles(kernel, DATA)
-    assert_array_equal(np.concatenate([left, right], axis=1), whole)
-    assert_array_equal(whole, np.add.accumulate(DATA, axis=1))
 
 
 # -- tensor_scalar_reduce's registers --------------------------------------------------------------

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN3, Engine, KernelError, NkiError, launch, strictness
+from difftest.simulator import TRN3, KernelError, strictness
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.activation import activate2
-from difftest.simulator.instructions.alu import ALU_OPS, AluOp
+from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
 from difftest.simulator.instructions.registers import Accumulate
 from tests.every import every
@@ -169,37 +169,6 @@ def test_scale_bias_and_function_round_once(dtype):
     assert_array_equal(given, np.square(wide), strict=True)
 
 
-@every("dtype", [nl.float32, nl.float16, nl.bfloat16])
-def test_the_bias_may_be_narrow(dtype):
-    result = on_tiles(
-        lambda x: nisa.activation(nl.copy, x, bias=nisa.memset((11, 1), 1.2, dtype)), X
-    )
-    assert_array_equal(result, X + np.array(1.2, dtype).astype(np.float32))
-
-
-def test_the_reduction_registers():
-    """Reset, reduce over two instructions, read: and reset_reduce does all in one."""
-    other = normal(11, 4)
-
-    def registers(x, y):
-        first, second, third = (nl.zeros((11, 1), nl.float32) for _ in range(3))
-        nisa.activation(nl.square, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset)
-        nisa.activation(nl.square, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reduce)
-        nisa.activation(
-            nl.copy, y, reduce_op=np.add, reduce_res=first, reduce_cmd=nisa.reduce_cmd.reduce
-        )
-        nisa.activation(
-            nl.copy, y, reduce_op=np.add, reduce_res=second, reduce_cmd=nisa.reduce_cmd.reset_reduce
-        )
-        nisa.activation_reduce(nl.abs, y, reduce_op=nl.add, reduce_res=third, scale=2.0)
-        return first, second, third
-
-    first, second, third = on_tiles(registers, X, other)
-    assert_allclose(first[:, 0], np.square(X).sum(1) + other.sum(1), rtol=1e-5, atol=1e-5)
-    assert_allclose(second[:, 0], other.sum(1), rtol=1e-5, atol=1e-6)
-    assert_allclose(third[:, 0], 2 * np.abs(other).sum(1), rtol=1e-5)
-
-
 def test_a_reduction_is_of_the_result_before_it_is_rounded():
     data = normal(4, 64, dtype=ml_dtypes.bfloat16)
 
@@ -212,16 +181,6 @@ def test_a_reduction_is_of_the_result_before_it_is_rounded():
     assert rounded.dtype == ml_dtypes.bfloat16
     assert_allclose(sums[:, 0], exact.sum(1), rtol=1e-6)
     assert (abs(rounded.astype(np.float64).sum(1) - exact.sum(1)) > 1e-4).any()
-
-
-def test_it_runs_on_the_scalar_engine():
-    def kernel(x):
-        nisa.activation(nl.exp, nl.load(x))
-        nl.exp(nl.load(x))
-
-    events = launch(kernel, [X]).trace.events
-    ran = [(e.engine, e.attributes.op) for e in events if e.opcode == "activation"]
-    assert ran == [(Engine.SCALAR, "exp")] * 2
 
 
 def test_the_ranges_are_those_of_the_table():
@@ -253,59 +212,9 @@ def test_outside_its_range_a_function_is_a_note(name):
         assert caught.value.received.startswith("1 of 2 inputs outside it")
 
 
-def test_the_square_root_of_zero():
-    assert on_tiles(lambda x: nl.sqrt(x), np.zeros((1, 2), np.float32)).tolist() == [[0, 0]]
-
-
-def test_the_vector_engines_reciprocal_has_no_range():
-    result = on_tiles(nl.reciprocal, np.array([[0.0, 2.0**60]], np.float32))
-    assert_array_equal(result, np.array([[np.inf, 2.0**-60]], np.float32))
-
-
-REFUSED = [
-    ("no function", lambda x: nisa.activation(np.add, x), "takes an activation function"),
-    ("a name", lambda x: nisa.activation("exp", x), "takes an activation function"),
-    ("a list", lambda x: nisa.activation([nl.exp], x), "takes an activation function"),
-    (
-        "a bias of integers",
-        lambda x: nisa.activation(nl.exp, x, bias=nisa.memset((11, 1), 1, nl.int8)),
-        "activation takes bias of certain dtypes",
-    ),
-    (
-        "a scale for each element",
-        lambda x: nisa.activation(nl.exp, x, scale=x),
-        "takes scale as a scalar or a vector with one element in each partition",
-    ),
-    (
-        "no command",
-        lambda x: nisa.activation(nl.exp, x, reduce_op=np.add, reduce_cmd="reset"),
-        "takes reduce_cmd as a member of nki.isa.reduce_cmd",
-    ),
-    (
-        "a reduction by nothing, which AWS's signature has no default for",
-        lambda x: nisa.activation_reduce(nl.exp, x, reduce_op=None, reduce_res=x[:, 0:1]),
-        "activation_reduce takes an operator of nki.language",
-    ),
-]
-
-
-@every("compute, rule", [row[1:] for row in REFUSED])
-def test_what_is_refused(compute, rule):
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(compute, X)
-
-
 # -- activate2 (nki.isa at v2.32.0) ----------------------------------------------------------------
 
 IDLE, RESET_REDUCE, REDUCE = Accumulate.IDLE, Accumulate.RESET_REDUCE, Accumulate.REDUCE
-STAGES = {
-    ("multiply", "add"): lambda x, a, b: x * a + b,
-    ("multiply", "subtract"): lambda x, a, b: x * a - b,
-    ("multiply", None): lambda x, a, b: x * a,
-    ("add", None): lambda x, a, b: x + a,
-    ("subtract", None): lambda x, a, b: x - a,
-    (None, None): lambda x, a, b: x,
-}
 
 
 def activated(x, imm0=2.0, imm1=0.5, relu=0.0, *, ops=(None, None), reverse=(False, False),
@@ -313,19 +222,6 @@ def activated(x, imm0=2.0, imm1=0.5, relu=0.0, *, ops=(None, None), reverse=(Fal
     op0, op1 = (name and ALU_OPS[name] for name in ops)
     options = (op, op0, op1, *reverse, reduce_op, command)
     return gate.issue(activate2, (x, imm0, imm1, relu), options, dst=dst, others=(total,))
-
-
-@every("ops", STAGES)
-def test_activate2s_first_stage(ops):
-    """With numbers and with vectors; each operation rounds."""
-    vectors = normal(11, 1, seed=1), normal(11, 1, seed=2)
-    numbers, tiles = on_tiles(
-        lambda x, a, b: (activated(x, ops=ops), activated(x, a, b, ops=ops)),
-        *(X, *vectors),
-        machine=TRN3,
-    )
-    assert_array_equal(numbers, STAGES[ops](X, np.float32(2), np.float32(0.5)))
-    assert_array_equal(tiles, STAGES[ops](X, *vectors))
 
 
 def test_activate2_reverses_and_activates():
@@ -343,31 +239,3 @@ def test_activate2_reverses_and_activates():
     shifted = 2 * X.astype(np.float64) + 0.5
     assert_allclose(example, FUNCTIONS["gelu"][0](shifted), rtol=3e-6, atol=1e-6)
     assert_array_equal(prelu, np.where(X > 0, X, X * np.float32(0.25)))
-
-
-ABS_MAX = AluOp(name="abs_max", compute=lambda x, y: np.where(np.abs(x) > np.abs(y), x, y))
-ABS_MIN = AluOp(name="abs_min", compute=lambda x, y: np.where(np.abs(x) < np.abs(y), x, y))
-
-
-@every(
-    "op, expected",
-    [
-        (ALU_OPS["add"], lambda x: x.sum(axis=1)),
-        (ALU_OPS["maximum"], lambda x: x.max(axis=1)),
-        (ALU_OPS["minimum"], lambda x: x.min(axis=1)),
-        (ABS_MAX, lambda x: x[range(len(x)), np.abs(x).argmax(axis=1)]),
-        (ABS_MIN, lambda x: x[range(len(x)), np.abs(x).argmin(axis=1)]),
-    ],
-)
-def test_activate2s_reductions(op, expected):
-    data = normal(11, 30)
-
-    def kernel(x):
-        first, second = (nl.ndarray((11, 1), nl.float32) for _ in range(2))
-        activated(x[:, :20], reduce_op=op, command=RESET_REDUCE, total=first)
-        activated(x[:, 20:], reduce_op=op, command=REDUCE, total=second)
-        return first, second
-
-    first, second = on_tiles(kernel, data, machine=TRN3)
-    assert_allclose(first[:, 0], expected(data[:, :20]), rtol=1e-5, atol=1e-6)
-    assert_allclose(second[:, 0], expected(data), rtol=1e-5, atol=1e-6)

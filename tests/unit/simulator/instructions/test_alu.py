@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import Engine, KernelError
-from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
 from tests.every import every
@@ -113,55 +112,6 @@ def test_what_is_no_operator(op):
 
 A, B = normal(4, 9), normal(4, 9, seed=1)
 B[0, 0] = A[0, 0]
-WITH_ZEROS = np.where(B > 1, np.float32(0), B)
-ARITHMETIC = {
-    "add": A + B,
-    "subtract": A - B,
-    "multiply": A * B,
-    "maximum": np.where(A > B, A, B),
-    "minimum": np.where(A < B, A, B),
-    "mod": A - np.floor(A / B) * B,
-    "fmod": A - np.trunc(A / B) * B,
-}
-TRUTH = {
-    "equal": A == WITH_ZEROS,
-    "not_equal": A != WITH_ZEROS,
-    "greater_equal": A >= WITH_ZEROS,
-    "greater": A > WITH_ZEROS,
-    "less_equal": A <= WITH_ZEROS,
-    "less": A < WITH_ZEROS,
-    "logical_and": (A != 0) & (WITH_ZEROS != 0),
-    "logical_or": (A != 0) | (WITH_ZEROS != 0),
-    "logical_xor": (A != 0) ^ (WITH_ZEROS != 0),
-}
-
-
-@every("name", ARITHMETIC)
-def test_arithmetic(name):
-    op = getattr(nl, name)
-    rounded = 0 if name not in ("mod", "fmod") else 1e-5
-    for result in on_tiles(lambda a, b: (op(a, b), nisa.tensor_tensor(a, b, op)), A, B):
-        assert result.dtype == np.float32
-        np.testing.assert_allclose(result, ARITHMETIC[name], rtol=0, atol=rounded)
-
-
-def test_divide():
-    expected = (A.astype(np.float64) / B).astype(np.float32)
-    assert_array_equal(on_tiles(nl.divide, A, B), expected)
-    assert_array_equal(np.isinf(on_tiles(nl.divide, A, WITH_ZEROS)), WITH_ZEROS == 0)
-
-
-@every("name", TRUTH)
-def test_truth_is_bool_in_nl_and_one_or_zero_in_an_instruction(name):
-    op = getattr(nl, name)
-    a_bool, number = on_tiles(lambda a, b: (op(a, b), nisa.tensor_tensor(a, b, op)), A, WITH_ZEROS)
-    assert_array_equal(a_bool, TRUTH[name], strict=True)
-    assert_array_equal(number, TRUTH[name].astype(np.float32), strict=True)
-
-
-def test_logical_not():
-    values = np.array([[0.0, -0.0, 1.0, -2.5]], np.float32)
-    assert on_tiles(nl.logical_not, values).tolist() == [[True, True, False, False]]
 
 
 @every("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
@@ -187,12 +137,3 @@ def test_bitvec_operators_work_on_bits(dtype):
         results, (a & b, a | b, a ^ b, ~a, a << shifts, logical), strict=True
     ):
         assert_array_equal(result, expected, strict=True)
-
-
-def test_power_and_rsqrt_of_positive_numbers():
-    a, b = np.abs(A) + 0.5, B
-    power, rsqrt = on_tiles(
-        lambda x, y: (nl.power(x, y), nisa.tensor_scalar(x, nl.rsqrt, 0.0)), a, b
-    )
-    np.testing.assert_allclose(power, a.astype(np.float64) ** b, rtol=1e-6)
-    np.testing.assert_allclose(rsqrt, a.astype(np.float64) ** -0.5, rtol=1e-6)

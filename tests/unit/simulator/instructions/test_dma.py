@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import BufferError, Engine, NkiError, launch
+from difftest.simulator import Engine, NkiError, launch
 from difftest.simulator.dtypes import BOOL, DTYPES, TFLOAT32, is_float, round_to
 from difftest.simulator.frontend import kernel as nki
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic import typing as nt
-from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.dma import dma_transpose
 from tests.every import every
-from tests.unit.simulator.on_tiles import integers, normal
+from tests.unit.simulator.on_tiles import normal
 
 PLAIN = [dtype for dtype in DTYPES if dtype != TFLOAT32]
 VALUES = np.array([[0, 1, 2.5, 3.5, 100.3, 300, 70000, -1, -2.5, -129, 1e-3, 3e9]], np.float32)
@@ -72,41 +70,6 @@ def test_every_bit_pattern_arrives(dtype):
             assert not nan.any() or np.isnan(result[nan].astype(np.float32)).all()
 
 
-@every(
-    "dst, src",
-    [((2, 12), (2, 3, 4)), ((4, 6), (2, 3, 4)), ((24,), (4, 6)), ((4, 6), (24,)), ((24, 1), (24,))],
-)
-def test_elements_are_moved_in_row_major_order(dst, src):
-    data = normal(*src)
-
-    def kernel(tensor):
-        out = nl.ndarray(dst, nl.float32, buffer=nl.shared_hbm)
-        nisa.dma_copy(dst=out, src=tensor)
-        return out
-
-    assert_array_equal(launch(kernel, [data]).outputs[0], data.reshape(dst))
-
-
-def test_parts_of_both_sides():
-    data = normal(6, 8)
-
-    def kernel(tensor):
-        out = nl.ndarray((6, 8), nl.float32, buffer=nl.shared_hbm)
-        nisa.dma_copy(dst=out[0:6:2, 1:8:2], src=tensor[0:3, 4:8])
-        p, x = nl.mgrid[0:3, 0:4]
-        nisa.dma_copy(dst=out[2 * p, 2 * x], src=tensor[p, x])
-        nisa.dma_copy(dst=out[1:6:2], src=tensor[nl.ds(3, 3)])
-        return out
-
-    expected = np.empty_like(data)
-    expected[0::2, 1::2], expected[0::2, 0::2], expected[1::2] = (
-        data[:3, 4:],
-        data[:3, :4],
-        data[3:],
-    )
-    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
-
-
 def test_read_modify_write_adds():
     data, more = normal(3, 4, dtype=ml_dtypes.bfloat16), normal(3, 4, seed=1)
 
@@ -122,39 +85,6 @@ def test_read_modify_write_adds():
 
 TABLE = normal(10, 6)
 INDEX = np.array([[7], [0], [7], [9]], np.int32)
-
-
-def test_gather_by_a_column_of_indices():
-    def loaded(table, index):
-        places = nl.load(index)
-        p, x = nl.arange(4)[:, None], nl.arange(6)[None, :]
-        first = nl.load(table[places[p, 0], x])
-        second = nl.ndarray((4, 6), nl.bfloat16, buffer=nl.sbuf)
-        nisa.dma_copy(dst=second, src=table[places, x])
-        out = tuple(nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm) for _ in range(2))
-        nl.store(out[0], first)
-        nl.store(out[1], second)
-        return out
-
-    first, second = launch(loaded, [TABLE, INDEX]).outputs
-    expected = TABLE[INDEX[:, 0]]
-    assert_array_equal(first, expected)
-    assert_array_equal(second, expected.astype(ml_dtypes.bfloat16).astype(np.float32))
-
-
-def test_a_gather_at_an_offset_with_a_stride():
-    """The offset is held in a tile, the rest of the index is affine; on either side of the +."""
-
-    def kernel(table, index):
-        start = nl.load(index)[1:2, 0:1]
-        p, x = nl.arange(4)[:, None], nl.arange(3)[None, :]
-        out = nl.ndarray((2, 4, 3), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out[0], nl.load(table[start + 2 * p, 2 * x + 1]))
-        nl.store(out[1], nl.load(table[2 * p + start, 2 * x + 1]))
-        return out
-
-    expected = TABLE[0:8:2, 1::2]
-    assert_array_equal(launch(kernel, [TABLE, INDEX]).outputs[0], np.stack([expected, expected]))
 
 
 def test_scatter():
@@ -223,40 +153,6 @@ def test_indices_out_of_bounds_are_skipped_or_an_error(bad):
         assert caught.value.limit == "[9, 5]"
 
 
-@every("shape, axes", [((5, 7), (1, 0)), ((5, 3, 7), (2, 1, 0)), ((5, 2, 3, 7), (3, 1, 2, 0))])
-@every("given", [True, False])
-def test_dma_transpose(shape, axes, given):
-    data = normal(*shape)
-
-    def kernel(tensor):
-        turned = nisa.dma_transpose(tensor, axes=axes if given else None)
-        again = nisa.dma_transpose(nl.load(tensor), dtype=nl.bfloat16)
-        out = nl.ndarray(turned.shape, nl.float32, buffer=nl.shared_hbm)
-        narrow = nl.ndarray(turned.shape, nl.bfloat16, buffer=nl.shared_hbm)
-        nl.store(out, turned)
-        nl.store(narrow, again)
-        return out, narrow
-
-    out, narrow = launch(kernel, [data]).outputs
-    assert_array_equal(out, data.transpose(axes), strict=True)
-    assert_array_equal(narrow, data.transpose(axes).astype(ml_dtypes.bfloat16), strict=True)
-
-
-def test_a_masked_transpose():
-    """Of the instruction; the classic API refuses the argument."""
-    data, chosen = normal(5, 7), np.arange(5)[None, :] < 3
-
-    def kernel(tensor):
-        tile = nl.zeros((7, 5), nl.float32)
-        where = np.broadcast_to(chosen, (7, 5))
-        gate.issue(dma_transpose, (tensor,), (None, "none", False), dst=tile, where=where)
-        out = nl.ndarray((7, 5), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, tile)
-        return out
-
-    assert_array_equal(launch(kernel, [data]).outputs[0], np.where(chosen, data.T, 0))
-
-
 @every("write", ["gather", "scatter"])
 def test_indices_do_not_lead_around_an_immutable_parameter(write):
     @nki.jit
@@ -269,18 +165,6 @@ def test_indices_do_not_lead_around_an_immutable_parameter(write):
 
     with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
         launch(kernel, [TABLE, INDEX])
-
-
-@every("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
-def test_load_transpose2d(dtype):
-    data = integers(130, 60, low=-100, high=100, dtype=dtype)
-
-    def kernel(tensor):
-        out = nl.ndarray((60, 130), tensor.dtype, buffer=nl.shared_hbm)
-        nl.store(out, nl.load_transpose2d(tensor))
-        return out
-
-    assert_array_equal(launch(kernel, [data]).outputs[0], data.T, strict=True)
 
 
 def test_the_trace_names_the_queue_mode_and_the_indices():
@@ -296,67 +180,5 @@ def test_the_trace_names_the_queue_mode_and_the_indices():
     assert [region.allocation.name for region in event.reads] == ["table", ""]
 
 
-def psum(*shape):
-    return nl.zeros(shape, nl.float32, buffer=nl.psum)
-
-
-@every(
-    "copy",
-    [
-        lambda t: nisa.dma_copy(dst=psum(10, 6), src=t),
-        lambda t: nisa.dma_transpose(psum(10, 6)),
-    ],
-)
-def test_dma_does_not_reach_psum(copy):
-    with pytest.raises(BufferError) as caught:
-        launch(copy, [TABLE.copy()])
-    assert "in hbm or sbuf" in caught.value.rule
-    assert "float32 in psum" in caught.value.received
-    assert caught.value.remedy == "copy it to SBUF first (nisa.tensor_copy or nl.copy)"
-
-
 def rows():
     return nisa.iota(nl.arange(4)[:, None], nl.int32)
-
-
-def sbuf(*shape):
-    return nl.zeros(shape, nl.float32)
-
-
-REFUSED = [
-    (
-        "an array",
-        lambda t: nisa.dma_copy(dst=sbuf(10, 6), src=np.zeros((10, 6))),
-        "dma_copy takes a tile, or one indexed by a tile as src",
-        "ndarray",
-    ),
-    (
-        "load_transpose2d of three dimensions",
-        lambda t: nl.load_transpose2d(t.reshape((2, 5, 6))),
-        "nl.load_transpose2d takes two dimensions",
-        "[2, 5, 6]",
-    ),
-    (
-        "an atomic maximum",
-        lambda t: nl.atomic_rmw(t[rows(), nl.arange(6)[None, :]], 1, op=np.maximum),
-        "a DMA that computes on the way adds",
-        "op=maximum",
-    ),
-    (
-        "an atomic addition without indices",
-        lambda t: nl.atomic_rmw(t, 1, op=np.add),
-        "nl.atomic_rmw takes a destination indexed by a tile",
-        "t [10, 6] float32 in shared_hbm",
-    ),
-]
-
-
-@every("use, rule, received", [row[1:] for row in REFUSED])
-def test_what_is_refused(use, rule, received):
-    def kernel(t):
-        use(t)
-
-    with pytest.raises(NkiError) as caught:
-        launch(kernel, [TABLE.copy()])
-    assert rule in (caught.value.rule, caught.value.happened)
-    assert received in caught.value.received

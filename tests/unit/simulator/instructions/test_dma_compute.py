@@ -47,12 +47,6 @@ def test_the_sum_is_in_float32_and_rounded_once(count):
     assert [region.role for region in event.reads] == [f"src{k}" for k in range(count)]
 
 
-def test_dtypes_and_shapes_may_differ():
-    wide, narrow = normal(4, 6), normal(6, 4, dtype=np.float16)
-    (result,) = run(wide, narrow, shape=(24,)).outputs
-    assert_array_equal(result, (wide.reshape(24) + narrow.reshape(24).astype(np.float32)))
-
-
 def test_the_destination_may_be_a_source():
     def kernel(x):
         tile = nl.load(x)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, Engine, NkiError, launch
+from difftest.simulator import Engine, NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
 NARROW = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
 narrow = every("dtype", NARROW)
@@ -36,98 +36,7 @@ def test_two_operators_round_once(dtype):
     assert (wide(once) != never).any()
 
 
-@narrow
-@every("operation", [np.add, np.subtract, np.multiply])
-def test_tensor_tensor_rounds_once_into_the_output(dtype, operation):
-    a, b = normal(16, 64, dtype=dtype), normal(16, 64, dtype=dtype, seed=1)
-    exact = operation(wide(a), wide(b))
-    same, single, other = on_tiles(
-        lambda x, y: (
-            nisa.tensor_tensor(x, y, operation),
-            nisa.tensor_tensor(x, y, operation, dtype=nl.float32),
-            nisa.tensor_tensor(x, y, operation, dtype=nl.int8),
-        ),
-        *(a, b),
-    )
-    assert_array_equal(same, exact.astype(dtype), strict=True)
-    assert_array_equal(single, exact, strict=True)
-    assert_array_equal(other, np.clip(np.rint(exact), -128, 127).astype(np.int8), strict=True)
-    assert (wide(same) != exact).any()
-
-
-@narrow
-def test_scalar_tensor_tensor_rounds_once(dtype):
-    a, b = normal(16, 64, dtype=dtype), normal(16, 64, dtype=dtype, seed=1)
-    column = normal(16, 1, seed=2)
-    result = on_tiles(
-        lambda x, y, z: nisa.scalar_tensor_tensor(
-            data=x, op0=np.subtract, operand0=z, op1=np.multiply, operand1=y
-        ),
-        *(a, b, column),
-    )
-    assert_array_equal(result, ((wide(a) - column) * wide(b)).astype(dtype), strict=True)
-
-
-def test_the_result_of_mixed_dtypes_is_promoted():
-    a, b = normal(4, 8, dtype=np.float16), normal(4, 8, dtype=ml_dtypes.bfloat16, seed=1)
-    result = on_tiles(lambda x, y: nisa.tensor_tensor(x, y, np.add), a, b)
-    assert_array_equal(result, wide(a) + wide(b), strict=True)
-
-
-def test_tensor_scalar_keeps_the_datas_dtype():
-    values = integers(4, 8, low=-50, high=50, dtype=np.int8)
-    result = on_tiles(lambda x: nisa.tensor_scalar(x, np.multiply, 1.5), values)
-    assert_array_equal(result, np.rint(values * np.float32(1.5)).astype(np.int8), strict=True)
-
-
-def test_operands_in_reverse():
-    a, column = normal(8, 16) + 3, normal(8, 1, seed=1)
-    results = on_tiles(
-        lambda x, y: (
-            nisa.tensor_scalar(x, np.subtract, y),
-            nisa.tensor_scalar(x, np.subtract, y, True),
-            nisa.tensor_scalar(x, np.subtract, 2.0, True, np.divide, y, True),
-            nisa.scalar_tensor_tensor(
-                data=x, op0=np.subtract, operand0=1.0, op1=np.subtract, operand1=x, reverse0=True
-            ),
-            nisa.scalar_tensor_tensor(
-                data=x, op0=np.subtract, operand0=1.0, op1=np.divide, operand1=x, reverse1=True
-            ),
-        ),
-        *(a, column),
-    )
-    expected = [
-        a - column,
-        column - a,
-        column / (np.float32(2) - a),
-        (np.float32(1) - a) - a,
-        a / (a - np.float32(1)),
-    ]
-    for result, wanted in zip(results, expected, strict=True):
-        assert_array_equal(result, wanted, strict=True)
-
-
-def test_free_dimensions_broadcast():
-    a, row, column = normal(8, 4, 6), normal(8, 1, 6, seed=1), normal(8, 4, 1, seed=2)
-    results = on_tiles(
-        lambda x, y, z: (nisa.tensor_tensor(x, y, np.add), nisa.tensor_tensor(z, y, np.multiply)),
-        *(a, row, column),
-    )
-    assert_array_equal(results[0], a + row)
-    assert_array_equal(results[1], column * row)
-
-
 WIDE = (2**24 + 1) * np.ones((2, 3), np.int32)
-
-
-@every("dtype", [np.int32, np.uint32])
-@every("operation", [np.add, np.subtract, np.multiply])
-def test_integers_of_32_bits_are_exact(dtype, operation):
-    a = integers(8, 16, low=2**24, high=2**30, dtype=dtype)
-    b = integers(8, 16, low=1, high=2, dtype=dtype, seed=1)
-    result = on_tiles(lambda x, y: nisa.tensor_tensor(x, y, operation), a, b)
-    assert_array_equal(result, operation(a, b), strict=True)
-    assert (a.astype(np.float32) != a).any()
 
 
 @every(
@@ -227,26 +136,6 @@ def test_bit_patterns_are_not_cast():
         assert_array_equal(result.view(np.uint32), wanted)
 
 
-def test_bitvec_operators_take_a_column():
-    values = integers(4, 8, low=0, high=2**15, dtype=np.int16)
-    column = integers(4, 1, low=0, high=2**15, dtype=np.int16, seed=1)
-    result = on_tiles(lambda x, y: nisa.tensor_scalar(x, nl.bitwise_or, y), values, column)
-    assert_array_equal(result, values | column, strict=True)
-
-
-def test_three_operands_of_bits():
-    values, column = (
-        integers(4, n, low=0, high=2**15, dtype=np.int16, seed=k) for k, n in ((0, 8), (1, 1))
-    )
-    result = on_tiles(
-        lambda x, y: nisa.scalar_tensor_tensor(
-            data=x, op0=nl.bitwise_and, operand0=y, op1=nl.bitwise_xor, operand1=x
-        ),
-        *(values, column),
-    )
-    assert_array_equal(result, (values & column) ^ values, strict=True)
-
-
 def engine_of(compute, *arrays):
     """The engine of the last instruction before the result is stored."""
 
@@ -290,124 +179,12 @@ def test_engines(compute, engine):
     assert engine_of(compute, F, N) is engine
 
 
-def test_reciprocal_rounds_once():
-    values = np.abs(normal(8, 32, dtype=ml_dtypes.bfloat16)) + np.array(0.1, ml_dtypes.bfloat16)
-    expected = (np.float32(1) / wide(values)).astype(ml_dtypes.bfloat16)
-    assert_array_equal(on_tiles(nisa.reciprocal, values), expected, strict=True)
-
-
-def test_one_input_may_lie_in_psum():
-    a, b = normal(8, 16), normal(8, 16, seed=1)
-    for compute in (
-        lambda x, y: nisa.tensor_tensor(in_psum(x), y, np.subtract),
-        lambda x, y: nisa.tensor_tensor(x, in_psum(y), np.subtract),
-        lambda x, y: nl.subtract(in_psum(x), in_psum(y)),  # nl copies one of them
-    ):
-        assert_array_equal(on_tiles(compute, a, b), a - b)
-
-
-REFUSED = [
-    (
-        "a unary operator",
-        lambda x, n: nisa.tensor_tensor(x, x, nl.rsqrt),
-        "tensor_tensor takes a binary operator",
-        "op=rsqrt",
-    ),
-    (
-        "bits of floats",
-        lambda x, n: nisa.tensor_tensor(x, n, nl.bitwise_and),
-        "tensor_tensor(bitwise_and): bitvec operators work on integers",
-        "data1 of float32",
-    ),
-    (
-        "bits into floats",
-        lambda x, n: nisa.tensor_tensor(n, n, nl.bitwise_and, dtype=nl.float32),
-        "tensor_tensor(bitwise_and): bitvec operators work on integers",
-        "result of float32",
-    ),
-    (
-        "bits of a float column",
-        lambda x, n: nisa.tensor_scalar(n, nl.bitwise_and, x[:, 0:1]),
-        "tensor_scalar: bitvec operators work on integers",
-        "operand0 of float32",
-    ),
-    (
-        "half a bit",
-        lambda x, n: nisa.tensor_scalar(n, nl.bitwise_or, 1.5),
-        "bitvec operators take integer operands of the data's width",
-        "bitwise_or of int32 with operand 1.5",
-    ),
-    (
-        "too many bits",
-        lambda x, n: nl.bitwise_or(nl.copy(n, dtype=nl.uint8), 256),
-        "bitvec operators take integer operands of the data's width",
-        "bitwise_or of uint8 with operand 256",
-    ),
-    (
-        "bits and arithmetic",
-        lambda x, n: nisa.tensor_scalar(n, nl.bitwise_and, 1, op1=np.add, operand1=1),
-        "tensor_scalar's two operators are both bitvec or both arithmetic",
-        "bitwise_and and add",
-    ),
-    (
-        "bits and arithmetic, three operands",
-        lambda x, n: nisa.scalar_tensor_tensor(
-            data=n, op0=nl.bitwise_and, operand0=1, op1=np.add, operand1=n
-        ),
-        "scalar_tensor_tensor's two operators are both bitvec or both arithmetic",
-        "bitwise_and and add",
-    ),
-    (
-        "a vector of other partitions",
-        lambda x, n: nisa.tensor_scalar(x, np.add, x[0:2, 0:1]),
-        "tensor_scalar takes operand0 as a scalar or a vector with one element in each partition",
-        "operand0 [2, 1] for data [4, 8]",
-    ),
-    (
-        "an operator without operand",
-        lambda x, n: nisa.tensor_scalar(x, np.add, 1.0, op1=np.add),
-        "tensor_scalar takes op1 and operand1 together",
-        "operand1=None",
-    ),
-    (
-        "subtract on the Scalar Engine",
-        lambda x, n: nisa.tensor_scalar(x, np.subtract, 1.0, engine=nisa.scalar_engine),
-        "the Scalar Engine's tensor_scalar has few operators",
-        "op0=subtract, op1=None",
-    ),
-    (
-        "power on the Vector Engine",
-        lambda x, n: nisa.tensor_tensor(x, x, nl.power, engine=nisa.vector_engine),
-        "tensor_tensor runs on the engines that implement it",
-        "engine=vector",
-    ),
-    (
-        "the Tensor Engine adds nothing",
-        lambda x, n: nisa.tensor_tensor(x, x, np.add, engine=nisa.tensor_engine),
-        "tensor_tensor runs on the engines that implement it",
-        "engine=tensor",
-    ),
-]
-
-
-@every("compute, rule, received", [row[1:] for row in REFUSED])
-def test_what_is_refused(compute, rule, received):
-    with pytest.raises(NkiError) as caught:
-        on_tiles(compute, F, N)
-    assert caught.value.rule == rule
-    assert received in caught.value.received
-
-
 def test_bits_of_a_promoted_result_say_how_to_name_its_dtype():
     """(uint32, 3): the 3 counts as int32, and both promote to float32, as documented."""
     with pytest.raises(NkiError) as caught:
         on_tiles(lambda x: nl.bitwise_and(x, 3), N.astype(np.uint32))
     assert caught.value.received == "result of float32"
     assert "dtype=nl.uint32" in caught.value.remedy
-
-
-def test_trn1_has_the_same_arithmetic():
-    assert_array_equal(on_tiles(lambda x, n: x + x, F, N, machine=TRN1), F + F)
 
 
 def test_bits_in_another_integer_dtype_are_the_low_bits():

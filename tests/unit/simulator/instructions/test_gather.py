@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import NkiError, launch
+from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.gather import nc_n_gather, nonzero_with_count
@@ -31,24 +30,6 @@ def test_nc_n_gather_takes_the_free_axes_as_one(dtype):
     expected = np.take_along_axis(data.reshape(7, 20), places.reshape(7, 6).astype(np.int64), 1)
     assert_array_equal(new, expected.reshape(7, 3, 2), strict=True)
     assert_array_equal(existing, expected, strict=True)
-
-
-GATHER_REFUSED = {
-    "an index beyond": (lambda x, k: (x[:, :3], k), None, r"indices of elements of the data"),
-}
-
-
-@every("name", GATHER_REFUSED)
-def test_what_nc_n_gather_refuses(name):
-    arguments, dst, rule = GATHER_REFUSED[name]
-    places = np.arange(42, dtype=np.uint32).reshape(7, 6) % 20
-
-    def kernel(x, k):
-        into = dst and nl.ndarray(dst[0], getattr(nl, dst[1]))
-        return gate.issue(nc_n_gather, arguments(x, k), dst=into)
-
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(kernel, normal(7, 20), places)
 
 
 # -- nonzero_with_count ----------------------------------------------------------------------------

@@ -5,29 +5,18 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import Engine, NkiError, Space, launch
+from difftest.simulator import NkiError, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.matmul import nc_matmul
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, integers, normal, on_tiles
+from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
 floats = every("dtype", FLOATS)
-
-
-@given(st.integers(1, 128), st.integers(1, 128), st.integers(1, 512), st.sampled_from(FLOATS))
-def test_small_integers_multiply_exactly(k, m, n, dtype):
-    stationary = integers(k, m, low=-4, high=5, dtype=dtype)
-    moving = integers(k, n, low=-4, high=5, dtype=dtype, seed=1)
-    result = on_tiles(nisa.nc_matmul, stationary, moving)
-    expected = stationary.astype(np.int64).T @ moving.astype(np.int64)
-    assert_array_equal(result, expected.astype(np.float32), strict=True)
 
 
 @floats
@@ -51,12 +40,6 @@ def test_tfloat32_operands():
     assert abs(result - stationary.T @ moving).max() > 1e-5
 
 
-def test_free_dimensions_of_both_operands():
-    stationary, moving = normal(8, 2, 3), normal(8, 4, 5, seed=1)
-    result = on_tiles(nisa.nc_matmul, stationary, moving)
-    assert_allclose(result, np.einsum("ka,kbc->abc", stationary.reshape(8, 6), moving), atol=1e-5)
-
-
 def test_hints_and_pe_tiles_change_no_value():
     stationary, moving = normal(32, 32), normal(32, 64, seed=1)
     plain, hinted, tiled = on_tiles(
@@ -71,14 +54,6 @@ def test_hints_and_pe_tiles_change_no_value():
     )
     assert_array_equal(plain, hinted)
     assert_array_equal(plain, tiled)
-
-
-@every("transpose_x", [False, True])
-def test_nl_matmul(transpose_x):
-    x, y = normal(48, 32), normal(32, 100, seed=1)
-    given_x = np.ascontiguousarray(x.T) if transpose_x else x
-    result = on_tiles(lambda a, b: nl.matmul(a, b, transpose_x=transpose_x), given_x, y)
-    assert_allclose(result, x @ y, atol=1e-5)
 
 
 @every("form", ["+=", "[...] +=", "[:, :] +=", "= a + b"])
@@ -120,43 +95,6 @@ def test_each_bank_of_a_large_tile_accumulates():
     assert_allclose(on_tiles(compute, stationary, moving), expected, atol=1e-5)
 
 
-def test_a_product_accumulates_into_another_shape_of_its_size():
-    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
-
-    def compute(x, y):
-        total = nl.zeros((8, 4, 5), nl.float32, buffer=nl.psum)
-        total += nisa.nc_matmul(x, y)
-        return total
-
-    product = (stationary.T @ moving).reshape(8, 4, 5)
-    assert_allclose(on_tiles(compute, stationary, moving), product, atol=1e-5)
-
-
-def test_a_part_of_a_bank_accumulates():
-    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
-
-    def compute(x, y):
-        total = nl.zeros((8, 40), nl.float32, buffer=nl.psum)
-        for k in range(2):
-            total[:, nl.ds(20 * k, 20)] += nisa.nc_matmul(x, y)
-        total[:, 0:20] += nisa.nc_matmul(x, y)
-        return total
-
-    product = stationary.T @ moving
-    result = on_tiles(compute, stationary, moving)
-    assert_allclose(result, np.concatenate([2 * product, product], axis=1), atol=1e-5)
-
-
-@floats
-@every("shape", [(1, 1), (128, 128), (5, 128), (128, 3), (32, 32)])
-def test_nc_transpose_moves_data_only(dtype, shape):
-    data = normal(*shape, dtype=dtype)
-    result = on_tiles(nisa.nc_transpose, data)
-    assert_array_equal(result, data.T, strict=True)
-    assert_array_equal(on_tiles(nl.transpose, data), data.T, strict=True)
-    assert_array_equal(on_tiles(lambda x: nl.transpose(in_psum(x)), data), data.T, strict=True)
-
-
 def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
     data = normal(32, 8)
 
@@ -169,17 +107,6 @@ def test_nc_transpose_on_the_vector_engine_takes_psum_and_stays_in_sbuf():
 
     for result in on_tiles(compute, data):
         assert_array_equal(result, data.T)
-
-
-def test_nc_transpose_collapses_the_free_axes():
-    data = normal(8, 3, 4)
-    assert_array_equal(on_tiles(nisa.nc_transpose, data), data.reshape(8, 12).T)
-
-
-def test_nc_transpose_into_another_dtype():
-    data = normal(8, 3)
-    result = on_tiles(lambda x: nisa.nc_transpose(x, dtype=nl.bfloat16), data)
-    assert_array_equal(result, data.T.astype(ml_dtypes.bfloat16), strict=True)
 
 
 @every("dtype", [nl.float32, nl.bfloat16, nl.float16])
@@ -203,23 +130,6 @@ def test_the_instruction_itself_rounds_once_into_any_destination(dtype):
     assert not part[:, :5].any()
     assert not part[:, 25:].any()
     assert_array_equal(masked, np.where(chosen, product, np.ones(1, dtype)), strict=True)
-
-
-def test_the_trace():
-    def kernel(x, y):
-        nisa.nc_matmul(nl.load(x), nl.load(y))
-        nisa.nc_transpose(nl.load(x), engine=nisa.vector_engine)
-
-    events = launch(kernel, [normal(16, 8), normal(16, 20)]).trace.events
-    product, turned = events[2], events[4]
-    assert (product.opcode, product.engine) == ("nc_matmul", Engine.TENSOR)
-    assert [region.shape for region in (*product.writes, *product.reads)] == [
-        (8, 20),
-        (16, 8),
-        (16, 20),
-    ]
-    assert product.writes[0].allocation.space is Space.PSUM
-    assert (turned.opcode, turned.engine) == ("nc_transpose", Engine.VECTOR)
 
 
 def sbuf(*shape, dtype=nl.float32):
@@ -291,15 +201,3 @@ def test_what_is_refused(use, rule, received, limit):
     assert rule in (caught.value.rule, caught.value.happened)
     assert received in caught.value.received
     assert caught.value.limit == limit
-
-
-@every("condition", [True, False])
-def test_a_matmul_under_a_condition(condition):
-    def compute(x, y):
-        total = nl.ones((8, 20), nl.float32, buffer=nl.psum)
-        total += nisa.nc_matmul(x, y, mask=condition)
-        return total
-
-    stationary, moving = normal(16, 8), normal(16, 20, seed=1)
-    expected = 1 + condition * (stationary.T @ moving)
-    assert_allclose(on_tiles(compute, stationary, moving), expected, atol=1e-5)

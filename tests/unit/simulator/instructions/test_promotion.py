@@ -86,9 +86,3 @@ def test_a_tile_and_a_scalar(tile, scalar, dtype):
     ):
         assert result.dtype == dtype
         np.testing.assert_allclose(result, values.astype(np.float64) + scalar, rtol=1e-6)
-
-
-def test_a_given_dtype_stands():
-    values = np.array([[1, 2, 3]], np.int16)
-    result = on_tiles(lambda x: nl.add(x, 2, dtype=nl.bfloat16), values)
-    assert result.dtype == ml_dtypes.bfloat16

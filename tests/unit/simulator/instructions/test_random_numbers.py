@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import TRN1, TRN3, Engine, NkiError, launch
+from difftest.simulator import TRN3, Engine, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.random_numbers import rand2, rng
@@ -44,22 +44,6 @@ def test_the_engines_of_rng():
     assert [e.engine for e in launch(kernel).trace] == [Engine.VECTOR, Engine.GPSIMD]
 
 
-RNG_REFUSED = {
-    "gpsimd on trn1": (
-        TRN1,
-        {"dtype": "int32", "engine": Engine.GPSIMD},
-        "rng runs on the engines that implement it",
-    ),
-}
-
-
-@every("name", RNG_REFUSED)
-def test_what_rng_refuses(name):
-    machine, options, rule = RNG_REFUSED[name]
-    with pytest.raises(NkiError, match=rule):
-        launch(lambda: [drawn(**options)].clear(), machine=machine)
-
-
 @every("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
 def test_rand2_lies_between_its_bounds(dtype):
     def compute(low, high):
@@ -79,20 +63,3 @@ def test_rand2_lies_between_its_bounds(dtype):
     assert numbers.astype(float).min() == pytest.approx(-3, abs=0.1)
     assert numbers.astype(float).max() == pytest.approx(11, abs=0.1)
     assert numbers.astype(float).mean() == pytest.approx(4, abs=0.2)
-
-
-RAND2_REFUSED = {
-    "a min above": (TRN3, lambda x: (2.0, 1.0), "rand2 takes a min below its max"),
-    "equal bounds": (TRN3, lambda x: (x, x), "rand2 takes a min below its max"),
-}
-
-
-@every("name", RAND2_REFUSED)
-def test_what_rand2_refuses(name):
-    machine, bounds, rule = RAND2_REFUSED[name]
-
-    def compute(x):
-        return gate.issue(rand2, bounds(x), dst=nl.ndarray((4, 8), nl.float32))
-
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(compute, normal(4, 1), machine=machine)

@@ -5,89 +5,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import Engine, KernelError, NkiError, ShapeError, launch
+from difftest.simulator import ShapeError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.trace import Attributes
 from tests.every import every
-from tests.unit.simulator.on_tiles import integers, normal, on_tiles, written
-
-DATA = normal(4, 3, 5)
-REDUCTIONS = {
-    "add": (np.add, np.sum),
-    "maximum": (np.max, np.max),
-    "minimum": (np.min, np.min),
-    "multiply": (np.multiply, np.prod),
-}
-
-
-@every("op, expected", REDUCTIONS.values())
-@every("axis", [2, [2], (1, 2), [2, 1], -1, [-2, -1]])
-@every("keepdims", [False, True])
-def test_tensor_reduce(op, expected, axis, keepdims):
-    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
-    wanted = expected(DATA, axis=axes, keepdims=keepdims)
-    result = on_tiles(lambda x: nisa.tensor_reduce(op, x, axis, keepdims=keepdims), DATA)
-    assert result.shape == (wanted.shape if wanted.ndim > 1 else (4, 1))
-    assert_allclose(result, wanted.reshape(result.shape), rtol=1e-6)
-
-
-@every(
-    "function, expected", [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.prod, np.prod)]
-)
-def test_the_functions_of_nl(function, expected):
-    for axis, keepdims in ((1, False), (2, True), ((1, 2), False)):
-        result = on_tiles(lambda x, a=axis, k=keepdims: function(x, axis=a, keepdims=k), DATA)
-        wanted = expected(DATA, axis=axis, keepdims=keepdims)
-        assert_allclose(result, wanted.reshape(result.shape), rtol=1e-6)
-
-
-def test_subtract_takes_the_others_from_the_first():
-    result = on_tiles(lambda x: nisa.tensor_reduce(np.subtract, x, [1, 2]), DATA)
-    flat = DATA.reshape(4, -1).astype(np.float64)
-    assert_allclose(result[:, 0], flat[:, 0] - flat[:, 1:].sum(1), rtol=1e-6)
-
-
-def test_a_logical_reduction_is_negated_as_a_number():
-    """Logical operators are arithmetic: negate multiplies their 1 or 0 by -1.0."""
-    values = np.array([[0, 3, 0], [1, 2, 3]], np.float32)
-    both, either = on_tiles(
-        lambda x: tuple(
-            nisa.tensor_reduce(op, x, 1, negate=True) for op in (nl.logical_and, nl.logical_or)
-        ),
-        values,
-    )
-    assert (both[:, 0].tolist(), either[:, 0].tolist()) == ([0, -1], [-1, -1])
-
-
-@every("op", [np.bitwise_or, np.bitwise_and])
-def test_bits_across_partitions(op):
-    bits = integers(5, 6, low=0, high=2**31, dtype=np.int32)
-    result = on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), bits)
-    assert_array_equal(result, op.reduce(bits, axis=0, keepdims=True), strict=True)
-    with pytest.raises(NkiError, match="bitvec operators work on integers"):
-        on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), bits.astype(np.float32))
-
-
-@every(
-    "op, expected",
-    [(nl.abs, np.abs), (nl.logical_not, np.logical_not), (nl.reciprocal, np.reciprocal)],
-)
-def test_tensor_scalar_reduce_with_a_unary_operator(op, expected):
-    """ "Any arithmetic operator" of the table that the Vector Engine has."""
-
-    def compute(x):
-        total = nl.ndarray((4, 1), nl.float32)
-        result = nisa.tensor_scalar_reduce(
-            data=x, op0=op, operand0=0.0, reduce_op=np.add, reduce_res=total
-        )
-        return result, total
-
-    result, total = on_tiles(compute, DATA)
-    wanted = expected(DATA).astype(np.float32)
-    assert_array_equal(result, wanted)
-    assert_allclose(total[:, 0], wanted.sum((1, 2)), rtol=1e-5)
-
+from tests.unit.simulator.on_tiles import normal, on_tiles, written
 
 BOUND = {"comp_op0": np.less, "comp_op1": np.less}
 INTO = {  # name: an instruction of x [4, 6] with the second destination ``into``
@@ -148,50 +70,6 @@ def test_a_reductions_destination_may_be_a_column(name):
     assert not result[:, [0, 2]].any()
 
 
-def test_the_registers_are_one_for_each_partition():
-    """An instruction over two partitions leaves the other partitions' registers alone."""
-
-    def compute(x):
-        into = nl.zeros((4, 1), nl.float32)
-        run = {"reduce_op": np.add, "reduce_cmd": nisa.reduce_cmd.reduce}
-        nisa.activation(nl.copy, x, reduce_op=np.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
-        nisa.activation(nl.copy, x[0:2], **run)
-        nisa.activation(nl.copy, x, reduce_res=into, **run)
-        return into
-
-    data = normal(4, 6)
-    sums = data.sum(1, keepdims=True) * np.array([[3], [3], [2], [2]])
-    assert_allclose(on_tiles(compute, data), sums, rtol=1e-5)
-
-
-def test_logical_reductions_are_one_or_zero():
-    values = np.array([[0, 0, 0], [0, 3, 0], [1, 2, 3]], np.float32)
-    results = on_tiles(
-        lambda x: tuple(
-            nisa.tensor_reduce(op, x, 1) for op in (nl.logical_and, nl.logical_or, nl.logical_xor)
-        ),
-        values,
-    )
-    assert [result[:, 0].tolist() for result in results] == [[0, 0, 1], [0, 1, 1], [0, 1, 1]]
-
-
-@every("dtype", ["uint8", "int16", "uint32", "int32"])
-def test_bitvec_reductions_keep_every_bit(dtype):
-    info = np.iinfo(dtype)
-    values = integers(4, 6, low=info.min, high=info.max, dtype=dtype)
-    for op in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
-        result = on_tiles(lambda x, op=op: nisa.tensor_reduce(op, x, 1), values)
-        assert_array_equal(result, op.reduce(values, axis=1, keepdims=True), strict=True)
-
-
-def test_negate():
-    plain, negated = on_tiles(
-        lambda x: (nisa.tensor_reduce(np.max, x, 2), nisa.tensor_reduce(np.max, x, 2, negate=True)),
-        DATA,
-    )
-    assert_array_equal(negated, -plain)
-
-
 @every("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_a_sum_is_accumulated_in_float32_and_rounded_once(dtype):
     """4096 ones are 256 in bfloat16 and 2048 in float16 if each partial sum is rounded."""
@@ -202,42 +80,10 @@ def test_a_sum_is_accumulated_in_float32_and_rounded_once(dtype):
     assert_array_equal(on_tiles(lambda x: nl.sum(x, axis=1), values), exact, strict=True)
 
 
-def test_the_result_may_have_another_dtype():
-    values = normal(4, 100, dtype=np.float16)
-    result = on_tiles(lambda x: nisa.tensor_reduce(np.add, x, 1, dtype=nl.float32), values)
-    assert result.dtype == np.float32
-    assert_allclose(result[:, 0], values.astype(np.float64).sum(1), rtol=1e-6)
-
-
 def test_integers_reduce_in_float32():
     values = np.array([[2**24, 1, 1]], np.int32)
     assert on_tiles(lambda x: nl.max(x, axis=1), values).tolist() == [[2**24]]
     assert on_tiles(lambda x: nl.sum(x, axis=1), values).tolist() != [[2**24 + 1]]
-
-
-@every("op, expected", [(np.add, np.sum), (np.max, np.max), (nl.bitwise_or, np.bitwise_or.reduce)])
-def test_across_partitions(op, expected):
-    values = integers(6, 3, 2, low=0, high=100, dtype=np.int32)
-    result = on_tiles(lambda x: nisa.tensor_partition_reduce(op, x), values)
-    assert_array_equal(result, expected(values, axis=0)[None].astype(np.int32), strict=True)
-
-
-@every(
-    "op, expected", [(np.add, np.sum), (np.max, np.max), (np.min, np.min), (nl.multiply, np.prod)]
-)
-def test_tensor_scalar_reduce(op, expected):
-    column = normal(4, 1, seed=1)
-
-    def both(x, y):
-        total = nl.ndarray((4, 1), nl.float32)
-        scaled = nisa.tensor_scalar_reduce(
-            data=x, op0=np.multiply, operand0=y, reduce_op=op, reduce_res=total
-        )
-        return scaled, total
-
-    scaled, total = on_tiles(both, DATA, column)
-    assert_array_equal(scaled, DATA * column[:, :, None])
-    assert_allclose(total[:, 0], expected(scaled.reshape(4, -1), axis=1), rtol=1e-6)
 
 
 def test_mean_and_var_and_softmax():
@@ -251,79 +97,6 @@ def test_mean_and_var_and_softmax():
     assert_allclose(mean[:, 0], wide.mean(1), rtol=1e-3, atol=1e-4)
     assert_allclose(var[:, 0], wide.var(1), rtol=1e-3)
     assert_allclose(softmax, shares / shares.sum(1, keepdims=True), rtol=1e-3)
-
-
-def test_the_mean_of_integers_is_float32():
-    result = on_tiles(lambda x: nl.mean(x, axis=1), np.array([[1, 2]], np.int32))
-    assert_array_equal(result, np.array([[1.5]], np.float32), strict=True)
-
-
-def test_engines():
-    def kernel(x):
-        tile = nl.load(x)
-        nisa.tensor_reduce(np.add, tile, 1)
-        nisa.tensor_partition_reduce(np.add, tile)
-
-    events = launch(kernel, [DATA[:, 0]]).trace.events[1:]
-    assert [(event.opcode, event.engine) for event in events] == [
-        ("tensor_reduce", Engine.VECTOR),
-        ("tensor_partition_reduce", Engine.GPSIMD),
-    ]
-    assert events[0].attributes == Attributes(op="add")
-    assert events[0].arguments["axis"] == (1,)
-
-
-@every("op", [np.divide, np.equal, nl.power])
-@every(
-    "issued, option",
-    [
-        (lambda x, op: nisa.tensor_reduce(op, x, axis=2), "op"),
-        (
-            lambda x, op: nisa.activation_reduce(
-                nl.exp, x, reduce_op=op, reduce_res=nl.ndarray((4, 1), nl.float32)
-            ),
-            "reduce_op",
-        ),
-    ],
-)
-def test_what_does_not_reduce(issued, option, op):
-    with pytest.raises(KernelError, match="takes an operator that can reduce") as caught:
-        on_tiles(lambda x: issued(x, op), DATA)
-    assert caught.value.received.startswith(f"{option}=")
-    assert "maximum" in caught.value.limit
-
-
-REFUSED = [
-    ("an axis before", lambda x: nl.sum(x, axis=-4), "tensor_reduce reduces free", "axis=-4 of"),
-    (
-        "bits of floats",
-        lambda x: nisa.tensor_reduce(np.bitwise_or, x, axis=2),
-        "bitvec operators work on integers",
-        "data of float32",
-    ),
-    (
-        "a product across partitions",
-        lambda x: nisa.tensor_partition_reduce(np.multiply, x),
-        "tensor_partition_reduce takes few operators",
-        "multiply",
-    ),
-    (
-        "bits after arithmetic",
-        lambda x: nisa.tensor_scalar_reduce(
-            data=x, op0=np.add, operand0=1.0, reduce_op=nl.bitwise_or, reduce_res=x[:, 0, 0:1]
-        ),
-        "tensor_scalar_reduce takes few reductions",
-        "reduce_op=bitwise_or",
-    ),
-]
-
-
-@every("compute, rule, received", [row[1:] for row in REFUSED])
-def test_what_is_refused(compute, rule, received):
-    with pytest.raises(NkiError) as caught:
-        on_tiles(compute, DATA)
-    assert rule in caught.value.rule
-    assert received in caught.value.received
 
 
 # -- sums from left to right -----------------------------------------------------------------------
@@ -405,11 +178,3 @@ def test_the_registers_add_on_to_what_they_hold():
     apart = left_to_right(data[:, :100]) + left_to_right(data[:, 100:])
     assert (apart != expected).any()
     assert_array_equal(on_tiles(in_two, data), expected)
-
-
-def test_a_difference_is_from_left_to_right():
-    data = normal(16, 200)
-    negated = np.concatenate([data[:, :1], -data[:, 1:]], axis=1)
-    assert_array_equal(
-        on_tiles(lambda x: nisa.tensor_reduce(np.subtract, x, 1), data), left_to_right(negated)
-    )

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
@@ -74,11 +72,6 @@ def _statistics(x):
     return nisa.bn_stats(x[:, 0:512]), nisa.bn_aggr(stats)
 
 
-def test_statistics_of_one_element():
-    whole = on_tiles(lambda x: nisa.bn_aggr(nisa.bn_stats(x)), np.full((2, 1), 7, np.float32))
-    assert whole.tolist() == [[7, 0]] * 2
-
-
 @every("probability", [0.0, 1.0])
 def test_dropout_of_nothing_and_of_everything(probability):
     result = on_tiles(lambda x: nisa.dropout(x, probability), A)
@@ -94,18 +87,3 @@ def test_dropout_keeps_about_its_share_and_repeats_itself():
     assert abs(first.mean(1) - (1 - column[:, 0])).max() < 0.15
     seeded = on_tiles(lambda x, p: (nl.random_seed(7), nisa.dropout(x, p))[1], ones, column)
     assert (seeded != first).any()
-
-
-REFUSED = [
-    (
-        "a start for each element",
-        lambda a, b, s: nisa.tensor_tensor_scan(a, b, b, np.add, np.add),
-        "takes initial as a scalar or a vector",
-    ),
-]
-
-
-@every("compute, rule", [row[1:] for row in REFUSED])
-def test_what_is_refused(compute, rule):
-    with pytest.raises(NkiError, match=rule):
-        on_tiles(compute, A, B, START)

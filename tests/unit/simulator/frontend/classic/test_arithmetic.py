@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -13,7 +12,7 @@ from difftest.simulator import KernelError, ShapeError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
+from tests.unit.simulator.on_tiles import normal, on_tiles
 
 A, B = normal(6, 4, 5), normal(6, 4, 5, seed=1)
 SHAPES = [(6, 4, 5), (1, 4, 5), (6, 1, 5), (6, 4, 1), (1, 1, 5), (6, 1, 1), (1, 1, 1)]
@@ -56,47 +55,6 @@ def test_partitions_do_not_meet_free_dimensions(compute):
         on_tiles(compute, normal(4, 4, 5), normal(4, 5))
     assert "[4, 4, 5]" in caught.value.received
     assert caught.value.remedy.endswith("tile[:, None, :]")
-
-
-def test_operands_in_psum():
-    for compute in (
-        lambda x, y: nl.add(in_psum(x), y),
-        lambda x, y: nl.add(x, in_psum(y)),
-        lambda x, y: nl.add(in_psum(x), in_psum(y)),
-    ):
-        assert_array_equal(on_tiles(compute, A, B), A + B)
-
-
-@every("name", ["add", "subtract", "multiply", "maximum", "minimum", "divide"])
-def test_a_number_on_either_side(name):
-    function, numpys = getattr(nl, name), getattr(np, name)
-    right, left = on_tiles(lambda x: (function(x, 0.3), function(0.3, x)), A)
-    assert_array_equal(right, numpys(A, np.float32(0.3)))
-    assert_array_equal(left, numpys(np.float32(0.3), A))
-
-
-@every("name", ["add", "multiply"])
-def test_the_result_rounds_once_into_the_dtype_given(name):
-    a, b = A.astype(ml_dtypes.bfloat16), B.astype(np.float16)
-    function, numpys = getattr(nl, name), getattr(np, name)
-    exact = numpys(a.astype(np.float32), b.astype(np.float32))
-    default, given = on_tiles(
-        lambda x, y: (function(x, y), function(x, y, dtype=nl.bfloat16)), a, b
-    )
-    assert_array_equal(default, exact, strict=True)
-    assert_array_equal(given, exact.astype(ml_dtypes.bfloat16), strict=True)
-
-
-def test_negative_and_invert():
-    bits = np.arange(-4, 4, dtype=np.int16).reshape(2, 4)
-    negative, minus, inverted, tilde, not_ = on_tiles(
-        lambda x, n: (nl.negative(x), -x, nl.invert(n), ~n, ~(n > 0)), A[:2, 0, :4], bits
-    )
-    assert_array_equal(negative, -A[:2, 0, :4], strict=True)
-    assert_array_equal(minus, -A[:2, 0, :4], strict=True)
-    assert_array_equal(inverted, ~bits, strict=True)
-    assert_array_equal(tilde, ~bits, strict=True)
-    assert_array_equal(not_, ~(bits > 0), strict=True)
 
 
 def test_floating_point_specials_are_values_and_no_warnings():

@@ -120,103 +120,6 @@ def _hbm(dtype):
     return tensor
 
 
-@masks
-@every(
-    "compute, expected",
-    [
-        (lambda t, m: nl.exp(t, mask=m), np.exp),
-        (lambda t, m: nl.add(t, t, mask=m), lambda a: a + a),
-        (lambda t, m: nl.multiply(t, 2.0, mask=m), lambda a: 2 * a),
-        (lambda t, m: nl.copy(t, mask=m), lambda a: a),
-        (lambda t, m: nisa.tensor_copy(t, mask=m), lambda a: a),
-        (lambda t, m: nisa.reciprocal(t, mask=m), lambda a: np.float32(1) / a),
-        (lambda t, m: nisa.tensor_tensor(t, t, np.subtract, mask=m), lambda a: a - a),
-        (
-            lambda t, m: nisa.tensor_scalar(t, np.multiply, t[:, 1:2], False, np.add, 1.0, mask=m),
-            lambda a: a * a[:, 1:2] + 1,
-        ),
-        (
-            lambda t, m: nisa.scalar_tensor_tensor(
-                data=t, op0=np.subtract, operand0=t[:, 0:1], op1=np.multiply, operand1=t, mask=m
-            ),
-            lambda a: (a - a[:, :1]) * a,
-        ),
-        (
-            lambda t, m: nisa.activation(nl.square, t, scale=2.0, bias=t[:, 0:1], mask=m),
-            lambda a: np.square(2 * a + a[:, :1]),
-        ),
-        (lambda t, m: nl.where(t > 3, t, -t, mask=m), lambda a: np.where(a > 3, a, -a)),
-        (lambda t, m: nisa.memset((4, 6), 3.0, nl.float32, mask=m), lambda a: a * 0 + 3),
-    ])  # fmt: skip
-def test_a_masked_instruction(mask, chosen, compute, expected):
-    """Assigned to a tile, it changes only what the mask holds."""
-
-    def into_ones(tile):
-        target = nl.ones((4, 6), nl.float32)
-        target[...] = compute(tile, mask)
-        return target
-
-    assert_array_equal(on_tiles(into_ones, DATA), np.where(chosen, expected(DATA), np.float32(1)))
-
-
-P3, Y3, X3 = MGridMaker()[0:4, 0:2, 0:3]
-CUBE = DATA.reshape(4, 2, 3)
-COLUMN = DATA[:, :1]
-
-
-@every(
-    "mask, box",
-    [
-        (P3 >= 2, (slice(2, 4), slice(None), slice(None))),
-        ((P3 < 3) & (Y3 > 0) & (X3 < 2), (slice(0, 3), slice(1, 2), slice(0, 2))),
-    ],
-)
-@every(
-    "compute",
-    [
-        lambda t, c, m: nisa.tensor_scalar(t, np.multiply, c, mask=m),
-        lambda t, c, m: nisa.activation(nl.copy, t, scale=c, mask=m),
-        lambda t, c, m: nl.multiply(t, c[:, :, None], mask=m),
-    ],
-)
-def test_a_mask_over_three_dimensions_with_a_column(mask, box, compute):
-    def into_zeros(tile, column):
-        target = nl.zeros((4, 2, 3), nl.float32)
-        target[...] = compute(tile, column, mask)
-        return target
-
-    expected = np.zeros_like(CUBE)
-    expected[box] = (CUBE * COLUMN[:, :, None])[box]
-    assert_array_equal(on_tiles(into_zeros, CUBE, COLUMN), expected)
-
-
-@every("form", ["slice", "index"])
-def test_a_masked_load_of_one_dimension(form):
-    p = arange(4)[:, None]
-    data = DATA[:, 0].copy()
-
-    def kernel(x):
-        out = nl.ndarray((4,), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, 0.0)
-        tile = nl.load(x[0:4] if form == "slice" else x[p], mask=p < 3)
-        nl.store(out[0:4] if form == "slice" else out[p], tile, mask=p < 3)
-        nisa.dma_copy(dst=out[0:4] if form == "slice" else out[p], src=tile, mask=p < 2)
-        return out
-
-    assert_array_equal(launch(kernel, [data]).outputs[0], np.where(np.arange(4) < 3, data, 0))
-
-
-@masks
-def test_a_masked_dma_copy(mask, chosen):
-    def kernel(tensor):
-        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, 0.0)
-        nisa.dma_copy(dst=out, src=tensor, mask=mask)
-        return out
-
-    assert_array_equal(launch(kernel, [DATA]).outputs[0], np.where(chosen, DATA, 0))
-
-
 def test_a_masked_dma_copy_between_shapes():
     """The mask is over the destination; elements correspond in row-major order."""
     p, x = nl.mgrid[0:8, 0:6]
@@ -236,47 +139,6 @@ def test_a_masked_dma_copy_between_shapes():
     expected = expected.reshape(2, 4, 6)
     expected[:, 3:] = expected[:, :, :1] = 0
     assert_array_equal(launch(kernel, [data]).outputs[0], expected)
-
-
-@every(
-    "mask, part",
-    [
-        (lambda p, x: p < 3, np.s_[:3]),
-        (lambda p, x: x < 7, np.s_[:, :7]),
-        (lambda p, x: (p > 0) & (x > 3), np.s_[1:, 4:]),
-    ],
-)
-def test_a_masked_scan_of_operands_in_two_and_three_dimensions(mask, part):
-    first, second = normal(4, 12), normal(4, 2, 6)
-
-    def compute(x, y):
-        result = nl.zeros((4, 12), nl.float32)
-        p, f = nl.mgrid[0:4, 0:12]
-        result[...] = nisa.tensor_tensor_scan(x, y, 0.5, np.multiply, np.add, mask=mask(p, f))
-        return result
-
-    state = np.float32(0.5)
-    steps = []
-    for one, other in zip(first[part].T, second.reshape(4, 12)[part].T, strict=True):
-        state = one * state + other
-        steps.append(state)
-    expected = np.zeros((4, 12), np.float32)
-    expected[part] = np.stack(steps, axis=1)
-    assert_array_equal(on_tiles(compute, first, second), expected)
-
-
-def test_a_masked_dropout_with_a_probability_for_each_partition():
-    def compute(x, chances):
-        result = nl.full((4, 6), 7, nl.float32)
-        p, f = nl.mgrid[0:4, 0:6]
-        result[...] = nisa.dropout(x, chances, mask=(p > 0) & (f < 5))
-        return result
-
-    data = normal(4, 6)
-    chances = np.array([[0], [0], [1], [0]], np.float32)
-    expected = np.where(chances, np.float32(0), data)
-    expected[0] = expected[:, 5:] = 7
-    assert_array_equal(on_tiles(compute, data, chances), expected)
 
 
 @every("rows", [1, 3, 4, 5, 7, 8])
@@ -316,15 +178,6 @@ def test_a_mask_that_is_too_wide_does_not_hide_an_access_out_of_bounds():
     assert caught.value.received.startswith("indices 2 to 6 on axis 1")
 
 
-def test_a_row_of_a_tile_is_cut_by_a_mask():
-    def rows(tile):
-        target = nl.zeros((1, 6), nl.float32)
-        target[...] = nl.copy(tile[2], mask=arange(6)[None, :] < 4)
-        return target
-
-    assert_array_equal(on_tiles(rows, DATA), np.array([[13, 14, 15, 16, 0, 0]], np.float32))
-
-
 def test_a_row_that_leaves_its_tile_is_still_out_of_bounds_under_a_mask():
     with pytest.raises(NkiError, match="an access stays inside its tensor"):
         on_tiles(lambda t: nl.copy(t[4], mask=arange(6)[None, :] < 4), DATA)
@@ -340,48 +193,6 @@ def test_a_mask_may_be_a_loops_condition(condition):
         return out
 
     assert_array_equal(launch(kernel, [DATA]).outputs[0], DATA if condition else 0 * DATA)
-
-
-REDUCTIONS = {
-    "nl.sum": (lambda t, m: nl.sum(t, axis=1, mask=m), lambda a: a.sum(1, keepdims=True)),
-    "nl.max": (lambda t, m: nl.max(t, axis=1, mask=m), lambda a: a.max(1, keepdims=True)),
-    "tensor_reduce": (
-        lambda t, m: nisa.tensor_reduce(np.min, t, axis=[1], mask=m),
-        lambda a: a.min(1, keepdims=True),
-    ),
-    "keepdims": (
-        lambda t, m: nl.sum(t, axis=1, keepdims=True, mask=m),
-        lambda a: a.sum(1, keepdims=True),
-    ),
-}
-
-
-@every("reduce, expected", REDUCTIONS.values())
-@every("name", ["columns", "rows", "a box", "all", "nothing"])
-def test_a_masked_reduction_reduces_what_the_mask_holds(reduce, expected, name):
-    mask, chosen = MASKS[name]
-    rows, columns = chosen.any(1), chosen.any(0)
-
-    def into_zeros(tile):
-        target = nl.zeros((4, 1), nl.float32)
-        target[...] = reduce(tile, mask)
-        return target
-
-    wanted = np.zeros((4, 1), np.float32)
-    if rows.any():
-        wanted[rows] = expected(DATA[np.ix_(rows, columns)])
-    assert_array_equal(on_tiles(into_zeros, DATA), wanted, strict=True)
-
-
-def test_a_masked_reduction_of_one_of_two_free_axes():
-    def into_zeros(tile):
-        target = nl.zeros((4, 2), nl.float32)
-        target[...] = nl.sum(tile, axis=2, mask=(P3 > 0) & (Y3 < 1) & (X3 >= 1))
-        return target
-
-    expected = np.zeros((4, 2), np.float32)
-    expected[1:, 0] = CUBE[1:, 0, 1:].sum(1)
-    assert_array_equal(on_tiles(into_zeros, CUBE), expected)
 
 
 THREE = normal(8, 8, 4)

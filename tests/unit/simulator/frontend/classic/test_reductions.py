@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import KernelError, NotModelledError, launch
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import normal, on_tiles, written
+from tests.unit.simulator.on_tiles import on_tiles, written
 
 HALVES = np.arange(-16, 16, dtype=np.float32).reshape(4, 8) / 4
 ANGLES = np.linspace(-20, 20, 128, dtype=np.float32).reshape(4, 32)
@@ -127,34 +127,6 @@ def test_limits_of_dtypes():
     with pytest.raises(KernelError, match="takes a dtype of floats"):
         nl.finfo(nl.int32)
     assert np.isneginf(nl.bfp16.min)  # the documented bit pattern, 0xff80
-
-
-BLOCK = normal(6, 4, 5)  # for statistics
-
-
-@every("axis", [1, 2, (1, 2), -1])
-def test_mean_along_axes(axis):
-    result = on_tiles(lambda x: nl.mean(x, axis=axis), BLOCK)
-    wanted = BLOCK.astype(np.float64).mean(axis)
-    assert_allclose(result, wanted.reshape(result.shape), rtol=1e-5, atol=1e-7)
-    kept = on_tiles(lambda x: nl.mean(x, axis=axis, keepdims=True), BLOCK)
-    assert kept.shape == BLOCK.mean(axis, keepdims=True).shape
-
-
-def test_var_and_softmax_along_axes():
-    var, softmax, narrow = on_tiles(
-        lambda x: (
-            nl.var(x, axis=[1, 2]),
-            nl.softmax(x, axis=[1, 2]),
-            nl.softmax(x, axis=-1, dtype=nl.bfloat16),
-        ),
-        BLOCK,
-    )
-    wide = BLOCK.astype(np.float64)
-    assert_allclose(var[:, 0], wide.var((1, 2)), rtol=1e-5)
-    shares = np.exp(wide)
-    assert_allclose(softmax, shares / shares.sum((1, 2), keepdims=True), rtol=1e-5)
-    assert_allclose(narrow.astype(np.float64), shares / shares.sum(2, keepdims=True), rtol=4e-3)
 
 
 def test_softmax_of_large_values():

@@ -26,7 +26,6 @@ from tests.unit.simulator.frontend.nki.kernels import (
 
 A, B = values(16, 8), values(16, 24, seed=1)
 PRODUCT = (A.astype(np.float64).T @ B).astype(np.float32)
-BITS = np.arange(32, dtype=np.uint8).reshape(4, 8)
 
 
 # -- nc_matmul -------------------------------------------------------------------------------------
@@ -118,19 +117,6 @@ def test_only_an_accumulating_matmul_reads_its_tile():
 # -- what differs from the classic calls -----------------------------------------------------------
 
 
-def test_counts_and_not_shapes_must_agree():
-    def compute(x):
-        y, out = tile((16, 4, 2)), nl.ndarray((16, 2, 4), nl.float32)
-        nisa.tensor_tensor(out, x, y, nl.add)
-        nisa.scalar_tensor_tensor(out, x, nl.add, 1.0, nl.multiply, out)
-        flat = nl.ndarray((16, 8, 1), nl.float32)
-        nisa.activation(flat, nl.square, out)
-        return flat
-
-    expected = np.square((A + 1) * (A + 1)).reshape(16, 8, 1)
-    np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-6)
-
-
 def test_a_bias_may_be_a_number_from_trn2_on():
     def compute(x):
         out = tile((16, 8))
@@ -140,51 +126,6 @@ def test_a_bias_may_be_a_number_from_trn2_on():
     expected = (A.astype(np.float64) * 3 + 2).astype(np.float32)  # rounded once
     np.testing.assert_array_equal(on_nki_tiles(compute, A), expected)
     assert "activation takes bias as a vector" in raised(KernelError, compute, A, machine=TRN1)
-
-
-def test_a_bias_may_hold_integers():
-    def compute(x):
-        out, bias = tile((16, 8)), tile((16, 1), nl.int32)
-        nisa.activation(out, nl.copy, x, bias)
-        return out
-
-    np.testing.assert_array_equal(on_nki_tiles(compute, A), A + 1)
-
-
-def test_registers_add_up_across_instructions_and_are_read_when_idle():
-    def compute(x):
-        out, held = tile((16, 8)), tile((16, 1))
-        nisa.activation(out, nl.copy, x, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
-        nisa.activation(out, nl.copy, x, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reduce)
-        nisa.activation(out, nl.square, x, reduce_res=held)
-        return held
-
-    expected = 2 * A.sum(axis=1, keepdims=True, dtype=np.float64)
-    np.testing.assert_allclose(on_nki_tiles(compute, A), expected, rtol=1e-5, atol=1e-6)
-
-
-@every(
-    "op, function",
-    [(nl.add, np.add), (nl.multiply, np.multiply), (nl.max, np.maximum), (nl.min, np.minimum)],
-)
-def test_tensor_scalar_reduce_goes_on_where_it_was(op, function):
-    def compute(x):
-        out, first, second, third = (tile((16, n)) for n in (8, 1, 1, 1))
-        nisa.tensor_scalar_reduce(out, x, nl.add, 1.0, op)
-        nisa.tensor_scalar_reduce(out, x, nl.add, 2.0, op, first, reduce_cmd=nisa.reduce_cmd.reduce)
-        nisa.tensor_scalar_reduce(
-            out, x, nl.add, 0.0, op, second, reduce_cmd=nisa.reduce_cmd.load_reduce, reduce_init=0.5
-        )
-        nisa.tensor_scalar_reduce(out, x, nl.add, 0.0, op, third, reduce_res_negate=True)
-        return first, second, third
-
-    first, second, third = on_nki_tiles(compute, A)
-    wide = A.astype(np.float64)
-    reduce = lambda x: function.reduce(x, axis=1, keepdims=True)  # noqa: E731
-    both = function(reduce(wide + 1), reduce(wide + 2))
-    np.testing.assert_allclose(first, both, rtol=1e-5)
-    np.testing.assert_allclose(second, function(reduce(wide), 0.5), rtol=1e-5)
-    np.testing.assert_allclose(third, -reduce(wide), rtol=1e-5)
 
 
 def test_a_value_that_is_not_there_has_an_index_of_all_ones():
@@ -218,18 +159,6 @@ def test_match_replace_pairs_duplicates_backwards():
     assert out[0].tolist() == [1, 2, -1, 4] + [-1] * 7
 
 
-def test_a_shuffle_leaves_partitions_with_255_alone():
-    def compute(x):
-        out = tile((32, 8))
-        nisa.nc_stream_shuffle(out, x, [31, *[255] * 31])
-        return out
-
-    data = values(32, 8)
-    result = on_nki_tiles(compute, data)
-    np.testing.assert_array_equal(result[0], data[31])
-    assert (result[1:] == 1).all()
-
-
 @every("cmp, ufunc", [(nl.equal, np.equal), (nl.less, np.less)])
 def test_affine_select_compares_as_it_is_told(cmp, ufunc):
     def compute(x):
@@ -240,31 +169,6 @@ def test_affine_select_compares_as_it_is_told(cmp, ufunc):
     p, w, z = np.ogrid[:16, :4, :2]
     chosen = ufunc(3 - p + 2 * w - z, 0).reshape(16, 8)
     np.testing.assert_array_equal(on_nki_tiles(compute, A), np.where(chosen, A, np.float32(9)))
-
-
-def test_integers_in_psum_go_through_float32():
-    words = np.full((4, 4), 2**24 + 1, np.int32)
-
-    def compute(x):
-        moved, out = nl.ndarray((4, 4), nl.int32, buffer=nl.psum), nl.ndarray((4, 4), nl.int32)
-        nisa.tensor_copy(moved, x)
-        nisa.tensor_tensor(out, moved, x, nl.add)
-        exact = nl.ndarray((4, 4), nl.int32)
-        nisa.tensor_tensor(exact, x, x, nl.add)
-        return out, exact
-
-    rounded, exact = on_nki_tiles(compute, words)
-    assert (exact == 2**25 + 2).all()
-    assert (rounded == 2**25).all()
-
-
-def test_a_unary_operator_takes_no_operand():
-    def compute(x):
-        out = tile((16, 8))
-        nisa.tensor_scalar(out, x, nl.abs, None, op1=nl.multiply, operand1=-1.0)
-        return out
-
-    np.testing.assert_array_equal(on_nki_tiles(compute, A), -np.abs(A))
 
 
 def test_instructions_return_handles_that_depend_on_each_other():
