@@ -17,13 +17,15 @@ from typing import Any, NoReturn
 import ml_dtypes
 import numpy as np
 
+from difftest.simulator.dtypes import MX_NAMES
+from difftest.simulator.instructions.mx import FLOAT8, PACKED, unpack
+
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
 """The environment variable by which our simulator is told the machine, AWS's own."""
 GENERATION = "NKI_NC_VERSION"
 """The one by which the suite tells its simulator (test/utils/simulation_setup.py)."""
 
 _NEURON_DTYPES = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
-_PACKED = ("float8_e4m3fn_x4", "float8_e5m2_x4", "float4_e2m1fn_x4")
 
 
 def package(name: str, **names: Any) -> ModuleType:
@@ -69,13 +71,24 @@ def absent(name: str) -> ModuleType:
 def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """``array`` with its values rounded to ``dtype``.
 
-    Raises
-    ------
-    NotImplementedError : ``dtype`` is one of the packed ones (x4).
+    A packed dtype (x4) holds four elements of the last axis in one: [..., 4 F] becomes [..., F],
+    and what is packed becomes four times as long, as nki-library's tests have it.
     """
-    if isinstance(dtype, Absent):
-        raise NotImplementedError(f"a cast to {dtype.name} is not modelled")
-    return np.asarray(array).astype(np.dtype(dtype))
+    values, wanted = np.asarray(array), np.dtype(dtype)
+    if values.dtype == wanted:
+        return values
+    if values.dtype in PACKED:
+        values = unpack(values, values.dtype).reshape(*values.shape[:-1], -1)
+    return pack(values, wanted) if wanted in PACKED else values.astype(wanted)
+
+
+def pack(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Numbers [..., 4 F], rounded, as packed elements [..., F]; the first in the lowest bits."""
+    if dtype in FLOAT8:
+        return np.ascontiguousarray(values.astype(FLOAT8[dtype])).view(dtype)
+    nibbles = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).astype(np.uint16)
+    fours = nibbles.reshape(*values.shape[:-1], -1, 4) << np.arange(0, 16, 4, dtype=np.uint16)
+    return np.bitwise_or.reduce(fours, axis=-1).view(dtype)
 
 
 def is_float_type(dtype: Any) -> bool:
@@ -99,7 +112,7 @@ def neuron_dtypes() -> ModuleType:
         sizeinbytes=lambda dtype: np.dtype(dtype).itemsize,
         finfo=ml_dtypes.finfo,
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NEURON_DTYPES},
-        **{name: Absent(f"neuron_dtypes.{name}") for name in _PACKED},
+        **{name: dtype for name, dtype in MX_NAMES.items() if dtype in PACKED},
     )
 
 
@@ -176,11 +189,7 @@ def nki_parts(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
 
 
 def _dtypes_of(language: ModuleType) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(language).items()
-        if isinstance(value, np.dtype) or name in _PACKED
-    }
+    return {name: value for name, value in vars(language).items() if isinstance(value, np.dtype)}
 
 
 def as_cpu_simulator(modules: dict[str, ModuleType]) -> dict[str, ModuleType]:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance import nki_library
+from conformance.stand_ins import neuron_dtypes
+from tests.every import every
 
 ROOT = Path(__file__).parents[3]
 
@@ -232,3 +235,22 @@ def test_no_test_is_no_table(suite, options):
 def test_another_folder_is_refused(tmp_path, capsys):
     assert nki_library.main([str(tmp_path)]) == 2
     assert "no checkout of nki-library" in capsys.readouterr().err
+
+
+@every(
+    "name, bits",
+    [
+        ("float8_e4m3fn_x4", 0x403CB830),  # 0.5, -1, 1.5, 2: the first in the lowest bits
+        ("float8_e5m2_x4", 0x403EBC38),
+        ("float4_e2m1fn_x4", 0x43A1),
+    ],
+)
+def test_four_elements_are_packed_in_one(name, bits):
+    dtypes = neuron_dtypes()
+    packed = getattr(dtypes, name)
+    numbers = np.array([[0.5, -1, 1.5, 2], [2, 1.5, -1, 0.5]])
+    cast = dtypes.static_cast(numbers, packed)
+    assert cast.shape == (2, 1)
+    assert cast.view(f"u{packed.itemsize}")[0, 0] == bits
+    assert dtypes.static_cast(cast, packed) is cast
+    np.testing.assert_array_equal(dtypes.static_cast(cast, np.float32), numbers)

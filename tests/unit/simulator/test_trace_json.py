@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from difftest.simulator import Engine, Space, launch, trace_from_json, trace_to_json
 from difftest.simulator.core import current
@@ -32,7 +33,7 @@ from difftest.simulator.trace import (
     Sight,
     Trace,
 )
-from difftest.simulator.trace_json import VERSION
+from difftest.simulator.trace_json import VERSION, TraceFormatError
 from tests.every import every
 from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
 
@@ -236,6 +237,9 @@ def test_the_example_of_the_documentation():
     (example,) = blocks("json")
     assert trace_to_json(trace) == example
     assert plain(trace_from_json(example)) == plain(trace)
+    with pytest.raises(TraceFormatError) as broken:
+        trace_from_json(example.replace('"engine":"vector"', '"engine":"pe"'))
+    assert blocks("")[0] == f"{broken.value}\n"
 
 
 def test_the_documentation_lists_each_member():
