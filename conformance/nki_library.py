@@ -50,7 +50,7 @@ def simulator_in_place(checkout: Path) -> Iterator[None]:
         placed: dict[str, ModuleType] = {
             **found,
             **as_cpu_simulator(found),
-            "neuron_dtypes": neuron_dtypes(),
+            "neuron_dtypes": neuron_dtypes(found["nki.language"]),
         }
         placed |= {name: absent(name) for name in UNPUBLISHED if not published(checkout, name)}
         before = {name: sys.modules.get(name) for name in placed}

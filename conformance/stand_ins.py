@@ -17,15 +17,18 @@ from typing import Any, NoReturn
 import ml_dtypes
 import numpy as np
 
-from difftest.simulator.dtypes import MX_NAMES
-from difftest.simulator.instructions.mx import FLOAT8, PACKED, unpack
-
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
 """The environment variable by which our simulator is told the machine, AWS's own."""
 GENERATION = "NKI_NC_VERSION"
 """The one by which the suite tells its simulator (test/utils/simulation_setup.py)."""
 
 _NEURON_DTYPES = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+_PACKED = {
+    "float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2_x4": ml_dtypes.float8_e5m2,
+    "float4_e2m1fn_x4": ml_dtypes.float4_e2m1fn,
+}
+"""What the embedded ``nki.language`` has under these names is a field of the name."""
 
 
 def package(name: str, **names: Any) -> ModuleType:
@@ -77,18 +80,34 @@ def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
     values, wanted = np.asarray(array), np.dtype(dtype)
     if values.dtype == wanted:
         return values
-    if values.dtype in PACKED:
-        values = unpack(values, values.dtype).reshape(*values.shape[:-1], -1)
-    return pack(values, wanted) if wanted in PACKED else values.astype(wanted)
+    if element_of(values.dtype) is not None:
+        values = unpack(values)
+    return values.astype(wanted) if element_of(wanted) is None else pack(values, wanted)
+
+
+def element_of(dtype: np.dtype[Any]) -> Any:
+    """The dtype of the four elements in one of a packed dtype; None of any other."""
+    return _PACKED.get(dtype.names[0]) if dtype.names else None
 
 
 def pack(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Numbers [..., 4 F], rounded, as packed elements [..., F]; the first in the lowest bits."""
-    if dtype in FLOAT8:
-        return np.ascontiguousarray(values.astype(FLOAT8[dtype])).view(dtype)
-    nibbles = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).astype(np.uint16)
-    fours = nibbles.reshape(*values.shape[:-1], -1, 4) << np.arange(0, 16, 4, dtype=np.uint16)
-    return np.bitwise_or.reduce(fours, axis=-1).view(dtype)
+    codes = values.astype(element_of(dtype)).view(np.uint8)
+    fours = codes.reshape(*values.shape[:-1], -1, 4).astype(f"u{dtype.itemsize}")
+    return np.bitwise_or.reduce(fours << _places(dtype), axis=-1).view(dtype)
+
+
+def unpack(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The numbers [..., 4 F] in packed elements [..., F]."""
+    places = _places(values.dtype)
+    codes = values.view(places.dtype)[..., None] >> places & (1 << int(places[1])) - 1
+    numbers = codes.astype(np.uint8).view(element_of(values.dtype))
+    return numbers.reshape(*values.shape[:-1], -1)
+
+
+def _places(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The lowest bit of each of the four."""
+    return np.arange(4, dtype=f"u{dtype.itemsize}") * (2 * dtype.itemsize)
 
 
 def is_float_type(dtype: Any) -> bool:
@@ -103,8 +122,8 @@ def is_float_type(dtype: Any) -> bool:
     return True
 
 
-def neuron_dtypes() -> ModuleType:
-    """``neuron_dtypes``: dtypes that NumPy lacks, and casts."""
+def neuron_dtypes(language: ModuleType) -> ModuleType:
+    """``neuron_dtypes``: dtypes that NumPy or ``nki.language`` has, and casts."""
     return package(
         "neuron_dtypes",
         static_cast=static_cast,
@@ -112,7 +131,7 @@ def neuron_dtypes() -> ModuleType:
         sizeinbytes=lambda dtype: np.dtype(dtype).itemsize,
         finfo=ml_dtypes.finfo,
         **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NEURON_DTYPES},
-        **{name: dtype for name, dtype in MX_NAMES.items() if dtype in PACKED},
+        **{name: getattr(language, name) for name in _PACKED},
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from conformance import nki_library
 from conformance.stand_ins import neuron_dtypes
+from difftest.simulator.frontend.nki import language
 from tests.every import every
 
 ROOT = Path(__file__).parents[3]
@@ -246,7 +247,7 @@ def test_another_folder_is_refused(tmp_path, capsys):
     ],
 )
 def test_four_elements_are_packed_in_one(name, bits):
-    dtypes = neuron_dtypes()
+    dtypes = neuron_dtypes(language)
     packed = getattr(dtypes, name)
     numbers = np.array([[0.5, -1, 1.5, 2], [2, 1.5, -1, 0.5]])
     cast = dtypes.static_cast(numbers, packed)
