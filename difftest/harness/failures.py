@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from difftest.analysis.finding import Finding, Severity
@@ -14,7 +15,7 @@ from difftest.harness.reference import ReferenceDefect
 from difftest.harness.report import (
     Reproduction,
     Row,
-    again_rows,
+    Shapes,
     case_rows,
     defect_rows,
     headline_of,
@@ -43,7 +44,7 @@ class CaseFailure(ToldFailure):
 
     Attributes
     ----------
-    spec, case : what was run.
+    spec, case, shapes : what was run; arrays whose shapes are not those that the case says.
     again : how to run the test again, where that is known.
     findings : hazards of the case.
     fresh : what came of the case in a process of its own, if it was not the same; else empty.
@@ -58,6 +59,7 @@ class CaseFailure(ToldFailure):
         findings: Iterable[Finding] = (),
     ) -> None:
         self.spec, self.case, self.again = spec, case, again
+        self.shapes: Shapes = {}
         self.findings = tuple(findings)
         self.fresh = self.saved = ""
         super().__init__()
@@ -75,9 +77,10 @@ class CaseFailure(ToldFailure):
         return []
 
     def __str__(self) -> str:
-        again = again_rows(self.case, self.again, self.fresh)
+        again = [("run again", self.again.command(self.case))] if self.again else []
+        again += [("fresh run", self.fresh)] if self.fresh else []
         again += [("replay", quoted(["difftest", "replay", self.saved]))] if self.saved else []
-        rows = [*case_rows(self.spec, self.case), *self.rows(), *again]
+        rows = [*case_rows(self.spec, self.case, self.shapes), *self.rows(), *again]
         return text_of(f"{self.spec.name} {self.title()}", rows, self.findings)
 
 
@@ -113,7 +116,7 @@ class DifferentialFailure(CaseFailure):
 
     @property
     def headline(self) -> str:
-        return headline_of(self.spec, self.case, self.verdicts)
+        return headline_of(self.spec, self.case, self.verdicts, self.shapes)
 
     @property
     def verdict(self) -> Mismatch | OneSided:
@@ -137,14 +140,10 @@ class DifferentialFailure(CaseFailure):
         return f"disagrees with its reference{where}"
 
     def rows(self) -> list[Row]:
-        rows = [
-            row
-            for backend, verdict in self.verdicts.items()
-            for row in (
-                *verdict_rows(self.spec, backend, verdict, self._verbose),
-                *self._looks_row(backend),
-            )
-        ]
+        rows: list[Row] = []
+        for backend, verdict in self.verdicts.items():
+            rows += verdict_rows(self.spec, backend, verdict, self._verbose)
+            rows += [("looks like", self.looks[backend])] if backend in self.looks else []
         others = [("beside" if line is self.others[0] else "", line) for line in self.others]
         return [*rows, *others]
 
@@ -158,9 +157,6 @@ class DifferentialFailure(CaseFailure):
             if isinstance(verdict, Mismatch)
         }
         return {backend: text for backend, text in said.items() if text}
-
-    def _looks_row(self, backend: str) -> list[Row]:
-        return [("looks like", self.looks[backend])] if backend in self.looks else []
 
 
 class HazardFailure(CaseFailure):
@@ -205,20 +201,21 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
     def __init__(
         self, spec: KernelSpec, edge: Edge, verdict: tuple[str, Verdict], again: Reproduction | None
     ) -> None:
-        # A line runs it again only where the test's spec can say such a case.
-        is_case = not edge.shapes and edge.case.dtype in spec.dtypes
-        super().__init__(spec, edge.case, dict([verdict]), again if is_case else None)
-        self.edge = edge
+        # A line runs it alone only where the test's spec can say such a case.
+        own = {name for name in spec.inputs if spec.input(name).dtypes}
+        is_case = not edge.shapes and edge.case.dtype in spec.dtypes and own == {*edge.case.dtypes}
+        super().__init__(spec, edge.case, dict([verdict]), again)
+        self.again = again and replace(again, edges="" if is_case else edge.why)
+        self.edge, self.shapes = edge, edge.shapes
 
     def title(self) -> str:
         what = "accept this call, and" if self.edge.inside else "refuse this call, or"
         return f"must {what} be correct"
 
     def rows(self) -> list[Row]:
-        shapes = [(n, f"of shape {shape} instead") for n, shape in self.edge.shapes.items()]
         remedy = "refuse it by an assert in the kernel, or be correct; edges=False asks for neither"
         mend = [] if self.edge.inside else [("remedy", remedy)]
-        return [*super().rows(), ("call", self.edge.why), *shapes, *mend]
+        return [*super().rows(), ("call", self.edge.why), *mend]
 
 
 class NothingComparedError(ToldFailure):

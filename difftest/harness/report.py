@@ -28,6 +28,7 @@ from difftest.inspection import finding_text
 
 Row = tuple[str, str]
 """A label and a text."""
+Shapes = Mapping[str, tuple[int, ...]]
 _LABEL = 13
 _FEW_LINES = 2
 """How much a report says of rounding errors, unless it is asked for all."""
@@ -45,15 +46,19 @@ _ONE_SIDED = {
 class Reproduction:
     """How a test was run: its pytest node, and the options that chose the backends.
 
-    ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's.
+    ``case_key`` is the ini key that takes the case where ``--case`` is another plugin's; ``edges``
+    are words for a call that no case is: all calls at the edges run again.
     """
 
     node: str
     options: tuple[str, ...] = ()
     case_key: str | None = None
+    edges: str = ""
 
     def arguments(self, case: Case) -> list[str]:
         """What pytest is told to run exactly this case."""
+        if self.edges:
+            return [*self.options, f"{self.node}[edges]"]
         text = case.to_json()
         given = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
         return [*self.options, self.node, *given]
@@ -73,17 +78,13 @@ def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -
     return "\n".join([title, *map(_row, rows), *map(finding_text, findings)])
 
 
-def again_rows(case: Case, again: Reproduction | None, fresh: str = "") -> list[Row]:
-    """How to run a case again, and what came of it when it ran again by itself."""
-    rows = [("run again", again.command(case))] if again else []
-    return [*rows, ("fresh run", fresh)] if fresh else rows
-
-
-def case_rows(spec: KernelSpec, case: Case) -> list[Row]:
-    """What was run."""
+def case_rows(spec: KernelSpec, case: Case, shapes: Shapes) -> list[Row]:
+    """What was run; ``shapes`` has those arrays that are not as their dimensions say."""
     values = [f"{name}={value}" for name, value in case.values.items()]
     rows = [("case", ", ".join([*values, case.dtype]))]
-    rows += [(name, f"{spec.shape(name, case.values)} {case.data[name]!r}") for name in spec.inputs]
+    for name in spec.inputs:
+        shape = shapes.get(name) or spec.shape(name, case.values)
+        rows.append((name, f"{shape} {case.data[name]!r}"))
     return rows
 
 
@@ -104,13 +105,17 @@ def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome
     return text_of(f"{spec.name} must refuse {values}", rows)
 
 
-def short(spec: KernelSpec, case: Case) -> str:
+def short(spec: KernelSpec, case: Case, shapes: Shapes | None = None) -> str:
     """The sizes of a case and its dtype: enough to know it by, in a line with other words."""
     sizes = {name: value for name, value in case.values.items() if name not in spec.parameters}
-    return ", ".join([*(f"{name}={value}" for name, value in sizes.items()), case.dtype])
+    own = [*case.dtypes.items(), *(shapes or {}).items()]
+    said = [f"{name}={value}" for name, value in sizes.items()]
+    return ", ".join([*said, case.dtype, *(f"{name} of {value}" for name, value in own)])
 
 
-def headline_of(spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict]) -> str:
+def headline_of(
+    spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict], shapes: Shapes
+) -> str:
     """A failure in one line: the kernel, what is wrong, the case, the first wrong element."""
     name, verdict = next(one for one in verdicts.items() if is_failure(one[1]))
     what, end = "", ""
@@ -122,7 +127,7 @@ def headline_of(spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict]) -
         what = _ONE_SIDED[verdict.failed, verdict.how]
         end = f": {_describe(verdict.error)}".partition("\n")[0]
     where = f" on {name}" if len(verdicts) > 1 else ""
-    return f"{spec.name}: {what}{where} at {short(spec, case)}{end}"
+    return f"{spec.name}: {what}{where} at {short(spec, case, shapes)}{end}"
 
 
 def element_name(spec: KernelSpec, mismatch: Mismatch) -> str:

@@ -223,7 +223,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             with unless_broken("the run in a process of its own"):
                 failure.fresh = fresh_run(item.config, failure)
         if failure.again is not None:
-            item.user_properties.append((CASE, failure.case.to_json()))
+            if not failure.again.edges:
+                item.user_properties.append((CASE, failure.case.to_json()))
             if session.request.save is not None:
                 with unless_broken(SAVE.name):
                     failure.saved = save_failure(item, session.request, failure)

@@ -190,13 +190,14 @@ def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
 def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> str:
     """Write what ``difftest replay`` needs of a failing case; where, from the working directory."""
     from difftest.host.output import write_file
-    from difftest.report.saved import Saved, file_name, modules_of
+    from difftest.report.saved import EDGE, Saved, file_name, modules_of
 
     assert isinstance(item, pytest.Function)
     name = getattr(item, "originalname", item.name)
+    words = failure.again.edges if failure.again else ""
     saved = Saved(
         f"{item.module.__name__}:{name}",
-        failure.case.to_json(),
+        f"{EDGE}{words}" if words else failure.case.to_json(),
         modules_of(item.module),
         request.level,
         request.strictness,

@@ -17,9 +17,8 @@ from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.failures import CaseFailure, ToldFailure
 from difftest.harness.frames import without_files
+from difftest.report.document import BUG, also_wrong, bugs_of
 
-_BUG = "difftest_bug"
-"""The attribute of a report that names its bug; pytest-xdist sends it on with the others."""
 _AGAIN = re.compile("  (run again|replay):")
 _LABEL = re.compile(r"^  [\w ]+:(?= )")
 
@@ -44,7 +43,7 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     given = item.callspec.params if hasattr(item, "callspec") else {"": ""}
     (case,) = given.values()
     case = case.dtype if isinstance(case, Case) else case and "at the edges"
-    setattr(report, _BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
+    setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
 
 
 def shorten(error: BaseException, item: pytest.Item) -> None:
@@ -60,22 +59,17 @@ def shorten(error: BaseException, item: pytest.Item) -> None:
 def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]:
     """While pytest tells of failures, let one speak for all of one bug, in colour if it may."""
     failed, ignored = stats["failed"], stats.get("", [])
-    bugs: dict[object, list[Any]] = {}
-    for report in sorted(failed, key=lambda one: getattr(one, _BUG, [0, 0])[1] != ""):
-        bugs.setdefault(getattr(report, _BUG, [id(report)])[0], []).append(report)
-    leads = [several[0] for several in bugs.values()]
-    for lead, *others in bugs.values():
-        if hasattr(lead, _BUG):
+    bugs = bugs_of(failed)
+    for lead, *others in bugs:
+        if hasattr(lead, BUG):
             entry = lead.longrepr.reprtraceback.reprentries[0]
-            cases = ", ".join(dict.fromkeys(getattr(one, _BUG)[1] for one in others))
-            more = f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})"
             lines = [*entry.lines]
             if others:
                 again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
-                lines.insert(again, f"  also wrong:  {more}\n")
-            entry.lines = [_painted(line, getattr(lead, _BUG)[2], writer) for line in lines]
-    left = [one for several in bugs.values() for one in several[1:]]
-    stats.update({"failed": leads, "": [*ignored, *left]})
+                lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
+            entry.lines = [_painted(line, getattr(lead, BUG)[2], writer) for line in lines]
+    left = [one for several in bugs for one in several[1:]]
+    stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
     try:
         yield
     finally:

@@ -1,16 +1,16 @@
 """A session as data: what a JSON file has, and what the page and the Markdown show.
 
 The document has ``backends``, ``kernels`` (the counts of the summary), ``tests`` (outcome; of a
-kernel test its kernels and ``details``; of one that failed its text and its case), ``not_reached``
-(branches and loops that no case took), ``not_collected`` and ``exit_code``; ``format`` changes when
-a field does.
+kernel test its kernels and ``details``; of one that failed its message, its text, its case and the
+test that fails alike), ``not_reached`` (branches and loops that no case took), ``not_collected``
+and ``exit_code``; ``format`` changes when a field does.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,13 @@ from difftest.report.page import page_text
 
 if TYPE_CHECKING:
     from difftest.backends.base import Backend
+    from difftest.harness.case import Case
     from difftest.harness.runner import Runner
+    from difftest.harness.spec import KernelSpec
 
-FORMAT = 3
+FORMAT = 4
+BUG = "difftest_bug"
+"""The attribute of a report that names its bug; pytest-xdist sends it on with the others."""
 CASE = "difftest_case"
 """The property of a failed kernel test that holds its case, as ``pytest --case`` takes it."""
 DETAILS = "difftest_details"
@@ -48,20 +52,33 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
     document["hazards"] = findings(one for *_, one in runner.hazards)
-    if page and failure is None:
-        shown = map(_performance, runner.histories.values())
-        document["performance"] = [one for one in shown if one is not None]
+    if page:
+        from difftest.report.performance import performance_document
+
+        shown: list[Any] = [_largest(one) for one in runner.histories.values() if one.agreed]
+        if failure is not None:
+            shown = [(failure.spec, failure.case, failure.shapes)]
+        document["performance"] = [one for case in shown if (one := performance_document(*case))]
     return json.dumps(document)
 
 
-def _performance(history: History) -> dict[str, Any] | None:
-    from difftest.report.performance import performance_document
-
+def _largest(history: History) -> tuple[KernelSpec, Case]:
     spec = history.spec
-    if history.failing or not history.agreed:
-        return None
-    largest = max(history.agreed, key=lambda case: elements_of(spec, case.values))
-    return performance_document(spec, largest)
+    return spec, max(history.agreed, key=lambda case: elements_of(spec, case.values))
+
+
+def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
+    """Failures by their bug, as far as anybody can tell; that of a drawn case leads the others."""
+    bugs: dict[object, list[Any]] = {}
+    for report in sorted(reports, key=lambda one: getattr(one, BUG, [0, 0])[1] != ""):
+        bugs.setdefault(getattr(report, BUG, [id(report)])[0], []).append(report)
+    return list(bugs.values())
+
+
+def also_wrong(others: Sequence[Any]) -> str:
+    """How many other cases fail by a bug, and which."""
+    cases = ", ".join(dict.fromkeys(getattr(one, BUG)[1] for one in others))
+    return f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})" if others else ""
 
 
 def session_document(
@@ -77,6 +94,10 @@ def session_document(
     texts = (dict(one.user_properties).get(PROPERTY) for one in deciding)
     tallies = [tally_from_json(str(text)) for text in texts if text is not None]
     labels, tally = labels_of(tallies), total_of(tallies)
+    alike: dict[int, dict[str, str]] = {}
+    for lead, *others in bugs_of(report for report in deciding if report.failed):
+        alike |= {id(one): {"same_as": lead.nodeid} for one in others}
+        alike[id(lead)] = {"also_wrong": also_wrong(others)}
     return {
         "format": FORMAT,
         "versions": dict(versions),
@@ -87,7 +108,7 @@ def session_document(
         ],
         "inconclusive": sorted(tally.reasons),
         "not_reached": [asdict(one) for one in missed(tally.coverage)],
-        "tests": [_test(report, labels) for report in deciding],
+        "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
         "not_collected": sorted(not_collected),
         "exit_code": exit_code,
     }
@@ -128,5 +149,7 @@ def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> d
     if CASE in properties:
         found["case"] = json.loads(str(properties[CASE]))
     if report.failed:
-        found["failure"] = report.longreprtext
+        text, crash = report.longreprtext, getattr(report.longrepr, "reprcrash", None)
+        said = crash.message if crash else text.strip()
+        found |= {"failure": text, "message": said.partition("\n")[0]}
     return found

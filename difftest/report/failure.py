@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from difftest.analysis.finding import Finding
@@ -14,7 +14,7 @@ from difftest.harness.case import Case
 from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.frames import entries, is_own
 from difftest.harness.looks import nearest
-from difftest.harness.report import case_rows
+from difftest.harness.report import case_rows, short
 from difftest.harness.runner import Runner, make_call
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
@@ -22,6 +22,7 @@ from difftest.host.waiting import Waiting
 from difftest.report.picture import error_maps
 from difftest.report.writers import writer_of
 from difftest.simulator.errors import Location
+from difftest.simulator.launch import Finished, Launch
 from difftest.simulator.trace import Event, Trace
 
 NEIGHBOURS = 3
@@ -37,9 +38,11 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     spec, case = failure.spec, failure.case
     document: dict[str, Any] = {
         "kernel": spec.name,
+        "headline": failure.headline,
         "title": failure.title(),
-        "rows": [list(row) for row in [*case_rows(spec, case), *failure.rows()]],
+        "rows": [list(row) for row in [*case_rows(spec, case, failure.shapes), *failure.rows()]],
         "again": failure.again.command(case) if failure.again else "",
+        "saved": failure.saved,
         "findings": findings(failure.findings),
         "where": [],
         "outputs": [],
@@ -88,31 +91,27 @@ def lines_around(at: Location, why: str) -> dict[str, Any]:
 
 def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
     """Each wrong output, of the case and of the largest one that fails too: it shows more."""
-    outputs = []
+    outputs: list[dict[str, Any]] = []
     for backend, verdict in failure.verdicts.items():
         if not isinstance(verdict, Mismatch):
             continue
-        looks = failure.looks.get(backend, "")
-        other, larger = failure.history.largest.get(backend, (failure.case, verdict))
-        outputs += _output(backend, verdict, looks)
-        if larger.shape != verdict.shape:
-            outputs += _output(backend, larger, "", f"the largest case that fails: {label(other)}")
+        largest = failure.history.largest.get(backend, (failure.case, verdict))
+        for case, one in ((failure.case, verdict), largest):
+            is_larger = one.shape != verdict.shape
+            if one.evidence is None or (outputs and not is_larger):
+                continue
+            output = {
+                "backend": backend,
+                "output": one.output,
+                "of": short(failure.spec, case) if is_larger else "",
+                "case": label(case),
+                "shape": list(one.shape),
+                "dtype": str(one.evidence.got.dtype),
+                "looks_like": "" if is_larger else failure.looks.get(backend, ""),
+                "maps": [slice.as_mapping() for slice in error_maps(one)],
+            }
+            outputs.append(output)
     return outputs
-
-
-def _output(backend: str, verdict: Mismatch, looks: str, of: str = "") -> list[dict[str, Any]]:
-    if verdict.evidence is None:
-        return []
-    output = {
-        "backend": backend,
-        "output": verdict.output,
-        "of": of,
-        "shape": list(verdict.shape),
-        "dtype": str(verdict.evidence.got.dtype),
-        "looks_like": looks,
-        "maps": [{**asdict(one), "title": one.title} for one in error_maps(verdict)],
-    }
-    return [output]
 
 
 def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
@@ -124,7 +123,7 @@ def _where(failure: DifferentialFailure) -> list[dict[str, Any]]:
             if at is not None:
                 shown.append(lines_around(at, "raised here"))
         elif isinstance(verdict, Mismatch) and verdict.first is not None:
-            event = culprit(failure.spec, failure.case, verdict)
+            event = culprit(failure, verdict)
             if event is not None and event.location is not None:
                 index = list(verdict.first.index)
                 why = f"{event.opcode} wrote output {verdict.output} at {index} here, last"
@@ -144,17 +143,26 @@ def raised_at(error: BaseException, spec: KernelSpec) -> Location | None:
     return None
 
 
-def culprit(spec: KernelSpec, case: Case, mismatch: Mismatch) -> Event | None:
+def culprit(failure: DifferentialFailure, mismatch: Mismatch) -> Event | None:
     """The instruction that wrote the first wrong element last, on the embedded simulator."""
     first, output = mismatch.first, mismatch.output
     if first is None or output is None:
         return None
-    trace = trace_of(spec, case)
+    trace, _ = trace_of(failure.spec, failure.case, failure.shapes)
     return None if trace is None else writer_of(trace, output, mismatch.shape, first.index)
 
 
-def trace_of(spec: KernelSpec, case: Case) -> Trace | None:
-    """The trace of a case; None if the embedded simulator does not run it."""
-    call = replace(make_call(spec, case, spec.inputs_of(case)), record=True)
-    outcome = EmbeddedSimulator().run(call)
-    return outcome.trace if isinstance(outcome, Ran) else None
+def trace_of(
+    spec: KernelSpec, case: Case, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Trace | None, str]:
+    """What a case does on the embedded simulator, and what stopped it; None if it does nothing."""
+    call = make_call(spec, case, spec.inputs_of(case, shapes), shapes)
+    outcome = EmbeddedSimulator().run(replace(call, record=True))
+    if isinstance(outcome, Ran):
+        return outcome.trace, ""
+    frames = (entry.tb_frame for entry in entries(outcome.error))
+    launched = next((one.f_locals for one in frames if one.f_code is Launch.finished.__code__), {})
+    if "arguments" not in launched:  # it did not begin
+        return None, ""
+    trace = Finished(launched["core"], launched["arguments"], (), ()).trace()
+    return trace, type(outcome.error).__name__

@@ -21,6 +21,7 @@ def markdown_text(document: Mapping[str, Any]) -> str:
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     kernels = sections(document)
     failed = [one for one in document["tests"] if "failure" in one]
+    bugs = [one for one in failed if "same_as" not in one]
     yield "## Kernels against their references"
     yield ""
     backends = ", ".join(one["description"] for one in document["backends"]) or "no backend"
@@ -37,10 +38,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
                 f"| {mark} | {_cell(kernel['name'])} | {row['backend']} | {row['cases']:,} | "
                 f"{row['elements']:,} | {row['exact']:,} | {row['rejections']:,} |"
             )
-    for test in failed[:MOST]:
+    for test in bugs[:MOST]:
         yield from _failure(test)
-    if len(failed) > MOST:
-        yield f"\nand {len(failed) - MOST} more failures"
+    if len(bugs) > MOST:
+        yield f"\nand {len(bugs) - MOST} more failures"
     missed = document["not_reached"]
     if missed:
         yield "\n<details><summary>Branches and loops that no case took</summary>\n"
@@ -52,12 +53,15 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _failure(test: Mapping[str, Any]) -> Iterator[str]:
     failure = test.get("details", {}).get("failure")
-    yield f"\n### ❌ {_code(test['id'])}\n"
+    yield f"\n### ❌ {_cell(test['message'])}\n"
+    if test["id"] != test["message"]:
+        yield f"{_code(test['id'])}\n"
     if failure is None:
         yield from _fenced("\n".join(test["failure"].splitlines()[-LINES:]))
         return
-    yield f"**{_cell(failure['kernel'])} {failure['title']}**\n"
-    yield from _fenced("\n".join(f"{name:<13} {text}" for name, text in failure["rows"]))
+    also = [("also wrong", test["also_wrong"])] if test.get("also_wrong") else []
+    said = [f"{name and name + ':':<13}{text}" for name, text in [*failure["rows"], *also]]
+    yield from _fenced("\n".join([f"{failure['kernel']} {failure['title']}", *said]))
     for where in failure["where"]:
         yield f"{where['why']}: {_place(where)}\n"
         yield from _fenced("\n".join(f"{n:>4} {text}" for n, text in where["lines"]), "python")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
+from difftest.harness.report import short
 from difftest.harness.spec import KernelSpec
 from difftest.inspection import memory_text
 from difftest.report.failure import findings, label, trace_of
-from difftest.report.timeline import colours_in, timeline_svg
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.timing.advice import advise
 from difftest.timing.prediction import predict
 from difftest.timing.report import Report
 from difftest.timing.roofline import roofline
+from difftest.timing.views.lanes import Lane, Values, lanes_of
 from difftest.timing.views.text import totals
 
 MOST = 20_000
@@ -23,30 +27,32 @@ MOST = 20_000
 LINES = 8
 """Source lines in the table of those that take most."""
 _WIDTH = 100
+BINS, WIDTH, LANE = 240, 900, 44
+"""Columns of time in the timeline, and the size of a lane in the picture's units."""
 
 
-def performance_document(spec: KernelSpec, case: Case) -> dict[str, Any] | None:
-    """What is predicted of a case; None if the embedded simulator does not run it.
+def performance_document(
+    spec: KernelSpec, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, Any] | None:
+    """What is predicted of a case, up to where it stopped; None if the simulator runs none of it.
 
-    Nothing in it is measured.
+    ``shapes`` has those arrays whose shapes are not what the case says. Nothing in it is measured.
     """
     with unless_broken(f"the predicted time of {spec.name}"):
-        trace = trace_of(spec, case)
-        return _predicted(spec, case, trace) if trace else None
+        trace, stopped = trace_of(spec, case, shapes or {})
+        document = {"kernel": spec.name, "title": short(spec, case), "case": label(case)}
+        document["stopped"] = stopped
+        return {**document, **_predicted(trace)} if trace else None
     return None
 
 
-def _predicted(spec: KernelSpec, case: Case, trace: Trace) -> dict[str, Any]:
-    document: dict[str, Any] = {"kernel": spec.name, "case": label(case)}
+def _predicted(trace: Trace) -> dict[str, Any]:
     if len(trace) > MOST:
-        why = f"{len(trace):,} instructions: difftest profile says how long they take"
-        return {**document, "why_not": why}
+        return {"why_not": f"{len(trace):,} instructions: difftest profile says how long they take"}
     machine = MACHINES[trace.machine]
     prediction = predict(trace, machine)
     report, bounds = Report(prediction), roofline(prediction)
-    summary, timeline = report.summary(), timeline_svg(report)
     return {
-        **document,
         "totals": list(totals(report)),
         "microseconds": {
             "predicted": bounds.predicted,
@@ -56,12 +62,8 @@ def _predicted(spec: KernelSpec, case: Case, trace: Trace) -> dict[str, Any]:
         "intensity": bounds.intensity,
         "ridge": bounds.ridge,
         "limit": bounds.limit,
-        "timeline": timeline,
-        "colours": colours_in(timeline),
-        "busy": {
-            name: summary[f"{name}_active_time_percent"]
-            for name in (*(f"{e}_engine" for e in ("tensor", "vector", "scalar", "gpsimd")), "dma")
-        },
+        "end": prediction.schedule.end / 1e3,
+        "lanes": [*map(_lane, lanes_of(report, BINS))],
         "lines": [
             [one.group, one.instructions, one.busy, one.critical, one.bytes]
             for one in report.by_line()[:LINES]
@@ -69,3 +71,25 @@ def _predicted(spec: KernelSpec, case: Case, trace: Trace) -> dict[str, Any]:
         "memory": memory_text(trace, machine, _WIDTH),
         "advice": findings(advise(prediction.schedule)),
     }
+
+
+def _lane(lane: Lane) -> dict[str, Any]:
+    """A lane of the timeline: what is stacked in it has a colour, a meaning and its outline."""
+    areas, base = [], np.zeros(BINS)
+    for colour, meaning, heights in lane.stacked:
+        above = base + heights / lane.highest
+        areas.append([colour, meaning, _area(base, above)])
+        base = above
+    return {"name": lane.name, "value": lane.value, "areas": areas}
+
+
+def _area(low: Values, high: Values) -> str:
+    """The outline of columns between two heights from 0 to 1; a step only where one changes."""
+    changes = np.flatnonzero((np.diff(low) != 0) | (np.diff(high) != 0)) + 1
+    starts, ends = [0, *changes], [*changes, BINS]
+    return "".join(
+        f"M{start * WIDTH / BINS:.1f} {LANE * (1 - low[start]):.1f}V{LANE * (1 - high[start]):.1f}"
+        f"H{end * WIDTH / BINS:.1f}V{LANE * (1 - low[start]):.1f}Z"
+        for start, end in zip(starts, ends, strict=True)
+        if high[start] > low[start]
+    )

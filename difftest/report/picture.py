@@ -10,9 +10,8 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,6 @@ ROWS, COLUMNS = 128, 192
 """The most cells of a map."""
 SLICES = 4
 """How many slices of an output are shown, those with the most wrong elements."""
-CELL, WIDEST, HIGHEST, LABEL = 20, 480, 256, 260
-"""Of a picture: the largest side of a cell, its own sides, and the room for an axis's name."""
-TILES = (128, 512)
-"""A tile: partitions, and elements of the free dimension."""
 RIGHT, UNWRITTEN, NOT_FINITE = ".", "u", "n"
 LEVELS = "1234567"
 """Decades of the error over the largest expected value: 7 is all of it, 1 a millionth or less."""
@@ -80,6 +75,11 @@ class ErrorMap:
         """Rows and columns of elements in a cell."""
         return _block(self.shape[0], ROWS), _block(self.shape[1], COLUMNS)
 
+    def as_mapping(self) -> dict[str, Any]:
+        """What a page needs of it, as JSON has it."""
+        said = {"title": self.title, "block": self.block, "spoken": spoken(self)}
+        return {**asdict(self), **said}
+
 
 def error_maps(mismatch: Mismatch) -> tuple[ErrorMap, ...]:
     """The slices of a wrong output with the most wrong elements; none without evidence."""
@@ -128,36 +128,6 @@ def _lines(codes: Codes) -> Iterator[str]:
         yield "".join(_CODES[code] for code in cells)
 
 
-def svg(picture: ErrorMap, name: str) -> str:
-    """A picture of a map, with its tiles outlined and its axes named."""
-    rows, columns = len(picture.rows), len(picture.rows[0])
-    width, height = min(columns * CELL, WIDEST), min(rows * CELL, HIGHEST)
-    left, top = 46, 26
-    whole = left + max(width, LABEL) + 8
-    parts = [
-        f'<svg role="img" viewBox="0 0 {whole} {top + height + 10}" width="{whole}" class="map">',
-        f"<title>{escape(f'{name}: {picture.title}; {spoken(picture)}')}</title>",
-        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" class="right"/>',
-        f'<image href="{_png(picture)}" x="{left}" y="{top}" width="{width}" '
-        f'height="{height}" preserveAspectRatio="none" style="image-rendering:pixelated"/>',
-        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" class="frame"/>',
-    ]
-    last, (down, across) = [size - 1 for size in picture.shape], picture.block
-    for place in range(TILES[0], picture.shape[0], TILES[0]):
-        y = top + place / down / rows * height
-        parts.append(f'<path d="M{left} {y:.1f}h{width}" class="tile"/>')
-    for place in range(TILES[1], picture.shape[1], TILES[1]):
-        x = left + place / across / columns * width
-        parts.append(f'<path d="M{x:.1f} {top}v{height}" class="tile"/>')
-    parts += [
-        f'<text x="{left}" y="{top - 8}">partitions down, free dimension 0 to {last[1]}</text>',
-        f'<text x="{left - 6}" y="{top + 10}" text-anchor="end">0</text>',
-        f'<text x="{left - 6}" y="{top + height}" text-anchor="end">{last[0] or ""}</text>',
-        "</svg>",
-    ]
-    return "".join(parts)
-
-
 def spoken(picture: ErrorMap) -> str:
     """What a picture shows, for those who do not see it: how many cells of each kind."""
     text = "".join(picture.rows)
@@ -167,12 +137,12 @@ def spoken(picture: ErrorMap) -> str:
     return ", ".join(f"{count} {meaning}" for count, meaning in kinds if count) + size
 
 
-def _png(picture: ErrorMap) -> str:
-    """The cells as a PNG of a palette, a pixel each, as a data URI."""
+def png(rows: Sequence[str]) -> str:
+    """The cells of a map as a PNG of a palette, a pixel each, as a data URI."""
     numbers = {ord(code): number for number, code in enumerate(_CODES)}
-    lines = [b"\0" + row.translate(numbers).encode("latin-1") for row in picture.rows]
+    lines = [b"\0" + row.translate(numbers).encode("latin-1") for row in rows]
     palette = bytes.fromhex("".join(colour[1:] for colour, _ in KINDS.values()))
-    head = struct.pack(">IIBBBBB", len(picture.rows[0]), len(lines), 8, 3, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", len(rows[0]), len(lines), 8, 3, 0, 0, 0)
     chunks: list[tuple[bytes, bytes]] = [
         (b"IHDR", head),
         (b"PLTE", palette),

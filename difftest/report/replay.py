@@ -17,9 +17,10 @@ import click
 import numpy as np
 
 from difftest.analysis.finding import Severity
-from difftest.backends.base import Crashed, KernelCall, Unsupported
+from difftest.backends.base import Crashed, KernelCall, Ran, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
-from difftest.harness.case import Case
+from difftest.harness.edge_checks import judge_edge
+from difftest.harness.edges import Edge
 from difftest.harness.explicit import CaseError
 from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import Runner, make_call, run_kernel
@@ -83,8 +84,8 @@ def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = Fals
 
     With ``debug`` it runs once more then, in Python's debugger, which stops at the first stop.
     """
-    with saved.loaded() as (spec, case, folder):
-        every = [_replay(one, case, folder, saved) for one in alone(spec)]
+    with saved.loaded() as (spec, edge, folder):
+        every = [_replay(one, edge, folder, saved) for one in alone(spec)]
         (again, run), *_ = sorted(every, key=lambda pair: not pair[0].text)
         tell(again)
         at = _line(again) if again.stops else None
@@ -126,24 +127,30 @@ def _line(again: Replay) -> tuple[str, int, int] | None:
 
 
 def _replay(
-    spec: KernelSpec, case: Case, folder: Path, saved: Saved
+    spec: KernelSpec, edge: Edge, folder: Path, saved: Saved
 ) -> tuple[Replay, Callable[[], Any]]:
     """What comes of one kernel, and a run of it."""
     backend = EmbeddedSimulator(saved.level, saved.strictness)
     runner = Runner((backend,), record=True, verbose=True)
-    call = make_call(spec, case, spec.inputs_of(case))
-    exact = replace(call, exact=runner.settings_of(spec, case))
+    call = make_call(spec, edge.case, spec.inputs_of(edge.case, edge.shapes), edge.shapes)
+    exact = replace(call, exact=runner.settings_of(spec, edge.case), record=True)
 
     def run() -> Any:
         return backend.run(_fresh(exact))
 
     failure: CaseFailure | None = None
+    trace: Trace | None = None
     try:
-        runner.check(spec, case)
+        if edge.why:
+            outcome = run_kernel(backend, _fresh(exact))
+            trace = outcome.trace if isinstance(outcome, Ran) else None
+            judge_edge(runner, spec, edge, backend, outcome)
+        else:
+            runner.check(spec, edge.case)
         runner.check_hazards()
     except CaseFailure as wrong:
         failure = wrong
-    trace = runner.traces.get(backend.name)
+    trace = trace or runner.traces.get(backend.name)
     lines = IssuingLines()
     followed(folder, lambda: run_kernel(backend, _fresh(exact)), lines)
     oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))

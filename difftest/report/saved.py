@@ -20,13 +20,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
+from difftest.harness.edges import Edge, edges_of
 from difftest.harness.explicit import case_from_json
 from difftest.harness.frames import is_installed, is_library
 from difftest.harness.spec import KernelSpec
 from difftest.host.installation import embedded_with_predictions
 
+EDGE = "at the edges: "
 _FIELDS = ("TEST", "CASE", "LEVEL", "STRICTNESS", "MODULES")
 
 
@@ -41,7 +42,7 @@ class Saved:
     Attributes
     ----------
     test : ``module:function`` of the kernel test.
-    case : as ``--case`` takes it.
+    case : as ``--case`` takes it, or behind :data:`EDGE` the words for a call at the edges.
     modules : the source of each module, by name.
     level, strictness : as the test was run; None for what is chosen elsewhere.
     """
@@ -69,8 +70,8 @@ class Saved:
         )
 
     @contextmanager
-    def loaded(self) -> Iterator[tuple[KernelSpec, Case, Path]]:
-        """The spec, the case and the folder of the sources, as long as this lasts.
+    def loaded(self) -> Iterator[tuple[KernelSpec, Edge, Path]]:
+        """The spec, the call and the folder of the sources, as long as this lasts.
 
         Raises
         ------
@@ -82,7 +83,17 @@ class Saved:
             self._write(folder)
             with _in_front(folder, self.modules), embedded_with_predictions(self.level):
                 spec = self._spec()
-                yield spec, case_from_json(self.case, spec), folder
+                yield spec, self._call(spec), folder
+
+    def _call(self, spec: KernelSpec) -> Edge:
+        """The call; without words if it is a case."""
+        if not self.case.startswith(EDGE):
+            return Edge(case_from_json(self.case, spec), "", inside=True)
+        why = self.case.removeprefix(EDGE)
+        for edge in edges_of(spec):
+            if edge.why == why:
+                return edge
+        raise SavedError(f"the spec of {self.test} has no call at its edges with {why}")
 
     def _write(self, folder: Path) -> None:
         for name, source in self.modules.items():

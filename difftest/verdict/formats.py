@@ -120,7 +120,7 @@ def _test_of(one: Document, name: str, known: Sequence[Judgement]) -> dict[str, 
             details["performance"] = [{**shown, "kernel": name}] if shown else []
     said = f"{name}: {one['outcome'].replace('_', ' ')}: {one['reason']}"
     test = {"id": said, "outcome": one["outcome"], "kernels": [name], "details": details}
-    return {**test, "failure": text_of(one)} if one["exit_code"] else test
+    return {**test, "message": said, "failure": text_of(one)} if one["exit_code"] else test
 
 
 FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {

@@ -31,7 +31,10 @@ SHAPE = "--shape 4096,64 --set factor=2.0"
 INK, GREY = (36, 41, 47), (90, 98, 108)
 HUES = [(190, 30, 45), (20, 110, 60), (140, 90, 0), (9, 90, 180), (120, 60, 160), (20, 110, 120)]
 LIGHT = TerminalTheme((250, 250, 248), INK, [INK, *HUES, GREY], [GREY, *HUES, INK])
-"""A light ground with contrast enough, also where it stands on a dark page."""
+PALE, DIM = (230, 235, 242), (163, 175, 191)
+GLOWING = [(255, 138, 128), (111, 217, 155), (255, 202, 107), (140, 196, 255), (214, 170, 255)]
+DARK = TerminalTheme((18, 22, 28), PALE, [PALE, *GLOWING, DIM, DIM], [DIM, *GLOWING, DIM, PALE])
+"""For those whose system is dark; both have contrast enough on any page."""
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Without fonts from elsewhere: any monospaced one will do."""
 
@@ -58,10 +61,14 @@ def draw(name: str, title: str, text: RenderableType) -> None:
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         console.print(text)
+    form = {"title": title, "code_format": FORMAT, "unique_id": f"difftest-{name}", "clear": False}
+    light, dark = (console.export_svg(theme=theme, **form) for theme in (LIGHT, DARK))
+    rules = "\n".join(re.findall(r"^ *\.[\w-]+-r\d+ \{.*\}$", dark, re.MULTILINE))
+    ground, ink = DARK.background_color.hex, DARK.foreground_color.hex
+    rules += f"\nsvg > rect {{ fill: {ground} }} .difftest-{name}-title {{ fill: {ink} }}"
+    media = f"@media (prefers-color-scheme: dark) {{\n{rules}\n}}\n    </style>"
     picture = HERE / f"{name}.svg"
-    console.save_svg(
-        str(picture), title=title, theme=LIGHT, code_format=FORMAT, unique_id=f"difftest-{name}"
-    )
+    picture.write_text(light.replace("</style>", media), encoding="utf-8")
     print(picture.relative_to(ROOT))
 
 
@@ -100,7 +107,7 @@ def page(folder: Path) -> None:
     output("pytest --simulate --difftest-report=page.html", folder)
     picture = HERE / "report.png"
     browser = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run"
-    options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1280,1860"]
+    options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1280,1560"]
     pages = [f"--screenshot={picture}", (folder / "page.html").as_uri()]
     subprocess.run([*browser.split(), *options, *pages], check=True, stderr=PIPE)
     Image.open(picture).quantize(256).save(picture, optimize=True)  # half the bytes
@@ -123,8 +130,9 @@ def profiles(folder: Path) -> None:
 
 
 def main() -> None:
-    """Make them all, each in a folder of its own."""
-    for make in (failure, page, first_kernel, profiles):
+    """Make those that are named, or all, each in a folder of its own."""
+    chosen = [one for one in (failure, page, first_kernel, profiles) if one.__name__ in sys.argv]
+    for make in chosen or (failure, page, first_kernel, profiles):
         with tempfile.TemporaryDirectory() as folder:
             make(Path(folder))
 

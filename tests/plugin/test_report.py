@@ -6,6 +6,7 @@ from hypothesis.internal import observability
 
 from difftest.report.replay import replay_lines, replayed
 from difftest.report.saved import read_saved
+from tests.plugin.conftest import KERNEL
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def test_what_ran_and_what_was_compared(project, report):
     project.add_test()
     result, document = report("--simulate=embedded")
     assert result.ret == document["exit_code"] == 0
-    assert document["format"] == 3
+    assert document["format"] == 4
     assert [one["name"] for one in document["backends"]] == ["embedded"]
     (kernel,) = document["kernels"]
     assert (kernel["kernel"], kernel["backend"]) == ("add", "embedded")
@@ -138,6 +139,31 @@ def test_a_failure_is_saved_and_replayed(project):
     told = []
     replayed(saved, lambda made: told.extend(replay_lines(made)))
     assert "the reference disagrees first at instruction 3, dma_copy" in told
+
+
+def test_a_call_at_the_edges_fails_as_any_other(project, report):
+    """Of a shape that no spec can say: it has a line, a saved file, and runs again."""
+    project.pytester.makepyfile(
+        kernel=KERNEL.replace(
+            'len(a.shape) == 2, "add takes matrices"', "len(a.shape) == 2"
+        ).replace("src=b,", "src=b[0 : a.shape[0], 0 : a.shape[1]],")
+    )
+    refused = 'rejects=[Rejection({"m": 129, "n": 2}, match="partition")]'
+    project.add_test(more=refused, edges=True)
+    result, document = report("--simulate=embedded", "--difftest-save=out")
+    (failed,) = (one for one in document["tests"] if one["outcome"] == "failed")
+    assert failed["message"] == "add: wrong shape at m=1, n=1, float32, b of (2, 1)"
+    assert "case" not in failed
+    failure = failed["details"]["failure"]
+    assert ["b", "(2, 1) Random(seed=1, spread=0)"] in failure["rows"]
+    assert failure["again"] == "pytest --simulate=embedded 'test_add.py::test_add[edges]'"
+    assert failure["saved"] == "out/failure_test_add_py_test_add_edges.py"
+    told = []
+    saved = read_saved(project.pytester.path / failure["saved"])
+    replayed(saved, lambda made: told.extend(replay_lines(made)))
+    assert "call:        b of shape (2, 1)" in told[0]
+    again = project.run("--simulate=embedded", "test_add.py::test_add[edges]")
+    again.assert_outcomes(failed=1)
 
 
 def test_what_passes_is_not_saved(project):

@@ -9,8 +9,18 @@ import pytest
 from difftest.report.markdown import MOST, markdown_text
 from difftest.report.page import page_text
 
+OUTCOMES = ("failed", "passed")
 VOID = {"meta", "link", "br", "img", "hr", "input"}
-PICTURE = {"slice": [1], "shape": [2, 2], "rows": ["..", ".7"], "wrong": 1, "title": "one wrong"}
+WORST = "1 at least the largest expected value"
+PICTURE = {
+    "slice": [1],
+    "shape": [2, 2],
+    "rows": ["..", ".7"],
+    "wrong": 1,
+    "title": "slice [1, :, :]: 1 of 4 elements (2 x 2) wrong",
+    "block": [1, 1],
+    "spoken": WORST,
+}
 FINDING = {
     "id": "race",
     "severity": "warning",
@@ -24,6 +34,7 @@ FAILURE = {
     "title": "disagrees with its reference",
     "rows": [["case", "n=2"], ["looks like", "all zero"], ["wrong", "1 of 2"]],
     "again": "pytest --case '<n=2>'",
+    "saved": "saved/failure_it.py",
     "findings": [],
     "where": [
         {"why": "dma_copy wrote it", "file": "k.py", "line": 2, "lines": [[1, "a"], [2, "b<c"]]}
@@ -33,6 +44,7 @@ FAILURE = {
             "backend": "embedded",
             "output": 0,
             "of": "",
+            "case": "n=2, float32",
             "shape": [2, 2, 2],
             "dtype": "float32",
             "looks_like": "all zero",
@@ -43,15 +55,19 @@ FAILURE = {
 }
 PERFORMANCE = {
     "kernel": "add",
-    "case": "n=4",
+    "title": "n=4",
+    "case": "n=4, x=Random(seed=7)",
+    "stopped": "",
     "totals": ["Predicted for trn2, not measured.", "nc_latency 17.9 us"],
     "microseconds": {"predicted": 4.0, "bound by arithmetic": 0.0, "bound by memory": 2.0},
     "intensity": 0.0,
     "ridge": 185.0,
     "limit": "memory",
-    "busy": {},
-    "timeline": '<svg role="img"><title>Predicted timeline</title></svg>',
-    "colours": [("#0072b2", "loads & more")],
+    "end": 3.5,
+    "lanes": [
+        {"name": "vector", "value": "5% busy", "areas": [["#0072b2", "adds & more", "M0 0Z"]]},
+        {"name": "DMA", "value": "idle", "areas": [["#d55e00", "never", ""]]},
+    ],
     "lines": [["k.py:3: add", 4, 1.0, 0.5, 4096]],
     "memory": "sbuf: 1 of 2",
     "advice": [],
@@ -90,6 +106,7 @@ test_of.__test__ = False
 @pytest.fixture
 def document():
     text = "E   <script>alert(1)</script> scale disagrees"
+    said = "scale: wrong algorithm at n=2"
     return {
         "format": 3,
         "versions": {"nki-difftest": "0.2.0", "python": "3.13"},
@@ -107,8 +124,29 @@ def document():
         ],
         "tests": [
             test_of("add", details={"hazards": [FINDING, FINDING], "performance": [PERFORMANCE]}),
-            test_of("scale", outcome="failed", failure=text, details={"failure": FAILURE}),
-            {"id": "test_it.py::test_x", "outcome": "failed", "seconds": 0.1, "failure": "E x < 1"},
+            test_of(
+                "scale",
+                outcome="failed",
+                failure=text,
+                message=said,
+                details={"failure": FAILURE},
+                also_wrong="1 other case (at the edges)",
+            ),
+            test_of(
+                "scale",
+                outcome="failed",
+                failure="no more",
+                message="told already",
+                details={"failure": FAILURE | {"title": "said twice"}},
+                same_as="test_it.py::test_scale",
+            ),
+            {
+                "id": "test_it.py::test_x",
+                "outcome": "failed",
+                "seconds": 0.1,
+                "failure": "E x < 1",
+                "message": "x is large",
+            },
         ],
         "not_collected": ["test_other.py"],
         "exit_code": 1,
@@ -175,7 +213,7 @@ def test_a_screen_reader_finds_its_way(page):
     assert all(one["tabindex"] == "0" and one["aria-label"] for one in scrolled)
     assert {one["role"] for one in scrolled} == {"region", "group"}  # a landmark has its own name
     wrapped = [one for one in page.of("pre") if "tabindex" not in one]
-    assert [one["class"] for one in wrapped] == ["again"]
+    assert [one["class"] for one in wrapped] == ["again", "again"]
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
 
@@ -191,7 +229,8 @@ def test_nothing_comes_from_elsewhere(page, document):
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
     assert "url(" not in page_text(document)
     assert "@import" not in page_text(document)
-    assert not page.of("script", "link", "iframe", "object")
+    assert page.of("script") == [{}]
+    assert not page.of("link", "iframe", "object")
 
 
 def test_each_failure_is_there_as_text(page):
@@ -199,25 +238,45 @@ def test_each_failure_is_there_as_text(page):
         *("disagrees with its reference", "Looks like: all zero", "wrong 1 of 2"),
         *("nearest that agrees n=1, float32", "pytest --case '<n=2>'", "2 b<c (this line)"),
         *("<script>alert(1)</script> scale disagrees", "test_it.py::test_x E x < 1"),
-        *("slice [1, :, :]: 1 of 4 elements", "at least the largest expected value"),
+        *("slice [1, :, :]: 1 of 4 elements", WORST, "difftest replay saved/failure_it.py"),
+        *("x is large", "also wrong 1 other case (at the edges)"),
     ):
         assert part in page.said, part
+    assert "said twice" not in page.said  # one bug, one report
+    assert (
+        page.said.count("scale: wrong algorithm at n=2") == 2
+    )  # in the head, and above its report
 
 
-def test_what_ran_and_what_was_found_is_there(page):
+def test_what_ran_and_what_was_found_is_there(page, document):
     for part in (
-        *("1 of 3 tests passed", "1,234,567", "never true", "if n < 3:", "too vague"),
+        *("1 of 4 tests passed", "1,234,567", "never true", "if n < 3:", "too vague"),
         *("test_other.py", "two wrote <at once>", "a barrier", "nki-difftest 0.2.0"),
         *(
             "Predicted time of n=4",
             "no products to count, so memory is the limit",
             "2.00 us",
-            "loads & more",
+            "adds & more",
             "sbuf: 1 of 2",
         ),
     ):
         assert part in page.said, part
     assert page.said.count("two wrote") == 1  # once, though two tests saw it
+    assert "Predicted timeline of 3.5 microseconds: vector 5% busy; DMA idle" in page.said
+    assert "never" not in page.said.partition("SBUF")[0].rpartition("Timeline")[2]
+    headings = re.findall("<h[1-6][^>]*>(.*?)</h", page_text(document), re.DOTALL)
+    assert not any("seed" in one for one in headings)
+
+
+def test_kernels_can_be_filtered(page):
+    """By outcome, and by the words that a person knows: of a kernel, its tests, its messages."""
+    known = [one for one in page.of("section", "li", "tr") if "data-outcome" in one]
+    assert [one["data-outcome"] for one in known].count("failed") == 5
+    scale, add = (one for one in known if one.get("id") in ("scale", "add"))
+    assert "wrong algorithm" in scale["data-text"]
+    assert add["data-text"] == "add test_it.py::test_add"
+    assert [one["value"] for one in page.of("input") if one["type"] == "radio"] == ["", *OUTCOMES]
+    assert {one["data-outcome"] for one in known} == set(OUTCOMES)
 
 
 def test_kernels_that_failed_come_first(page):
@@ -234,16 +293,18 @@ def test_a_page_of_no_test(document):
 
 def test_the_same_as_markdown(document):
     text = markdown_text(document)
-    assert "1 of 3 tests passed, on the embedded simulator." in text
+    assert "1 of 4 tests passed, on the embedded simulator." in text
+    assert "### ❌ scale: wrong algorithm at n=2" in text
+    assert "told already" not in text
     assert "| ❌ | scale | embedded | 20 | 1,234,567 | 3 | 1 |" in text
     assert "| ✅ | add | embedded |" in text
-    for part in ("looks like    all zero", "dma_copy wrote it: `k.py:2`", "   2 b<c", "E x < 1"):
+    for part in ("looks like:  all zero", "dma_copy wrote it: `k.py:2`", "   2 b<c", "E x < 1"):
         assert part in text, part
     assert text.count("~~~~") % 2 == 0
 
 
 def test_markdown_has_an_end(document):
-    failed = document["tests"][2]
+    failed = document["tests"][3]
     document["tests"] = [failed] * (MOST + 3)
     text = markdown_text(document)
     assert text.count("### ❌") == MOST
@@ -251,7 +312,7 @@ def test_markdown_has_an_end(document):
 
 
 def test_a_failure_cannot_end_its_fence(document):
-    document["tests"][2]["failure"] = "before\n~~~~\n# after"
+    document["tests"][3]["failure"] = "before\n~~~~\n# after"
     lines = markdown_text(document).splitlines()
     inside = lines[lines.index("before") :]
     assert inside.index("# after") < inside.index("~~~~")

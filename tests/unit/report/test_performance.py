@@ -1,3 +1,6 @@
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 
@@ -5,8 +8,12 @@ from difftest.harness.case import Case
 from difftest.harness.recipes import Random
 from difftest.harness.spec import KernelSpec
 from difftest.report import performance
-from difftest.report.performance import performance_document
+from difftest.report.performance import BINS, LANE, WIDTH, performance_document
+from difftest.simulator import TRN2, launch
 from difftest.simulator.frontend.install import embedded
+from difftest.timing import predict
+from difftest.timing.report import Report
+from difftest.timing.views.lanes import lanes_of
 
 with embedded():
     import nki
@@ -44,13 +51,14 @@ def case(n):
 def test_the_bounds_are_those_of_the_roofline():
     said = performance_document(SPEC, case(128))
     assert said["kernel"] == "product"
+    assert said["title"] == "n=128, bfloat16"
     assert said["case"].startswith("n=128, bfloat16, left=Random(")
     times = said["microseconds"]
     bytes_moved = 2 * (128 * 128 + 128 * 512 + 128 * 512)
     assert said["intensity"] == pytest.approx(2 * 128 * 128 * 512 / bytes_moved)
     assert 0 < times["bound by arithmetic"] < times["bound by memory"] < times["predicted"]
     assert said["limit"] == "memory"
-    assert said["timeline"].startswith("<svg")
+    assert [lane["name"] for lane in said["lanes"]] == ["tensor", "scalar", "DMA", "SBUF", "PSUM"]
     assert said["memory"].startswith("sbuf: ")
     assert all("test_performance.py" in line[0] for line in said["lines"])
     assert "not measured" in said["totals"][0]
@@ -59,9 +67,43 @@ def test_the_bounds_are_those_of_the_roofline():
 def test_a_page_does_not_wait_for_a_long_kernel(monkeypatch):
     monkeypatch.setattr(performance, "MOST", 3)
     said = performance_document(SPEC, case(128))
-    assert "timeline" not in said
+    assert "lanes" not in said
     assert said["why_not"] == "5 instructions: difftest profile says how long they take"
 
 
-def test_nothing_is_predicted_of_a_case_that_does_not_run():
+def test_a_case_is_predicted_up_to_where_it_stops():
+    """The second copy, of an array that is too long, is refused: there is the first alone."""
+    said = performance_document(SPEC, case(128), {"right": (129, 512)})
+    assert said["stopped"] == "ShapeError"
+    assert [count for _, count, *_ in said["lines"]] == [1]
+
+
+def test_nothing_is_predicted_of_a_case_that_does_nothing():
     assert performance_document(SPEC, case(129)) is None
+    idle = dataclasses.replace(SPEC, kernel=lambda left, right: 1 / 0)
+    assert performance_document(idle, case(1)) is None
+
+
+def columns(report, meaning):
+    """(left, right, height) of each rectangle of the area of this meaning."""
+    lanes = map(performance._lane, lanes_of(report, BINS))
+    (path,) = (path for lane in lanes for _, said, path in lane["areas"] if said == meaning)
+    numbers = re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)V[\d.]+Z", path)
+    return [(float(a), float(d), float(b) - float(c)) for a, b, c, d in numbers]
+
+
+def test_what_is_drawn_is_what_the_schedule_says():
+    trace = launch(
+        product, [np.ones((128, 128), np.float32), np.ones((128, 512), np.float32)]
+    ).trace
+    report = Report(predict(trace, TRN2))
+    schedule = report.prediction.schedule
+    (span,) = (one for one in schedule.spans if one.instruction.opcode == "nc_matmul")
+    drawn = columns(report, "nc_matmul")
+    area = sum((right - left) * height for left, right, height in drawn)
+    assert area / (WIDTH * LANE) == pytest.approx(span.busy / schedule.end, abs=0.01)
+    middle = WIDTH * (span.start + span.busy / 2) / schedule.end
+    assert any(left - WIDTH / BINS <= middle <= right for left, right, _ in drawn)
+    loads, stores = columns(report, "DMA loads"), columns(report, "DMA stores")
+    assert max(right for _, right, _ in loads) <= min(left for left, *_ in stores)
+    assert all(0 < height <= LANE + 0.1 for *_, height in loads + stores)

@@ -5,7 +5,7 @@ import pytest
 
 from difftest import choices
 from difftest.timing.report import Report
-from difftest.timing.views import plot as module
+from difftest.timing.views.lanes import rate_of, share_of
 from difftest.timing.views.plot import PlottingError, plot
 from tests.unit.timing.shipped import prediction_of
 
@@ -36,11 +36,11 @@ def test_without_matplotlib_it_says_what_to_install(report, tmp_path, monkeypatc
 
 def test_shares_are_of_each_column():
     edges = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    assert module.share_of([(0.5, 1.0), (1.0, 2.5)], edges) == pytest.approx([0.5, 1.0, 0.5, 0.0])
+    assert share_of([(0.5, 1.0), (1.0, 2.5)], edges) == pytest.approx([0.5, 1.0, 0.5, 0.0])
 
 
 def test_rates_add_up_to_the_bytes(report):
     edges = np.linspace(0, report.prediction.schedule.end / 1e3, 51)
     spans = [s for s in report.prediction.schedule.spans if s.instruction.transfer]
-    moved = module.rate_of(spans, edges) @ np.diff(edges) * 1e3
+    moved = rate_of(spans, edges) @ np.diff(edges) * 1e3
     assert moved == pytest.approx(sum(s.instruction.transfer.bytes for s in spans))

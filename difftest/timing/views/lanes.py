@@ -1,0 +1,126 @@
+"""What a timeline shows over time: how busy each engine is, DMA rates, how full memories are.
+
+Pictures draw these numbers: the one of ``difftest profile --plot``, and the page's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.simulator.trace import Engine, Space
+from difftest.timing.memory_usage import memory_usage
+from difftest.timing.report import Report
+from difftest.timing.schedule import Span
+
+SHOWN = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+PALETTE = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#BCBD22",
+)  # fmt: skip
+"""Okabe and Ito's colours, which people with colour blindness tell apart, and two more."""
+LOADS, STORES = "#0072B2", "#D55E00"
+_FULL = {Space.SBUF: "#56B4E9", Space.PSUM: "#CC79A7"}
+
+Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+class Lane(NamedTuple):
+    """One row of a timeline.
+
+    Attributes
+    ----------
+    name, value : what it is, and a number of all of it, as text.
+    unit, limit : of the heights, and the most that the machine has.
+    stacked : colour, meaning and the height in each column of time.
+    """
+
+    name: str
+    value: str
+    unit: str
+    limit: float
+    stacked: list[tuple[str, str, Values]]
+
+    @property
+    def highest(self) -> float:
+        """The most that is reached: predictions may go beyond a limit."""
+        return max(self.limit, float(np.sum([one for *_, one in self.stacked], axis=0).max()))
+
+
+def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
+    """Engines that do something, DMA, and the two memories, in as many columns of time."""
+    edges: Values = np.linspace(0.0, report.prediction.schedule.end / 1e3, bins + 1)
+    yield from _engines(report.prediction.schedule.spans, edges)
+    spans = [span for span in report.prediction.schedule.spans if span.instruction.transfer]
+    rates = [
+        (colour, label, rate_of([s for s in spans if s.instruction.is_store is store], edges))
+        for store, label, colour in ((False, "DMA loads", LOADS), (True, "DMA stores", STORES))
+    ]
+    active = report.summary()["dma_active_time_percent"]
+    limit = report.prediction.program.clockwork.hbm_bandwidth.value
+    yield Lane("DMA", f"{active:.0%} active", "GB/s", limit, rates)
+    for space, colour in _FULL.items():
+        taken, name = memory_usage(report.prediction.schedule, space), space.value.upper()
+        held = np.array([0.0, *(step.bytes / 1024 for step in taken.steps)])
+        times = [step.time for step in taken.steps]
+        there = held[np.searchsorted(times, (edges[:-1] + edges[1:]) / 2, side="right")]
+        stacked = [(colour, f"{name} in use", there)]
+        yield Lane(
+            name, f"peak {taken.peak / 1024:,.1f} KiB", "KiB", taken.capacity / 1024, stacked
+        )
+
+
+def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
+    """Of each engine the part of each column in which it is busy, by opcode, the busiest first."""
+    own = [span for span in spans if span.busy and not span.instruction.transfer]
+    busy: defaultdict[str, float] = defaultdict(float)
+    for span in own:
+        busy[span.instruction.opcode] += span.busy
+    opcodes = sorted(busy, key=lambda opcode: (-busy[opcode], opcode))
+    for engine in SHOWN:
+        taken: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for span in own:
+            if span.engine is engine:
+                times = span.start / 1e3, (span.start + span.busy) / 1e3
+                taken[span.instruction.opcode].append(times)
+        stacked = [
+            (PALETTE[min(n, len(PALETTE) - 1)], opcode, share_of(sorted(taken[opcode]), edges))
+            for n, opcode in enumerate(opcodes)
+            if opcode in taken
+        ]
+        if stacked:
+            total = sum(end - start for several in taken.values() for start, end in several)
+            yield Lane(engine.value, f"{total / edges[-1]:.0%} busy", "", 1.0, stacked)
+
+
+def share_of(intervals: Iterable[tuple[float, float]], edges: Values) -> Values:
+    """The part of each column that the intervals, which do not overlap, cover."""
+    times, covered = [edges[0]], [0.0]
+    for start, end in intervals:
+        start = max(start, times[-1])
+        end = max(end, start)
+        times += [start, end]
+        covered += [covered[-1], covered[-1] + end - start]
+    times.append(max(edges[-1], times[-1]))
+    covered.append(covered[-1])
+    reached = np.interp(edges, times, covered)
+    share: Values = np.clip(np.diff(reached) / np.diff(edges), 0.0, 1.0)
+    return share
+
+
+def rate_of(spans: list[Span], edges: Values) -> Values:
+    """GB/s in each column, each transfer's bytes spread evenly over its time."""
+    change: defaultdict[float, float] = defaultdict(float)
+    for span in spans:
+        assert span.instruction.transfer is not None
+        start, end = span.transfer_start / 1e3, span.transfer_end / 1e3
+        rate = span.instruction.transfer.bytes / (end - start) / 1e3
+        change[start] += rate
+        change[end] -= rate
+    times = np.array([edges[0], *sorted(change)])
+    rates = np.cumsum([0.0, *(change[time] for time in sorted(change))])
+    moved = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times))])
+    rate_in_column: Values = np.diff(np.interp(edges, times, moved)) / np.diff(edges)
+    return rate_in_column
