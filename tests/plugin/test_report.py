@@ -150,7 +150,7 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
     )
     refused = 'rejects=[Rejection({"m": 129, "n": 2}, match="partition")]'
     project.add_test(more=refused, edges=True)
-    result, document = report("--simulate=embedded", "--difftest-save=out")
+    _, document = report("--simulate=embedded", "--difftest-save=out")
     (failed,) = (one for one in document["tests"] if one["outcome"] == "failed")
     assert failed["message"] == "add: wrong shape at m=1, n=1, float32, b of (2, 1)"
     assert "case" not in failed
