@@ -21,6 +21,9 @@ from difftest.simulator.dtypes import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+STEPS: dict[str, Callable[..., Any]] = {}
+"""What each :func:`step` does to plain arrays, by its name."""
+
 
 def _operator(ufunc: np.ufunc) -> Any:
     """An operator of Python's; NumPy's own mixin would stand on the kernel's line in its place."""
@@ -139,10 +142,14 @@ class Lifted:
     def do_take_along_axis(self, array: Any, places: Any, axis: int) -> Any:
         return array.moved(lambda plane: np.take_along_axis(plane, places, axis=axis))
 
+    def do_take(self, array: Any, places: Any, axis: int) -> Any:
+        return array.moved(lambda plane: np.take(plane, places, axis=axis))
+
 
 def step(function: Function) -> Function:
     """Let array-likes, as the first argument, have their own way to do what a function does."""
     name = function.__name__
+    STEPS[name] = function
 
     @functools.wraps(function)
     def done(values: Any, *args: Any, **how: Any) -> Any:
@@ -151,6 +158,25 @@ def step(function: Function) -> Function:
         return function(values, *args, **how)
 
     return done  # type: ignore[return-value]
+
+
+def over(shape: tuple[int, ...], values: Any) -> Any:
+    """An operand's elements in the shape of a result: as many, or repeated in each partition."""
+    if values.size == math.prod(shape):
+        return values.reshape(shape)
+    ones = (1,) * (len(shape) - values.ndim)
+    return np.broadcast_to(values.reshape(*values.shape[:1], *ones, *values.shape[1:]), shape)
+
+
+def spread(where: Array, shape: tuple[int, ...]) -> Array:
+    """A mask in the shape of what it is of, which it may lack axes of."""
+    return where.reshape(shape) if where.size == math.prod(shape) else np.broadcast_to(where, shape)
+
+
+def settled(values: Any) -> Array:
+    """A plain array of what decides."""
+    plain: Array = values.settled() if isinstance(values, Lifted) else values
+    return plain
 
 
 def is_array(value: object) -> bool:

@@ -16,8 +16,8 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, from_bits
 from difftest.simulator.exact.bounded import Bounded, Float64, Held, spread
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.carrying import spread as over
 from difftest.simulator.instructions.gate import fit
+from difftest.simulator.lifted import spread as over
 from difftest.simulator.memory import PlacedMemory, PlacedStorage
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Area

@@ -164,10 +164,10 @@ class Numbers(Lifted):
         error = join(errors, axis=axis)
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
 
-    def do_sort(self, numbers: Numbers, axis: int) -> Numbers:
+    def do_sort(self, numbers: Numbers, axis: int, kind: Any = None) -> Numbers:
         """The k-th smallest of all ends is an end of the k-th smallest."""
         held = numbers.held
-        value, low, high = (np.sort(x, axis=axis) for x in (held.value, *bounded.ends(held)))
+        value, low, high = (np.sort(x, axis, kind) for x in (held.value, *bounded.ends(held)))
         error = None if held.error is None else bounded.between(value, low, high)
         return self._made(Bounded(value, error, held.dtype, held.sums))
 

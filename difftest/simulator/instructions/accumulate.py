@@ -22,7 +22,6 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import Call, Fit, Role, Takes, instruction
@@ -112,7 +111,6 @@ def _check_loaded(call: Call, start: Any) -> None:
         _starts_from,
     ),
     result=like("src"),
-    carries=carrying.in_place,
     fit=Fit.ELEMENTS,
     classic=False,
 )
@@ -159,7 +157,6 @@ def _loads_imm1(call: Call) -> None:
     result=like("src"),
     fit=Fit.ELEMENTS,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
-    carries=carrying.from_there_on,
     classic=False,
 )
 def tensor_scalar_cumulative(call: Call, src: Array, imm0: Any, imm1: Any) -> Array:

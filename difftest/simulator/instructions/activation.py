@@ -12,7 +12,6 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, DTYPES, FLOAT16, FLOAT32, TFLOAT32, Array, name_of
 from difftest.simulator.errors import DtypeError, KernelError, NotModelledError
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.functions import activated, check_range
@@ -113,7 +112,6 @@ def _adds_up(call: Call) -> None:
     result=like("data"),
     reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
-    carries=carrying.in_place,
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
@@ -191,7 +189,6 @@ def _reduces(call: Call) -> None:
     result=like("data"),
     fit=Fit.ELEMENTS,
     facts=lambda call: {"op": call["op"]},
-    carries=carrying.in_place,
     classic=False,
 )
 def activate2(call: Call, data: Array, imm0: Any, imm1: Any, relu_param: Any) -> tuple[Any, Any]:

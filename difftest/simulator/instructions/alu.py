@@ -46,10 +46,9 @@ def _float_logic(name: str) -> Callable[[Array, Array], Array]:
 
 def _logical_shift_right(x: Array, y: Array) -> Array:
     """The hardware has no arithmetic shift to the right: the bits move in as zeros."""
-    bits = np.asarray(x)
-    unsigned = bits.view(f"u{bits.dtype.itemsize}") if bits.dtype.kind == "i" else bits
-    shifted: Array = np.right_shift(unsigned, np.asarray(y).astype(unsigned.dtype))
-    return shifted.view(bits.dtype)
+    unsigned = x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
+    shifted: Array = np.right_shift(unsigned, y.astype(unsigned.dtype))
+    return shifted.view(x.dtype)
 
 
 @step

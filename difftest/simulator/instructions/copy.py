@@ -23,7 +23,6 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.observing import rounded_integers
@@ -81,7 +80,6 @@ def _no_scalar_engine_of_v2(call: Call) -> None:
     rules=(no_gpsimd_in_psum,),
     only={"nki": (_no_scalar_engine_of_v2,)},
     result=like("src"),
-    carries=carrying.in_place,
     fit=Fit.ELEMENTS,
 )
 def tensor_copy(call: Call, src: Array) -> Array:
@@ -94,7 +92,6 @@ def tensor_copy(call: Call, src: Array) -> Array:
     operands=(Role(name="src", takes=Takes.INDIRECT),),
     rules=(no_gpsimd_in_psum,),
     result=like("src"),
-    carries=carrying.in_place,
     in_place=True,
 )
 def tensor_copy_dynamic_src(
@@ -123,7 +120,6 @@ def _of_one_shape(call: Call) -> None:
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
     rules=(_of_one_shape, no_gpsimd_in_psum),
-    carries=carrying.in_place,
     in_place=True,
 )
 def tensor_copy_dynamic_dst(
@@ -141,6 +137,12 @@ def tensor_copy_dynamic_dst(
 
 
 # -- where a predicate holds -----------------------------------------------------------------------
+
+
+def holds(call: Call, predicate: Array) -> Array:
+    """Where a predicate is true, or not if the call reverses it."""
+    chosen: Array = predicate == 0 if call["reverse_pred"] else predicate != 0
+    return chosen
 
 
 def constant(value: Any, dtype: np.dtype[Any]) -> Array:
@@ -169,12 +171,11 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
         one_dtype("src", "dst"),
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
-    carries=carrying.of_the_chosen(1, carrying.holds),
 )
 def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
     shape = call.result.shape
-    chosen = carrying.holds(call, predicate).reshape(shape)
+    chosen = holds(call, predicate).reshape(shape)
     values = src.reshape(shape) if is_array(src) else constant(src, call.result.dtype)
     return Masked(values, chosen)
 

@@ -1,297 +1,339 @@
 """Undefined elements on their way through instructions: never written, or left out by a mask.
 
 Kernels compute on whole tiles of which they fill and use a part, so reading such elements is no
-harm as long as nobody uses what follows from them. What does, the record says
-(:mod:`difftest.simulator.instructions.carrying`).
+harm as long as nobody uses what follows from them. What does, the record's own meaning says
+(:mod:`difftest.simulator.instructions.marks`).
 
 - *Never written*: whoever uses it raises. A DMA that writes to an array of the host's, a kernel
   that returns it, an index, a register; and so does an instruction of whose result nothing is left,
   or that reads a tile of which nothing was written. Into a tensor of which a mask left elements out
   nothing is carried.
-- *Left out by a mask*: it holds poison here, and on a device whatever lay there. An arithmetic
-  result depends on it if one of its terms does. Of everything else it is told by computing the
-  instruction again with other poison: what comes out differently depends on it, also through a
-  search or a select that shows no NaN, and for integers, which have none. What goes to HBM, or is
-  an index, is seen.
+- *Left out by a mask*: it holds poison here, and on a device whatever lay there. What follows from
+  it goes on, also through a search or a select that shows no NaN, and for integers, which have
+  none. What goes to HBM, or is an index, is seen.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from difftest.simulator.core import Core
-from difftest.simulator.dtypes import BOOL, Array, is_float
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import Array, is_float
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.carrying import (
-    REDUCE_INIT,
-    by_reach,
-    by_row,
-    over_rows,
-    partitions_of,
-    spread,
-)
-from difftest.simulator.instructions.observing import changed, first_of, origin_of, see
-from difftest.simulator.instructions.record import DST, Call, Issue
+from difftest.simulator.instructions.marks import LEFT, NEVER, PLANE, REGISTERS, Marks, mark
+from difftest.simulator.instructions.observing import origin_of, see
+from difftest.simulator.instructions.record import DST, Call, Issue, Masked
 from difftest.simulator.instructions.unboxed import kept_of
-from difftest.simulator.memory import LEFT, LOST, NEVER, UNSURE, poison
+from difftest.simulator.lifted import over, spread
+from difftest.simulator.memory import LEFT as LEFT_OUT
+from difftest.simulator.memory import LOST, UNSURE, poison
+from difftest.simulator.memory import NEVER as NOT_WRITTEN
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Origin, Seen
 
-INDICES = {"local_gather": "index", "gather_flattened": "indices", "nc_n_gather": "indices"}
-"""Instructions that read an operand of indices, and its name."""
-_LOGIC = tuple(op for name, op in ALU_OPS.items() if name.startswith("logical"))
 UNWRITTEN, UNDEFINED = "unwritten", "undefined"
-"""What is not defined, as the reduction registers have accounts of it, in the order of those."""
-
-
-class Follows(NamedTuple):
-    """The undefined part of an instruction's results."""
-
-    elements: Array
-    """Of the first destination, in the result's shape."""
-    partitions: Array
-    """Those of which an operand misses something: of registers and further destinations."""
-    origin: Origin
+"""What is not defined, as the reduction registers have origins of it."""
+KINDS = {UNDEFINED: LEFT, UNWRITTEN: NEVER}
+"""The marks of each."""
+_ACCOUNT = " marks"
+"""Follows an engine's name in that of its registers' marks."""
+_NO_VALUE = np.float32(0)
+"""Of what is moved, which goes wherever it goes by its place."""
 
 
 class Gapped:
     """An instruction that reads elements that are not defined, and what follows of its results."""
 
     def __init__(self, core: Core, call: Call, issued: Issue) -> None:
-        self.core, self.call = core, call
-        self.issued = issued
-        self.dst, self.operands, self.where = issued.dst, issued.operands, issued.where
-        dst, operands, where = self.dst, self.operands, self.where
+        self.core, self.call, self.issued = core, call, issued
+        self.where = issued.where
+        dst, operands = issued.dst, issued.operands
+        self.accesses = (*operands, dst)
+        """By place: operands, and ``dst`` last."""
         self.never: dict[int, Array] = {}
-        """By the operand's place which of its elements nothing wrote, in its tile shape."""
+        """By place which elements nothing wrote, in the tile shape."""
         self.left: dict[int, Array] = {}
-        """The same of what masks left out; ``dst`` is the last."""
-        self.origin: Origin | None = None
-        """Of those that masks left out."""
-        self.follows: dict[str, Follows] = {}
-        """The results that count as never written, and those that depend on what masks left out."""
+        """The same of what masks left out."""
+        self.named = self.decided = 0
+        self.planes: list[Any] = []
+        """The marks of each destination's new elements."""
+        self.origins: dict[str, Origin | None] = {UNDEFINED: None, UNWRITTEN: None}
         for access in (dst, *operands):
             if isinstance(access, IndirectTile):
-                resolve(access, call, where)
+                resolve(access, call, self.where)
         for place, operand in enumerate(operands):
             if isinstance(operand, IndirectTile):
                 index_tiles = operand._index_tiles
                 self._leave_out(place, undefined_places(operand), operand._base, *index_tiles)
             if isinstance(operand, (Tile, IndirectTile)) and operand._storage.gaps is not None:
                 operand._check_bounds()
-                never = self._kept(place, operand._unwritten(NEVER))
+                never = self._kept(place, operand._unwritten(NOT_WRITTEN))
                 if never is not None:
                     self.never[place] = never
-                self._leave_out(place, operand._unwritten(UNSURE, LEFT), operand)
+                self._leave_out(place, operand._unwritten(UNSURE, LEFT_OUT), operand)
         if call.reads_dst and isinstance(dst, Tile):
             self._leave_out(len(operands), dst._unwritten(UNSURE, UNSURE), dst)
-        self.registers = {
-            name: held.copy() for name, held in core.registers.accumulators.items() if self.left
-        }
-        for place, left in self.left.items():
-            if self._name(place) == INDICES.get(call.name):
-                see(core, Seen.UNDEFINED_INDEX, self._name(place), left, None, self.origin)
         for masks in (self.never, self.left):
             for place, mask in masks.items():
-                operand = (*operands, dst)[place]
-                if isinstance(operand, Tile) and not operand._in_hbm:
-                    masks[place] = mask.reshape(operand._tile_shape())
+                access = self.accesses[place]
+                if isinstance(access, Tile) and not access._in_hbm:
+                    masks[place] = mask.reshape(access._tile_shape())
 
     def _kept(self, place: int, missing: Array | None) -> Array | None:
         """The elements of an operand that a mask which is no box leaves; None for none."""
-        inner, operand = self.issued.inner, (*self.operands, self.dst)[place]
-        if missing is None or inner is None or not isinstance(operand, Tile):
+        inner, access = self.issued.inner, self.accesses[place]
+        if missing is None or inner is None or not isinstance(access, Tile):
             return missing
         role = (*self.call.instruction.operands, DST)[place]
-        kept = missing & kept_of(role, operand._tile_shape(), inner).reshape(missing.shape)
+        kept = missing & kept_of(role, access._tile_shape(), inner).reshape(missing.shape)
         return kept if kept.any() else None
 
     def _leave_out(self, place: int, left: Array | None, *tiles: Tile | IndirectTile) -> None:
         left = self._kept(place, left)
         if left is not None and left.any():
             self.left[place] = left | self.left.get(place, False)
-            self.origin = self.origin or origin_of(self.call, *tiles)
+            self.origins[UNDEFINED] = self.origins[UNDEFINED] or origin_of(self.call, *tiles)
 
-    # -- before the instruction computes -----------------------------------------------------------
+    def _marked(self, place: int, values: Any) -> Any:
+        """An operand's values with the marks of what is not defined of them."""
+        if not isinstance(values, np.ndarray):
+            return values
+        plane = np.zeros(values.shape, PLANE)
+        for masks, kind in ((self.never, NEVER), (self.left, LEFT)):
+            if place in masks:
+                plane |= np.where(masks[place].reshape(values.shape), mark(place, kind), 0)
+        return Marks(self, values, plane)
 
-    def values(self) -> list[Any]:
-        """The operands' values.
+    # -- the instruction computes ------------------------------------------------------------------
+
+    def results(self, compute: Callable[..., Any]) -> Any:
+        """What the meaning makes of the operands' values.
 
         What was never written has the value of an element that was: it decides nothing, and cannot
-        be out of an operator's range. A row of which something was not written is another row,
-        where whole rows are looked at.
+        be out of an operator's range.
 
         Raises
         ------
         UnwrittenError : nothing of an operand was written, or of what a mask leaves of the result
             nothing follows from what was; or the call is none that carries the mark on.
         """
+        values = [*map(self._values, range(len(self.issued.operands)))]
+        if not self.call.instruction.carries:
+            self.never = {}
+        registers, observer = self.core.registers, self.core.followers.observer
+        if not (self.never or self.left or (registers.origins and self._reduces)):
+            return compute(self.call, *values)
+        if not self._has_some():
+            return self.results(compute)
+        before = {name: held.copy() for name, held in registers.accumulators.items()}
+        sights, done = observer and len(observer.sights), False
+        try:
+            self._mark_registers()
+            try:
+                made = compute(self.call, *map(self._marked, range(len(values)), values))
+            except OutOfBoundsError:  # what nothing wrote is the fault, where it names elements
+                if not self.named & NEVER:
+                    raise
+                made = None
+            apart = [*map(_apart, made if type(made) is tuple else (made,))]
+            self.planes = [plane for _, plane in apart]
+            done = self._may_go_on()
+        finally:
+            if not done:
+                registers.accumulators = before
+        if not done:
+            if observer is not None:
+                del observer.sights[sights:]
+            return self.results(compute)
+        self._unmark_registers()
+        results = tuple([plain for plain, _ in apart])
+        return results if type(made) is tuple else results[0]
+
+    def _values(self, place: int) -> Any:
+        operand = self.accesses[place]
+        if not isinstance(operand, Tile):
+            return operand
         carries = self.call.instruction.carries
-        values: list[Any] = []
-        for place, operand in enumerate(self.operands):
-            if not isinstance(operand, Tile):
-                values.append(operand)
-                continue
-            held = operand._engine_values(unwritten=place not in self.never or carries is not None)
-            if place in self.never:
-                missing = self.never[place]
-                some = held.reshape(-1)[np.argmin(missing.reshape(-1))]
-                held = np.where(missing, some, held)
-            values.append(held)
-        if carries is None or not self.never:
-            return values
-        self._carry(values)
-        lost, inner = self.follows.get(UNWRITTEN), self.issued.inner
-        if lost is not None and carries is by_row:
-            if inner is None:
-                return [_without_rows(value, lost.partitions) for value in values]
-            self.issued.inner = inner & ~over_rows(inner.shape, lost.partitions)
-        return values
+        held = operand._engine_values(unwritten=carries or place not in self.never)
+        if place in self.never:
+            missing = self.never[place]
+            held = np.where(missing, held.reshape(-1)[np.argmin(missing.reshape(-1))], held)
+        return held
 
     def foresee(self) -> None:
         """Foresee the undefined results of an instruction that reads its operands by itself.
 
         Raises
         ------
-        UnwrittenError : as :meth:`values`; or it goes to an array of the host's.
+        UnwrittenError : as :meth:`results`; or it goes to an array of the host's.
         """
-        call, dst = self.call, self.dst
-        if self.left and isinstance(dst, Tile):
-            self._follow(UNDEFINED, self._by_rule(self.left), self.origin)
-        if call.instruction.carries is None:
-            return
-        if self.never:
-            self._carry(list(self.operands))
+        call, dst = self.call, self.issued.dst
+        if not call.instruction.carries:
+            self.never = {}
         old = dst._unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             products = dst._storage.products  # it adds where a matmul wrote alone
             old = old & (False if products is None else dst._gather(products))
-        if old is not None and old.any():
-            old = old.reshape(call.result.shape)
-            lost = self.follows.get(UNWRITTEN)
-            if lost is None:
-                self._follow(UNWRITTEN, old, dst._origin(""))
-            else:
-                self.follows[UNWRITTEN] = lost._replace(elements=lost.elements | old)
+        self._has_some()
+        self._move()
+        if not self._may_go_on():
+            self._move()
+        own = len(self.issued.operands)
+        for kind, missing in ((LEFT, self.left.get(own)), (NEVER, old)):
+            if missing is not None and missing.any():
+                marks = np.where(missing.reshape(call.result.shape), mark(own, kind), 0)
+                self.planes = [self.planes[0] | marks]
+                if kind == NEVER:
+                    self.origins[UNWRITTEN] = self.origins[UNWRITTEN] or dst._origin("")
 
-    def _carry(self, values: list[Any]) -> None:
-        """Note the results that follow from elements never written, unless those are let pass."""
-        call, dst, where = self.call, self.dst, self.where
-        carries = call.instruction.carries
-        assert carries is not None
-        elements: Array | None = None
-        origin: Origin | None = None
+    def _move(self) -> None:
+        """Note the marks of what goes to ``dst``."""
+        call, shape = self.call, self.call.result.shape
+        self.planes = [np.zeros(shape, PLANE)]
+        if self.never or self.left:
+            given = [
+                self._marked(place, np.broadcast_to(_NO_VALUE, operand.shape))
+                if isinstance(operand, Descriptor)
+                else None
+                for place, operand in enumerate(call.operands.values())
+            ]
+            self.planes = [over(shape, call.instruction.moves(call, *given).plane)]
+
+    # -- what nothing wrote ------------------------------------------------------------------------
+
+    def _has_some(self) -> bool:
+        """Whether something was written of each operand; if not, and that is no error, go on."""
+        if self.where is None or self.issued.inner is not None:
+            for place, missing in self.never.items():
+                if self._whole(place, missing):
+                    self._refuse(place)
+                    return False
+        return True
+
+    def _whole(self, place: int, missing: Array) -> bool:
+        return bool((missing == self._kept(place, np.ones_like(missing))).all())
+
+    def _refuse(self, place: int) -> None:
+        """Compute with what looks unwritten, where that is no error."""
+        doubt(unwritten_error(self.accesses[place], self.never[place]))
+        for other in self.never:
+            self.accesses[other]._storage.poison()
+        self.never, self.named = {}, 0
+
+    def _may_go_on(self) -> bool:
+        """Whether what nothing wrote may be carried on; if not, and that is no error, go on."""
+        dst, plane = self.issued.dst, over(self.call.result.shape, self.planes[0])
         is_argument = dst._in_hbm and dst._storage.allocation.location is None
         given = is_argument or dst._storage.masked
+        chosen = None if self.where is None else spread(self.where, plane.shape)
         for place, missing in self.never.items():
-            name = call.instruction.operands[place].name
-            whole = (missing == self._kept(place, np.ones_like(missing))).all()
-            kept = None
-            if name != INDICES.get(call.name):
-                kept = carries(call, missing, name, values)
-            chosen = None
-            if kept is not None and where is not None:
-                chosen = spread(where, kept.shape)
-                kept = kept & chosen
-                if not kept.any() and not (whole and self.issued.inner is not None):
+            bit, whole = mark(place, NEVER), self._whole(place, missing)
+            lost = (plane & bit) != 0
+            if chosen is not None and not bit & self.named:
+                lost = lost[chosen]
+                if not lost.any() and not (whole and self.issued.inner is not None):
                     continue
-            nothing_left = kept is None or (kept if chosen is None else kept[chosen]).all()
-            if kept is None or nothing_left or whole or (given and kept.any()):
-                doubt(unwritten_error(self.operands[place], missing))
-                self._go_on(values)
-                return
-            elements = kept if elements is None else elements | kept
-            origin = origin or self.operands[place]._origin(f"read by {call.name}")
-        self._follow(UNWRITTEN, elements, origin)
+            if bit & self.named or lost.all() or whole or (given and lost.any()):
+                self._refuse(place)
+                return False
+            origin = self.origins[UNWRITTEN]
+            self.origins[UNWRITTEN] = origin or self.accesses[place]._origin(
+                f"read by {self.call.name}"
+            )
+        return True
 
-    def _go_on(self, values: list[Any]) -> None:
-        """Compute with what looks unwritten, where that is no error."""
-        for place in self.never:
-            self.operands[place]._storage.poison()
-            if isinstance(values[place], np.ndarray):
-                values[place] = self.operands[place]._engine_values(unwritten=True)
+    # -- the engine's registers --------------------------------------------------------------------
+
+    @property
+    def _reduces(self) -> bool:
+        return "reduce_cmd" in self.call.options
+
+    def _mark_registers(self) -> None:
+        """Let registers have the marks that they are known to have."""
+        if not self._reduces:
+            return
+        held: dict[str, Any] = self.core.registers.accumulators
+        for engine in [name for name in held if not name.endswith(_ACCOUNT)]:
+            plane = held.pop(engine + _ACCOUNT, None)
+            plane = np.zeros(held[engine].shape, PLANE) if plane is None else plane
+            held[engine] = Marks(self, held[engine], plane)
+
+    def _unmark_registers(self) -> None:
+        """Keep the registers' marks apart from them, and whence they came."""
+        registers = self.core.registers
+        for engine, held in [*registers.accumulators.items()]:
+            if not isinstance(held, Marks):
+                continue
+            registers.accumulators[engine] = held.values
+            plane = np.zeros(held.shape, PLANE)
+            for kind, marks in KINDS.items():
+                chosen = (held.plane & marks) != 0
+                name = f"{engine} {kind}"
+                origin = registers.origins.pop(name, None) or self.origins[kind]
+                if chosen.any() and origin is not None:
+                    registers.origins[name] = origin
+                    plane |= np.where(chosen, mark(REGISTERS, marks), 0)
+            if plane.any():
+                registers.accumulators[engine + _ACCOUNT] = plane
 
     # -- when its results are there ----------------------------------------------------------------
 
-    def look(self, results: Any) -> None:
-        """Note the results that were computed from elements that masks left out."""
-        if first_of(results) is None or not self.left:
-            return
-        call, left = self.call, self.left
-        carries, options = call.instruction.carries, call.options.values()
-        decides = any(getattr(op, "bitvec", False) or op in _LOGIC for op in options)
-        boxed = self.issued.inner is None
-        if not boxed:
-            left = {place: mask for place, mask in left.items() if place < len(self.operands)}
-        by_values = decides or carries in (None, by_row) or len(self.operands) in left
-        by_values = by_values and boxed and call.name not in INDICES
-        elements = None if by_values else self._by_rule(left)
-        if elements is None:
-            read = (*self.operands, self.dst) if call.reads_dst else self.operands
-            elements = changed(self.core, call, read, left, self.registers, results)
-        self._follow(UNDEFINED, elements, self.origin)
-
-    def _follow(self, kind: str, elements: Array | None, origin: Origin | None) -> None:
-        """Note what of the first destination follows, and which partitions of registers."""
-        if elements is None or origin is None:
-            return
-        rows = partitions_of(elements)
-        for place, mask in (self.never if kind == UNWRITTEN else self.left).items():
-            if self._name(place) == REDUCE_INIT:
-                rows |= partitions_of(mask)
-        self.follows[kind] = Follows(elements, rows, origin)
-
-    def _name(self, place: int) -> str:
-        roles = self.call.instruction.operands
-        return roles[place].name if place < len(roles) else "dst"
-
-    def _by_rule(self, left: dict[int, Array]) -> Array | None:
-        """The results that follow from elements by their places, by the record's rule or reach.
-
-        None where the rule says that it depends on the values.
-        """
-        call = self.call
-        index, carries = INDICES.get(call.name), call.instruction.carries
-        values: list[Any] = []
-        for place, one in enumerate(() if call.instruction.in_place else self.operands):
-            held = one._engine_values(unwritten=True) if isinstance(one, Tile) else one
-            if place in left and self._name(place) == index:
-                held = np.where(left[place], 0, held)
-            values.append(held)
-        unsure = np.zeros(call.result.shape, BOOL)
-        for place, mask in left.items():
-            if place == len(self.operands):
-                unsure |= mask.reshape(unsure.shape)
-                continue
-            name = self._name(place)
-            if call.name == "local_gather" and name == index:
-                mask = _of_cores(call, mask)
-            rule = by_reach if carries is None or name == index else carries
-            carried = rule(call, mask, name, values)
-            if carried is None and index is None and not call.instruction.in_place:
-                return None
-            unsure |= False if carried is None else carried
-        return unsure
-
     def settle(self, where: Array | None) -> None:
-        """Note of ``dst``, just written where ``where`` says, what is not defined of it."""
-        dst = self.dst
+        """Note of what was just written, of ``dst`` where ``where`` says, what is not defined."""
+        core, call, dst = self.core, self.call, self.issued.dst
+        for place, mask in self.left.items():
+            if self.named & mark(place, LEFT):
+                role = call.instruction.operands[place].name
+                see(core, Seen.UNDEFINED_INDEX, role, mask, None, self.origins[UNDEFINED])
         if isinstance(dst, IndirectTile):
             self._settle_scatter(dst, where)
             return
-        for kind, chosen in ((UNDEFINED, where), (UNWRITTEN, self.where)):
-            follows = self.follows.get(kind)
-            if follows is not None:
-                elements = spread(follows.elements, dst.shape)
+        for at, (tile, plane) in enumerate(
+            zip((dst, *self.issued.others), self.planes, strict=False)
+        ):
+            for kind, marks in KINDS.items():
+                elements = (plane & marks) != 0
+                if not at and marks & self.decided:
+                    elements = np.ones_like(elements)
+                if tile is None or not elements.any():
+                    continue
+                elements = over(tile.shape, elements)
+                chosen = None if at else self.where if kind == UNWRITTEN else where
                 if chosen is not None:
-                    elements = elements & spread(chosen, dst.shape)
-                _note(self.core, dst, elements, follows.origin, kind)
+                    elements = elements & spread(chosen, tile.shape)
+                self._note(tile, elements, kind, first=not at)
+
+    def _note(self, dst: Tile, elements: Array, kind: str, *, first: bool) -> None:
+        """Note what of a destination is not defined.
+
+        What a mask left out is seen if it goes to HBM; first what does not look like it, which no
+        comparison would tell.
+        """
+        if not elements.any():
+            return
+        held = self.core.registers.origins.get(f"{self.call.engine.value} {kind}")
+        held = held if self._reduces else None
+        own = self.origins[kind]
+        origin = own or held if first else held or own
+        if origin is None:
+            return
+        if kind == UNWRITTEN:
+            dst._forget_written(elements, origin)
+            return
+        if dst._in_hbm:
+            values = dst._values(unwritten=True)
+            shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
+            hidden = elements & ~shown
+            chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
+            see(self.core, Seen.UNDEFINED_STORED, "dst", chosen, numbers, origin)
+        dst._doubt(elements, origin)
 
     def _settle_scatter(self, dst: IndirectTile, where: Array | None) -> None:
         kept = None if where is None else where.reshape(dst.shape)
@@ -300,35 +342,27 @@ class Gapped:
             moved = moved.reshape(dst.shape)
             if dst._in_hbm:
                 brought = moved if kept is None else moved & kept
-                see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origin)
-        lost = self.follows.get(UNWRITTEN)
-        if lost is not None:
-            dst._forget_written(lost.elements.reshape(dst.shape), lost.origin)
+                see(self.core, Seen.UNDEFINED_STORED, "dst", brought, None, self.origins[UNDEFINED])
+        lost, nobody = (self.planes[0] & NEVER) != 0, self.origins[UNWRITTEN]
+        if nobody is not None:
+            dst._forget_written(lost.reshape(dst.shape), nobody)
         places = undefined_places(dst)
         unsure = moved if places is None else places if moved is None else moved | places
         if unsure is None:
             return
-        origin = self.origin or origin_of(self.call, *dst._index_tiles)
+        origin = self.origins[UNDEFINED] or origin_of(self.call, *dst._index_tiles)
         if origin is not None:
             dst._doubt(unsure, origin)
 
 
-def _note(core: Core, dst: Tile, elements: Array, origin: Origin, kind: str) -> None:
-    """Note what of a destination is not defined.
-
-    What a mask left out is seen if it goes to HBM; first what does not look like it, which no
-    comparison would tell.
-    """
-    if kind == UNWRITTEN:
-        dst._forget_written(elements, origin)
-    elif elements.any():
-        if dst._in_hbm:
-            values = dst._values(unwritten=True)
-            shown = np.isnan(values) if is_float(dst.dtype) else values == poison((), dst.dtype)
-            hidden = elements & ~shown
-            chosen, numbers = (hidden, values) if hidden.any() else (elements, None)
-            see(core, Seen.UNDEFINED_STORED, "dst", chosen, numbers, origin)
-        dst._doubt(elements, origin)
+def _apart(made: Any) -> tuple[Any, Any]:
+    """Plain results, and their marks."""
+    if isinstance(made, Marks):
+        return made.values, made.plane
+    if type(made) is not Masked:
+        return made, np.zeros((), PLANE)
+    (values, plane), (chosen, whether) = _apart(made.values), _apart(made.chosen)
+    return Masked(values, chosen), np.where(chosen, plane, 0) | whether
 
 
 def check_returned(tile: Tile) -> None:
@@ -343,21 +377,6 @@ def check_returned(tile: Tile) -> None:
         doubt(unwritten_error(tile, lost, returned=True))
 
 
-def _without_rows(value: Any, lost: Array) -> Any:
-    """Values of which the rows that are lost are the first one that is not."""
-    if not isinstance(value, np.ndarray) or len(value) != len(lost) or lost.all():
-        return value
-    result = value.copy()
-    result[lost] = value[np.argmin(lost)]
-    return result
-
-
-def _of_cores(call: Call, index: Array) -> Array:
-    """The partitions of the cores of which something is: each 16 share their indices."""
-    lanes = call.machine.gpsimd_core_partitions
-    return np.repeat(index.reshape(len(index) // lanes, -1).any(axis=1), lanes)
-
-
 # -- indices that nothing wrote --------------------------------------------------------------------
 
 
@@ -365,7 +384,7 @@ def undefined_places(access: IndirectTile) -> Array | None:
     """Which elements of an access have an index that depends on what a mask left out."""
     places: Array | None = None
     for tile in access._index_tiles:
-        missing = tile._unwritten(UNSURE, LEFT)
+        missing = tile._unwritten(UNSURE, LEFT_OUT)
         if missing is not None:
             try:
                 spread = np.broadcast_to(missing if missing.size > 1 else True, access.shape)
@@ -403,68 +422,3 @@ def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
             remedy="mask the access as the load of the indices was masked, or fill them first",
             location=error.location,
         ) from None
-
-
-# -- the engines' registers, and further destinations ----------------------------------------------
-
-
-def settle_further(core: Core, call: Call, issued: Issue, gapped: Gapped | None) -> None:
-    """Let registers and further destinations lose what follows from what is not defined."""
-    further = call.instruction.carries_further
-    dst, others = issued.dst, issued.others
-    targets = [tile for tile in others if tile is not None]
-    for kind in (UNWRITTEN, UNDEFINED):
-        follows = None if gapped is None else gapped.follows.get(kind)
-        if further is not None and follows is not None:
-            elements, origin = further(call, follows.elements), follows.origin
-            for tile in targets:
-                _note(core, tile, elements, origin, kind)
-            continue
-        rows, source = None if follows is None else follows.partitions, follows and follows.origin
-        if "reduce_cmd" in call.options:
-            account = f"{call.engine.value} {kind}"
-            held = core.registers.origins.get(account)
-            if held and not others and call.options["reduce_cmd"].name == "REDUCE":
-                shape = dst._tile_shape()  # which goes on from the registers
-                lost = over_rows(shape, core.registers.accumulators[account][: shape[0], 0])
-                _note(core, dst, lost.reshape(dst.shape), held, kind)
-            rows = _registers(core, call, rows, account)
-            source = held or source
-            if rows is not None and source is not None:
-                core.registers.origins[account] = source
-                if not core.registers.accumulators[account].any():
-                    del core.registers.origins[account]
-        if rows is None or source is None or not rows.any():
-            continue
-        for tile in targets:
-            if len(rows) == tile._tile_shape()[0]:
-                lost = over_rows(tile._tile_shape(), rows)
-                _note(core, tile, lost.reshape(tile.shape), source, kind)
-
-
-def _registers(core: Core, call: Call, lost: Array | None, account: str) -> Array | None:
-    """Which partitions of an engine's registers are lost, by what an instruction just read.
-
-    They lose what is reduced into them, until they are reset.
-
-    Parameters
-    ----------
-    lost : the partitions of which it read what is not defined [P], None for none.
-    """
-    command = call.options["reduce_cmd"].name
-    if command == "IDLE" and "reduce_res" not in call.destinations:
-        return None
-    held = core.registers.accumulators.get(account)
-    if held is None:
-        if lost is None or not lost.any():
-            return None
-        held = np.zeros((core.machine.partitions, 1), BOOL)
-    rows = len(lost) if lost is not None else call.result.shape[0]
-    if command not in ("REDUCE", "READ"):
-        held = np.zeros_like(held)
-    if lost is not None and command not in ("RESET", "READ"):
-        held = held.copy()
-        held[:rows, 0] |= lost
-    core.registers.accumulators[account] = held
-    shown: Array = held[:rows, 0]
-    return shown

@@ -6,6 +6,7 @@ differ. Source: AWS ``nki.isa.dma_copy`` (v2.26.0; the rule on sizes as v2.32.0 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,7 +36,6 @@ from difftest.simulator.errors import (
     not_modelled,
 )
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.gate import check_destination, store
 from difftest.simulator.instructions.observing import overflowed, rounded_sum, see, see_lost
 from difftest.simulator.instructions.record import (
@@ -192,7 +192,6 @@ def _gathers_or_scatters(call: Call) -> str:
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     opcode=_gathers_or_scatters,
-    carries=carrying.in_place,
     in_place=True,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
@@ -381,7 +380,7 @@ def turned(call: Call, plane: Array) -> Array:
     result=_turned,
     in_place=True,
     walk=_of_the_source,
-    carries=lambda call, missing, name, values: turned(call, missing),
+    moves=turned,
     fit=Fit.EXACT,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
@@ -457,6 +456,10 @@ def _sums(call: Call) -> None:
     ),
     fit=Fit.TOTAL,
     in_place=True,
+    carries=False,
+    moves=lambda call, *srcs: functools.reduce(
+        np.add, [src.reshape(-1) for src in srcs if src is not None]
+    ),
     classic=False,
 )
 def dma_compute(call: Call, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:

@@ -17,7 +17,6 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BOOL, WIDE_INTEGERS, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import AluOp, kept_bits
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
@@ -149,7 +148,6 @@ def _op(call: Call) -> dict[str, Any]:
     engine=_tensor_tensor_engine,
     result=tensor_tensor_result,
     facts=_op,
-    carries=carrying.in_place,
 )
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
@@ -251,7 +249,6 @@ def _scalar_engine_pairs(call: Call) -> None:
     engine=_tensor_scalar_engine,
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
-    carries=carrying.in_place,
 )
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
@@ -322,7 +319,6 @@ def _both_vector_ops(call: Call) -> None:
     only={"nki": (one_size("data", "operand1"), arithmetic("op0", "op1"))},
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
-    carries=carrying.in_place,
 )
 def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
@@ -336,7 +332,6 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     Engine.VECTOR,
     operands=(Role(name="data"),),
     result=like("data"),
-    carries=carrying.in_place,
 )
 def reciprocal(call: Call, data: Array) -> Array:
     """``dst = 1 / data``."""

@@ -11,6 +11,7 @@ kernels by the hundred. So a call holds no tensor, and its errors name those of 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,11 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import unboxed
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.carrying import spread
 from difftest.simulator.instructions.checks import check
-from difftest.simulator.instructions.definedness import Gapped, settle_further
+from difftest.simulator.instructions.definedness import Gapped
 from difftest.simulator.instructions.observing import counts, overflowed, watches_of
 from difftest.simulator.instructions.record import Call, Instruction, Issue, Masked, Reach
+from difftest.simulator.lifted import spread
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
 from difftest.simulator.recording import Part, Touched
@@ -77,18 +78,14 @@ def run(core: Core, issued: Issue) -> Any:
         observer.alarm = False
         for watch in call.watches:
             watch(core, call, issued)
-    gaps = Gapped(core, call, issued) if _reads_gaps(call, issued) else None
+    gaps = Gapped(core, call, issued) if _reads_gaps(core, call, issued) else None
     issued.gaps = gaps
     in_place = call.instruction.in_place
     results = (_let_move if in_place else _results)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
-    if gaps is not None:
-        gaps.look(results)
     if not in_place:
         _put(issued, results, in_part)
-        if gaps is not None or core.registers.origins:
-            settle_further(core, call, issued, gaps)
     if gaps is not None:
         gaps.settle(issued.where)
     for tell in core.followers.after:
@@ -108,8 +105,10 @@ def _read_in_part(call: Call, issued: Issue) -> list[Part]:
     return [(one, chosen) for one in tiles if one.size == chosen.size]
 
 
-def _reads_gaps(call: Call, issued: Issue) -> bool:
+def _reads_gaps(core: Core, call: Call, issued: Issue) -> bool:
     """Whether something that a call reads may not be defined."""
+    if core.registers.origins and "reduce_cmd" in call.options:
+        return True
     for operand in issued.operands:
         if isinstance(operand, Tile):
             if operand._storage.gaps is not None:
@@ -131,15 +130,14 @@ def _let_move(call: Call, issued: Issue) -> None:
 
 def _results(call: Call, issued: Issue) -> Any:
     """Compute the instruction's meaning from its operands' values."""
-    if issued.gaps is not None:
-        values = issued.gaps.values()
-    else:
-        values = [op._engine_values() if isinstance(op, Tile) else op for op in issued.operands]
-    if call.reads_dst:
-        values.append(issued.dst._engine_values())
+    compute = call.instruction.meaning
     if issued.inner is not None:
-        return unboxed.by_reach(call, values, issued.inner)
-    return call.instruction.meaning(call, *values)
+        compute = functools.partial(unboxed.by_reach, issued.inner)
+    if issued.gaps is not None:
+        return issued.gaps.results(compute)
+    return compute(
+        call, *[op._engine_values() if isinstance(op, Tile) else op for op in issued.operands]
+    )
 
 
 def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:

@@ -10,7 +10,7 @@ from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.record import SBUF_ONLY, Call, Fit, Result, Role, instruction
 from difftest.simulator.instructions.rules import needs_generation, one_dtype, same_partitions
-from difftest.simulator.instructions.search import UINT32, taken_along_rows, taken_from
+from difftest.simulator.instructions.search import UINT32, taken_along_rows
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.memory import NEVER
 from difftest.simulator.tile import Tile
@@ -28,7 +28,6 @@ from difftest.simulator.trace import Engine
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
-    carries=taken_from,
     fit=Fit.ELEMENTS,
     classic=False,
 )
@@ -74,6 +73,8 @@ def _int32_options(call: Call) -> None:
     rules=(needs_generation(3), _one_more, _int32_options),
     result=lambda call: Result(call.destinations["dst"].shape, INT32),
     in_place=True,
+    carries=False,
+    moves=lambda call, src: np.logical_or.reduce(rows(src), axis=1, keepdims=True),
     classic=False,
 )
 def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None) -> Array:

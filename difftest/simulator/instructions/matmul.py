@@ -21,7 +21,6 @@ from difftest.simulator.dtypes import (
     name_of,
 )
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.instructions.operands import wrong_buffer
 from difftest.simulator.instructions.record import (
@@ -34,6 +33,7 @@ from difftest.simulator.instructions.record import (
     Walk,
     choose_engine,
     instruction,
+    moved,
 )
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.tile import Tile
@@ -227,14 +227,11 @@ def _four_axes(stationary: Descriptor, moving: Descriptor) -> Walk:
     return Walk(shape, shape, axes)
 
 
-def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """A column of the stationary operand makes a row of the product, one of the moving a column."""
-    shape = call.result.shape
-    pairs = _pairs(call) if "perf_mode" in call.options else 1
-    lost = np.any(missing.reshape(len(missing) * pairs, -1), axis=0)
-    if name.startswith("stationary"):
-        return carrying.over_rows(shape, lost)
-    return np.broadcast_to(lost.reshape(1, *shape[1:]), shape)
+def multiplied(call: Call, left: Array, right: Array) -> Array:
+    """``left.T @ right`` over the partitions, and over the rows in each that are an axis before."""
+    depth = len(left) * (2 if call.options.get("perf_mode") == "double_row" else 1)
+    product: Array = np.matmul(left.reshape(depth, -1).T, right.reshape(depth, -1))
+    return product
 
 
 @instruction(
@@ -252,7 +249,7 @@ def by_columns(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
     reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
     walk=_three_axes,
-    carries=by_columns,
+    moves=multiplied,
     fit=Fit.ELEMENTS,
 )
 def nc_matmul(
@@ -336,7 +333,7 @@ added_product = replace(
     only={},
     result=lambda call: Result(call["product"].shape, call.wanted_dtype(FLOAT32), Space.PSUM),
     walk=None,
-    carries=carrying.in_place,
+    moves=moved,
     meaning=_add,
 )
 """nc_matmul with ``accumulate``, of a product that was computed before: ``psum += product``."""
@@ -407,7 +404,6 @@ def _of_the_data(call: Call) -> Walk:
     engine=_transpose_engine,
     result=_transposed,
     walk=_of_the_data,
-    carries=lambda call, missing, name, values: rows(missing).T,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""

@@ -24,7 +24,7 @@ from difftest.simulator.dtypes import (
     Array,
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.matmul import by_columns, one_contraction, put_product
+from difftest.simulator.instructions.matmul import one_contraction, put_product
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -39,6 +39,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.rules import named, needs_generation
 from difftest.simulator.instructions.values import rows
+from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
@@ -164,22 +165,6 @@ def _own_shape(call: Call) -> Shape:
     return shape
 
 
-def _by_groups(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """All elements of a group follow from each of them, by its scale."""
-    groups = rows(missing).reshape(
-        len(missing) // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS
-    )
-    return spread_over_groups(np.any(groups, axis=(1, 3))).reshape(call.result.shape)
-
-
-def _scales_lost(call: Call, elements: Array) -> Array:
-    """The scales of groups that are lost, where they lie in their tile."""
-    shape = call.destinations["dst_scale"].shape
-    lost = np.zeros((shape[0], rows(elements).shape[1]), np.bool_)
-    lost[scale_places(len(elements))] = rows(elements)[::GROUP_PARTITIONS]
-    return lost.reshape(shape)
-
-
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src", buffers=SBUF_ONLY, dtypes=(FLOAT16, BFLOAT16)),),
@@ -189,8 +174,6 @@ def _scales_lost(call: Call, elements: Array) -> Array:
     ),
     rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
     result=_packed,
-    carries=_by_groups,
-    carries_further=_scales_lost,
     fit=Fit.ELEMENTS,
     classic=False,
 )
@@ -202,6 +185,19 @@ def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
     """
     dtype, partitions = call.result.dtype, src.shape[0]
     groups = rows(src).reshape(partitions // GROUP_PARTITIONS, GROUP_PARTITIONS, -1, GROUP_ELEMENTS)
+    packed, exponent = quantized(groups, dtype)
+    scale = call.destinations["dst_scale"]
+    codes = made_like(exponent, (scale.partitions, exponent.shape[1]))
+    chosen = np.zeros(codes.shape, np.bool_)
+    places, shape = scale_places(partitions), scale.shape
+    codes[places], chosen[places] = exponent + BIAS, True
+    codes = codes.astype(np.uint8).view(scale.dtype).reshape(shape)
+    return packed.reshape(partitions, -1), Masked(codes, chosen.reshape(shape))
+
+
+@step
+def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
+    """Groups [G, 8, F, 4] as packed elements [G, 8, F], and their scales' exponents [G, F]."""
     largest = np.abs(groups).max(axis=(1, 3))
     if not np.isfinite(largest).all():
         raise KernelError(
@@ -213,14 +209,7 @@ def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
     exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
     exponent = np.where(largest == 0, -BIAS, np.maximum(exponent, -BIAS))
     quotient = np.ldexp(groups, -exponent[:, None, :, None]).astype(FLOAT8[dtype])
-    packed = quotient.reshape(partitions, -1).view(dtype)
-    scale = call.destinations["dst_scale"]
-    codes = np.zeros((scale.partitions, exponent.shape[1]), np.uint8)
-    chosen = np.zeros(codes.shape, np.bool_)
-    places = scale_places(partitions)
-    codes[places], chosen[places] = exponent + BIAS, True
-    shape = scale.shape
-    return packed, Masked(codes.view(scale.dtype).reshape(shape), chosen.reshape(shape))
+    return quotient.view(dtype)[..., 0], exponent
 
 
 # -- nc_matmul_mx ----------------------------------------------------------------------------------
@@ -277,11 +266,13 @@ def _row_tile(call: Call) -> None:
         )
 
 
-def _carries(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """As of a product; of the scales those rows are read that hold some."""
-    if name.endswith("_scale"):
-        missing = missing[scale_places(call["stationary"].partitions)]
-    return by_columns(call, missing, name, values)
+def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
+    """The product of elements, each with the scale of its group, whatever their values."""
+    sides = []
+    for side, scale in zip(map(rows, (left, right)), scales, strict=True):
+        of_group = np.repeat(np.arange(len(side) // GROUP_PARTITIONS), GROUP_PARTITIONS)
+        sides.append(side * rows(scale)[scale_places(len(side))[of_group]])
+    return np.matmul(sides[0].T, sides[1])
 
 
 @instruction(
@@ -309,7 +300,7 @@ def _carries(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
     ),
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
     reads_dst=lambda call: call["accumulate"] is not False,
-    carries=_carries,
+    moves=_multiplied,
     in_place=True,
     fit=Fit.ELEMENTS,
     classic=False,

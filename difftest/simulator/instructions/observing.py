@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import BOOL, FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
+from difftest.simulator.dtypes import FLOAT8_E4M3FN, WIDE_INTEGERS, Array, is_float
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.carrying import partitions_of
 from difftest.simulator.instructions.record import Call, Issue, Masked
+from difftest.simulator.lifted import step
 from difftest.simulator.memory import LEFT, POISON_INTEGER, UNSURE
 from difftest.simulator.strictness import unheard
 from difftest.simulator.tile import Tile
@@ -212,6 +212,7 @@ def _float8(core: Core, call: Call, issued: Issue) -> None:
             see(core, Seen.FLOAT8_CODE, name, np.abs(values) > LARGEST_E4M3, values)
 
 
+@step
 def rounded_integers(values: Array) -> None:
     """32-bit integers on their way into float32: those that it does not have."""
     if not is_running():
@@ -279,7 +280,7 @@ def _indices(core: Core, call: Call, issued: Issue) -> None:
         if where is not None:
             if where.shape[:1] != missing.shape[:1]:
                 continue
-            rows = partitions_of(where)
+            rows = where.reshape(len(where), -1).any(axis=1)
             missing = missing & rows.reshape(-1, *(1,) * (missing.ndim - 1))
         see(core, Seen.UNDEFINED_INDEX, "index", missing, None, origin_of(call, tile))
 
@@ -306,43 +307,7 @@ def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
         )
 
 
-# -- computed again for other numbers, which leaves no trace ---------------------------------------
-
-_STAND_INS = (3e38, -3e38)
-"""For floats; the largest and the smallest integer of others."""
-
-
-def changed(
-    core: Core,
-    call: Call,
-    operands: tuple[Any, ...],
-    left: dict[int, Array],
-    registers: dict[str, Array],
-    results: Any,
-) -> Array | None:
-    """Where the first result differs if what masks left out is something else.
-
-    Parameters
-    ----------
-    operands : ``dst`` last, if the call reads it.
-    left : by their place, which elements that is.
-    registers : the reduction registers as they were before.
-    """
-    first = first_of(results)
-    assert first is not None
-    differs = np.zeros(first.shape, BOOL)
-    with _as_before(core):
-        for number in range(len(_STAND_INS)):
-            core.registers.accumulators = {name: held.copy() for name, held in registers.items()}
-            values = [
-                _with_stand_in(operand, left.get(place), number)
-                for place, operand in enumerate(operands)
-            ]
-            other = first_of(call.instruction.meaning(call, *values))
-            if other is None or other.shape != first.shape:
-                return None
-            differs |= (first != other) & ~((first != first) & (other != other))
-    return differs
+# -- computed again in other numbers, which leaves no trace ----------------------------------------
 
 
 def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> None:
@@ -377,35 +342,13 @@ def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> No
         sights.remove(sight)
 
 
-def first_of(made: Any) -> Array | None:
-    """The first destination's values."""
-    first = made[0] if type(made) is tuple else made
-    first = first.values if type(first) is Masked else first
-    return first if isinstance(first, np.ndarray) else None
-
-
-def _with_stand_in(operand: Any, mask: Array | None, number: int) -> Any:
-    if not isinstance(operand, Tile):
-        return operand
-    values = operand._engine_values(unwritten=True)
-    if mask is None:
-        return values
-    stand_in: Any = _STAND_INS[number]
-    if values.dtype == BOOL:
-        stand_in = number == 0
-    elif values.dtype.kind in "iu":
-        info = np.iinfo(values.dtype)
-        stand_in = info.max if number == 0 else info.min
-    return np.where(mask.reshape(values.shape), np.asarray(stand_in, values.dtype), values)
-
-
 @contextlib.contextmanager
 def _as_before(core: Core) -> Iterator[None]:
     """Leave no trace of what is computed meanwhile."""
     registers, followers = core.registers.accumulators, core.followers
     core.followers = NOBODY
     try:
-        with unheard():  # a stand-in may break a rule of values
+        with unheard():
             yield
     finally:
         core.registers.accumulators, core.followers = registers, followers

@@ -28,6 +28,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.rules import needs_generation, no_gpsimd_in_psum
 from difftest.simulator.instructions.values import column
+from difftest.simulator.lifted import is_array, settled
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine
 
@@ -85,6 +86,7 @@ def _bounds_fit(call: Call) -> None:
     ),
     destinations=(Role(name="dst", dtypes=(*FLOATS, *INTEGERS)),),
     rules=(needs_generation(4), _bounds_fit),
+    carries=False,
     result=of_dst,
     classic=False,
 )
@@ -92,7 +94,7 @@ def rand2(call: Call, low: Any, high: Any) -> Array:
     """Every element of ``dst`` becomes uniformly random between two bounds; NeuronCore-v4 on."""
     shape = call.result.shape
     bottom, top = (
-        column(bound, len(shape)) if isinstance(bound, np.ndarray) else np.float32(bound)
+        settled(column(bound, len(shape))) if is_array(bound) else np.float32(bound)
         for bound in (low, high)
     )
     if not np.all(bottom < top):

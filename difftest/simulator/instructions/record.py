@@ -203,11 +203,13 @@ class Fit(Enum):
 
 Rule = Callable[[Call], None]
 """Raises an NkiError where the call breaks it."""
-Carries = Callable[[Call, Array, str, list[Any]], "Array | None"]
-"""See :attr:`Instruction.carries`."""
-
 
 DST = Role(name="dst")
+
+
+def moved(call: Call, values: Any, *others: Any) -> Any:
+    """Its first operand, as it is."""
+    return values
 
 
 def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None = None) -> Engine:
@@ -274,14 +276,11 @@ class Instruction:
     """How a mask that is no box divides the work."""
     counts_places: bool = False
     """Whether the meaning depends on where in its row an element stands."""
-    carries: Carries | None = None
-    """Which elements of the result follow from those of an operand, given by name, that were never
-    written: ``carries(call, missing, name, values)``, with the operands' values. None of a call for
-    which reading them is an error: see :mod:`difftest.simulator.instructions.carrying`. None where
-    it is an error for all calls."""
-    carries_further: Callable[[Call, Array], Array] | None = None
-    """Of a further destination what is lost with these elements of the first one, in its own shape;
-    None where that is whole partitions, or the registers'."""
+    moves: Callable[..., Any] = moved
+    """Of a meaning that writes to ``dst`` itself: what it makes of its operands before it puts or
+    adds them, ``moves(call, *values)``, on array-likes. As it is for those that move bits."""
+    carries: bool = True
+    """Whether what nothing wrote is carried to the results; else reading it is an error."""
     fit: Fit = Fit.ELEMENTS
     """How a ``dst`` that exists must fit the result."""
     cost: str = ""

@@ -15,7 +15,6 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp, kept_bits
 from difftest.simulator.instructions.elementwise import apply_scalar, like
 from difftest.simulator.instructions.record import (
@@ -67,7 +66,7 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
     """NumPy's reduction of ``values``, in float32 (or on bit patterns), without ``axes``."""
     ufunc: Any = op.compute
     if op.bitvec:
-        return np.asarray(ufunc.reduce(values, axis=axes))
+        return ufunc.reduce(values, axis=axes)  # type: ignore[no-any-return]
     floats = as_float(values)
     if op.comparison:
         ufunc, floats = getattr(np, op.name), floats != 0
@@ -147,7 +146,6 @@ def _reduced(call: Call) -> Result:
     rules=(reducing("op"), _axes, _reducible),
     result=_reduced,
     reduced=lambda call: tuple(call["axis"]),
-    carries=carrying.by_axes,
     reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
@@ -186,7 +184,6 @@ def _across_partitions(call: Call) -> None:
     rules=(_across_partitions,),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
-    carries=carrying.by_axes,
     reach=Reach.AXES,
     facts=lambda call: {"op": call["op"].name},
 )
@@ -236,7 +233,6 @@ def _reductions(*names: str) -> Rule:
     ),
     only={"nki": (_reductions(*_OF_TODAY), arithmetic_in_float32(op0="operand0"))},
     result=like("data"),
-    carries=carrying.in_place,
     reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['reduce_op'].name}"},
 )

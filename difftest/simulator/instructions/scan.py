@@ -10,7 +10,6 @@ from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, FLOATS, Array, is_integer, name_of
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import Call, Reach, Result, Role, Takes, instruction
@@ -61,7 +60,6 @@ def _scanned(call: Call) -> Result:
     ),
     result=_scanned,
     reduced=lambda call: (),
-    carries=carrying.from_there_on,
     reach=Reach.ROW,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
 )
@@ -121,7 +119,6 @@ def _moments(values: Array) -> Array:
     rules=(_bn_length,),
     result=_fields(BN_STATS_FIELDS),
     reduced=free_axes,
-    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def bn_stats(call: Call, data: Array) -> Array:
@@ -147,7 +144,6 @@ def _bn_tuples(call: Call) -> None:
     rules=(_bn_tuples,),
     result=_fields(BN_AGGR_FIELDS),
     reduced=free_axes,
-    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def bn_aggr(call: Call, data: Array) -> Array:
@@ -205,7 +201,6 @@ def _probability_of_integers(call: Call) -> None:
     rules=(_keeps_integers, _probability_of_integers),
     only={"nki": (_keeps_its_dtype,)},
     result=like("data"),
-    carries=carrying.in_place,
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).
@@ -213,6 +208,6 @@ def dropout(call: Call, data: Array, prob: Any) -> Array:
     It draws one float32 number for each element, in row-major order. Under a mask the elements are
     those of the smallest box that holds it.
     """
-    chance = column(prob, data.ndim) if isinstance(prob, np.ndarray) else FLOAT32.type(prob)
+    chance = column(prob, data.ndim) if is_array(prob) else FLOAT32.type(prob)
     keep = current().numbers().random(data.shape, dtype=np.float32) >= chance
     return np.where(keep, data, data.dtype.type(0))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     DST,
@@ -27,7 +24,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import limits, named, one_dtype, same_partitions
 from difftest.simulator.instructions.scan import free_axes
 from difftest.simulator.instructions.values import as_float, rows
-from difftest.simulator.lifted import made_like
+from difftest.simulator.lifted import made_like, settled, step
 from difftest.simulator.trace import Engine
 
 EIGHT = 8
@@ -82,7 +79,6 @@ def _eight_values(call: Call) -> None:
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
     ),
     reduced=free_axes,
-    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def max8(call: Call, src: Array) -> Array:
@@ -113,8 +109,9 @@ def _ranks(vals: Array, *, backwards: bool) -> Array:
     return np.asarray((equal & (earlier.T if backwards else earlier)).sum(axis=2))
 
 
-def _matches(
-    call: Call, data: Array, vals: Array, *, missing: int | None, backwards: bool = False
+@step
+def matches(
+    data: Array, vals: Array, call: Call, *, missing: int | None, backwards: bool = False
 ) -> Array:
     """For each partition the 8 places; of a value that is not there ``missing``.
 
@@ -160,7 +157,6 @@ def _matches(
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
     reduced=free_axes,
-    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
@@ -170,7 +166,7 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     else it is undefined.
     """
     missing = int(np.iinfo(call.result.dtype).max) if call["all_ones"] else None
-    return _matches(call, data, vals, missing=missing)
+    return matches(data, vals, call, missing=missing)
 
 
 @instruction(
@@ -192,7 +188,6 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
     ),
     rules=(_length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
     result=like("data"),
-    carries=carrying.by_row,
     reach=Reach.ROW,
 )
 def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:
@@ -200,7 +195,7 @@ def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tupl
 
     Of equal values the first is matched first, or the last if ``backwards`` (as v2.32.0 spells it).
     """
-    places = _matches(call, data, vals, missing=None, backwards=call["backwards"])
+    places = matches(data, vals, call, missing=None, backwards=call["backwards"])
     lines = as_float(rows(data)).copy()
     np.put_along_axis(lines, places, np.float32(imm), axis=1)
     return lines.reshape(data.shape), places
@@ -240,22 +235,6 @@ def _gatherable(call: Call) -> None:
     )
 
 
-def _gathered_from(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
-    """A partition of the result comes from its own of ``src_buffer``; the index is all needed."""
-    return None if name == "index" else carrying.by_row(call, missing, name, values)
-
-
-def taken_from(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
-    """Of :func:`taken_along_rows` what the indices name; they are all needed."""
-    if name == "indices":
-        return None
-    roles = [role.name for role in call.instruction.operands]
-    places = rows(values[roles.index("indices")]).astype(np.int64)
-    if places.max() >= rows(missing).shape[1]:
-        return carrying.by_row(call, missing, name, values)  # which raises when it is computed
-    return np.take_along_axis(rows(missing), places, axis=1).reshape(call.result.shape)
-
-
 @instruction(
     Engine.GPSIMD,
     operands=(
@@ -273,7 +252,6 @@ def taken_from(call: Call, missing: Array, name: str, values: list[Any]) -> Arra
         (call["src_buffer"].partitions, _used(call), call["num_elem_per_idx"]),
         call.wanted_dtype(call["src_buffer"].dtype),
     ),
-    carries=_gathered_from,
     reach=Reach.TILE,
 )
 def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
@@ -292,7 +270,7 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
                 received=f"element {int(columns.max())} of {call['src_buffer']!r}",
                 limit=f"0 to {lines.shape[1] - 1}",
             )
-        result[group] = lines[group][:, columns]
+        result[group] = np.take(lines[group], columns, axis=1)
     return result
 
 
@@ -304,7 +282,6 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
     ),
     rules=(same_partitions("data", "indices"),),
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
-    carries=taken_from,
     pages=("nki/api/generated/nki.language.gather_flattened",),
 )
 def gather_flattened(call: Call, indices: Array, data: Array) -> Array:
@@ -378,15 +355,10 @@ def _shuffle_starts(call: Call) -> None:
     options=("shuffle_mask",),
     rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
-    carries=lambda call, missing, name, values: _moved_partitions(call, missing).values,
     reach=Reach.TILE,
 )
 def nc_stream_shuffle(call: Call, src: Array) -> Masked:
     """Move partitions within each quadrant of 32: ``dst[q + i] = src[q + order[i]]``."""
-    return _moved_partitions(call, src)
-
-
-def _moved_partitions(call: Call, src: Array) -> Masked:
     order, quadrant, lines = call["shuffle_mask"], call.machine.shuffle_quadrant, rows(src)
     partitions = call.result.shape[0]
     values = made_like(lines, (partitions, lines.shape[1]))
@@ -417,13 +389,14 @@ def _one_partition(call: Call) -> None:
     operands=(Role(name="segment_ids", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
     rules=(_one_partition,),
+    carries=False,
     result=lambda call: Result(
         (1, 2, *call["segment_ids"].shape[1:]), call.wanted_dtype(call["segment_ids"].dtype)
     ),
 )
 def sequence_bounds(call: Call, segment_ids: Array) -> Array:
     """For each element the start and end of its segment; (n, -1) for padding (id 0)."""
-    ids = segment_ids.reshape(-1)
+    ids = settled(segment_ids.reshape(-1))
     wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))
     if wrong.any():
         raise KernelError(

@@ -11,8 +11,8 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
 from difftest.simulator.index import Index, broadcast_shapes
-from difftest.simulator.instructions import carrying
 from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.copy import holds
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
 from difftest.simulator.instructions.record import (
@@ -103,7 +103,6 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
     rules=(_predicate_repeats, _compares),
     only={"nki": (one_size("dst", "on_true_tile"),)},
     result=like("on_true_tile"),
-    carries=lambda call, missing, name, values: missing & _compared(call, values[1], missing),
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
@@ -162,13 +161,6 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
     return chosen
 
 
-def _lost_in_range(call: Call, missing: Array, name: str, values: list[Any]) -> Array:
-    """The data in range; a whole partition whose bounds nobody knows."""
-    if name != "on_true_tile":
-        return carrying.by_row(call, missing, name, values)
-    return missing & _in_range(call, *values)
-
-
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -180,7 +172,6 @@ def _lost_in_range(call: Call, missing: Array, name: str, values: list[Any]) -> 
     destinations=(DST, REDUCE_RES),
     rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
     result=like("on_true_tile"),
-    carries=_lost_in_range,
     reach=Reach.ROW,
     counts_places=True,
 )
@@ -220,7 +211,6 @@ def range_select(
         _keeps_the_largest,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
-    carries=carrying.of_the_chosen(1, carrying.holds),
     reach=reach_of_registers,
 )
 def select_reduce(
@@ -228,7 +218,7 @@ def select_reduce(
 ) -> tuple[Array, Array | None]:
     """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
     values = as_float(on_true)
-    chosen = carrying.holds(call, predicate).reshape(values.shape)
+    chosen = holds(call, predicate).reshape(values.shape)
     is_vector = is_array(on_false)
     other = as_float(column(on_false, values.ndim)) if is_vector else as_constant(on_false)
     result = np.where(chosen, values, other).reshape(call.result.shape)
@@ -261,7 +251,6 @@ def _chosen(call: Call) -> Result:
     ),
     rules=(same_rank("condition", "x", "y"),),
     result=_chosen,
-    carries=carrying.of_the_chosen(0, lambda call, condition: condition != 0),
     pages=("nki/api/generated/nki.language.where",),
 )
 def where(call: Call, condition: Array, x: Any, y: Any) -> Array:

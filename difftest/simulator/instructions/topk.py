@@ -8,8 +8,6 @@ the layout of the source, and no order. The frontend warns of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
@@ -56,13 +54,6 @@ def _snakes(call: Call) -> None:
     )
 
 
-def _active(call: Call) -> Array:
-    """Which elements of src, by row, belong to the n of their group."""
-    src: Descriptor = call["src"]
-    active: Array = _numbers(call, src.partitions, src.free_size) < call["n"]
-    return active
-
-
 def results(call: Call) -> Array:
     """Which elements of the destinations, by row, get a result."""
     dst = call.destinations["dst"]
@@ -76,24 +67,11 @@ def _numbers(call: Call, partitions: int, columns: int) -> Array:
     return np.asarray(rank + lanes * np.arange(columns))
 
 
-def _ignored(call: Call, missing: Array, name: str, values: list[Any]) -> Array | None:
-    """Elements beyond n may be unwritten, and make nothing of the result so."""
-    if (rows(missing) & _active(call)).any():
-        return None
-    return np.zeros(call.result.shape, dtype=np.bool_)
-
-
 def snakes(call: Call, lines: Array) -> Array:
     """Rows [P, F] as one row for each group of 16 partitions, in the order of their numbers."""
     lanes = call.machine.gpsimd_core_partitions
     groups = lines.reshape(-1, lanes, lines.shape[1])
     return groups.transpose(0, 2, 1).reshape(len(groups), -1)
-
-
-def largest(call: Call, lines: Array) -> Array:
-    """For each group [n] the numbers of its k largest elements, the least first: [groups, k]."""
-    k = call.destinations["dst"].free_size
-    return np.argsort(-lines, axis=1, kind="stable")[:, :k][:, ::-1]
 
 
 def laid(call: Call, found: Array) -> Masked:
@@ -121,7 +99,6 @@ def laid(call: Call, found: Array) -> Masked:
     ),
     rules=(same_partitions("src", "dst"), _snakes),
     result=lambda call: Result(call.destinations["dst"].shape, BFLOAT16),
-    carries=_ignored,
     classic=False,
 )
 def topk(call: Call, src: Array) -> tuple[Masked, Masked]:
@@ -130,6 +107,9 @@ def topk(call: Call, src: Array) -> tuple[Masked, Masked]:
     Element i of a group is in partition i % 16 at place i // 16, and so is result i. They come in
     ascending order here, and of equal elements the first ones are taken.
     """
-    lines = snakes(call, as_float(rows(src)))[:, : call["n"]]
-    chosen = largest(call, lines)
-    return laid(call, np.take_along_axis(lines, chosen, axis=1)), laid(call, chosen)
+    lines = -snakes(call, as_float(rows(src)))[:, : call["n"]]
+    k = call.destinations["dst"].free_size
+    values, places = (
+        order(lines, axis=1, kind="stable")[:, :k][:, ::-1] for order in (np.sort, np.argsort)
+    )
+    return laid(call, -values), laid(call, places)

@@ -18,9 +18,9 @@ from difftest.simulator.core import Core, current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.carrying import over, over_rows
 from difftest.simulator.instructions.record import DST, Call, Masked, Reach, Role, Takes
 from difftest.simulator.instructions.values import as_float
+from difftest.simulator.lifted import is_array, made_like, over
 from difftest.simulator.pattern import Shape
 
 NEUTRAL: dict[str, Any] = {
@@ -38,11 +38,11 @@ NEUTRAL: dict[str, Any] = {
 """Elements that a reduction with an operator does not notice, even by a zero's sign."""
 
 
-def by_reach(call: Call, values: list[Any], inner: Array) -> Any:
+def by_reach(inner: Array, call: Call, *values: Any) -> Any:
     """The meaning where a mask over what the instruction walks leaves elements out."""
     reach = call.instruction.reach(call)
     compute = {Reach.AXES: by_axes, Reach.ROW: by_row}.get(reach, by_element)
-    return compute(call, values, inner)
+    return compute(call, [*values], inner)
 
 
 def kept_of(role: Role, shape: Shape, inner: Array) -> Array:
@@ -53,7 +53,7 @@ def kept_of(role: Role, shape: Shape, inner: Array) -> Array:
     repeats = len(spread) == inner.ndim and not _per_row(role)
     axes = [k for k in range(1, inner.ndim) if not repeats or spread[k] != inner.shape[k]]
     kept: Array = np.any(inner, axis=tuple(axes), keepdims=True)
-    return np.broadcast_to(kept, spread).reshape(shape) if repeats else over_rows(shape, kept)
+    return np.broadcast_to(kept, spread).reshape(shape) if repeats else over(shape, kept)
 
 
 def _per_row(role: Role) -> bool:
@@ -69,7 +69,7 @@ def by_element(call: Call, values: list[Any], inner: Array) -> Any:
     rows, columns = _stand_ins(inner)
     given = []
     for role, held in zip((*call.instruction.operands, DST), values, strict=False):
-        if isinstance(held, np.ndarray):
+        if is_array(held):
             if _per_row(role):
                 held = held[rows[:, 0]]
             else:
@@ -156,7 +156,7 @@ def by_row(call: Call, values: list[Any], inner: Array) -> Any:
         rows, places = np.flatnonzero(number.reshape(-1) == k), np.flatnonzero(kept)
         given = []
         for role, held in zip(call.instruction.operands, values, strict=True):
-            if isinstance(held, np.ndarray):
+            if is_array(held):
                 held = held.reshape(len(flat), -1)[rows]
                 if not _per_row(role) and held.shape[1] == flat.shape[1]:
                     held = held[:, places]
@@ -206,10 +206,10 @@ def _gather(
             results.append(None)
         if values is None:
             continue
-        short = np.asarray(values).reshape(len(rows), -1)
+        short = values.reshape(len(rows), -1)
         columns = short.shape[1] if at or wide is None else wide
         if results[at] is None:
-            results[at] = np.zeros((partitions, columns), short.dtype)
+            results[at] = made_like(short, (partitions, columns))
         if at or wide is None:
             results[at][rows] = short
         else:
@@ -237,10 +237,8 @@ def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
         yield
         return
     registers, whole = core.registers, core.registers.accumulators
-    registers.accumulators = {
-        engine: np.concatenate([held[rows], np.delete(held, rows, axis=0)])
-        for engine, held in whole.items()
-    }
+    order = [*rows, *np.delete(np.arange(core.machine.partitions), rows)]
+    registers.accumulators = {engine: held[order] for engine, held in whole.items()}
     try:
         yield
     finally:
