@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import io
 import logging
@@ -18,10 +19,11 @@ from typing import Any
 
 from difftest.harness.coverage import Place
 from difftest.verdict.language import SourceFile, own_name, renamed
-from difftest.verdict.vocabulary import BUILTINS, MODULES, NKI
+from difftest.verdict.vocabulary import ATTRIBUTES, BUILTINS, MODULES, NKI
 
 _import = builtins.__import__
 _MARK = "which way?"  # a name that no source can have
+_HIDDEN = ATTRIBUTES | {"format"}
 
 
 class Quiet:
@@ -56,6 +58,17 @@ def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
     }
 
 
+def _getattr(value: Any, name: str, *default: Any) -> Any:
+    """``getattr`` of a public name."""
+    if type(name) is not str or name.startswith("_") or name in _HIDDEN:
+        raise TypeError(f"getattr of {name!r}, which is no public name")
+    return getattr(value, name, *default)
+
+
+def _hasattr(value: Any, name: str) -> bool:
+    return _getattr(value, name, _MARK) is not _MARK
+
+
 class ClosedWorld:
     """A candidate's modules, and what they may import.
 
@@ -75,6 +88,8 @@ class ClosedWorld:
         for name, module in self._lists.items():
             given = own.get(name) or vars(importlib.import_module(name))
             shown = {one: given[one] for one in MODULES[name] if one in given}
+            if name == "functools":  # without a say in what is copied
+                shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
             vars(module).update(shown, __all__=sorted(shown), __path__=[])
         for name, module in self._lists.items():
             parent, _, child = name.rpartition(".")
@@ -84,6 +99,7 @@ class ClosedWorld:
         self._builtins = {name: real[name] for name in BUILTINS if name in real}
         self._builtins |= {"__build_class__": real["__build_class__"], "__name__": "builtins"}
         self._builtins |= {"__import__": self.imported, "type": lambda value: type(value)}
+        self._builtins |= {"getattr": _getattr, "hasattr": _hasattr}
         self._builtins[_MARK] = self._way
         self.ways: dict[Place, dict[int, set[int]]] = {}
 
@@ -107,11 +123,11 @@ class ClosedWorld:
         exec(self._codes[name], vars(module))
         return module
 
-    def _way(self, test: object, file: str, line: int, column: int) -> bool:
-        """Whether a condition holds; what expressions of its line came to is kept."""
-        holds = bool(test)
-        self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not holds))
-        return holds
+    def _way(self, test: Any, file: str, line: int, column: int) -> Any:
+        """A condition; what those of its line came to is kept, but of a tensor's."""
+        if not type(test).__module__.startswith("difftest."):
+            self.ways.setdefault((file, line), {}).setdefault(column, set()).add(int(not test))
+        return test
 
     def first(self) -> ModuleType:
         """The module of the kernel's file, as nothing had run before."""
@@ -136,7 +152,8 @@ class ClosedWorld:
         if any(f"{one}.".startswith(f"{name}.") for one in self.sources):
             return self._own(name, wanted or ())
         if name.startswith(("numpy._core.", "numpy.core.")):  # NumPy's C code: f"{x.dtype}"
-            return _import(name, {}, {}, ("__name__",), 0)
+            _import(name, {}, {}, ("__name__",), 0)
+            return ModuleType(name)  # it takes the other from sys.modules
         if top in NKI or top in self.allowed or name in self.allowed:
             return _import(name, {}, {}, tuple(wanted or ()), 0)
         if name in self._lists:
@@ -159,11 +176,38 @@ class ClosedWorld:
 
 
 def marked(tree: ast.Module, file: str) -> ast.Module:
-    """The tree, in which a function's conditional expressions tell which way they go."""
+    """The tree, in which a function's conditions tell how they come out.
+
+    Those of statements do not: the lines that run tell it. An arm of a ``match`` tells both that it
+    was there and that it was taken.
+    """
+
+    def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
+        place = [ast.Constant(one) for one in (file, at.lineno, at.col_offset)]
+        return ast.copy_location(ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at)
+
+    def seen(node: Any) -> Any:
+        wanted = isinstance(node, ast.Compare) and node not in heads
+        return told(node, node) if wanted else node
+
     functions = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.Lambda))]
-    for node in {node for one in functions for node in ast.walk(one)}:
+    nodes = {node for one in functions for node in ast.walk(one)}
+    statements = [one for one in nodes if isinstance(one, (ast.If, ast.While, ast.Assert))]
+    heads = {node for one in statements for node in ast.walk(one.test)}
+    for node in nodes:
         if isinstance(node, ast.IfExp) and not isinstance(node.test, ast.Constant):
-            given = [ast.Constant(one) for one in (file, node.lineno, node.col_offset)]
-            call = ast.Call(ast.Name(_MARK, ast.Load()), [node.test, *given], [])
-            node.test = ast.copy_location(call, node.test)
+            node.test = told(node.test, node.test)
+        elif isinstance(node, ast.BoolOp) and node not in heads:
+            node.values = [*(told(one, one) for one in node.values[:-1]), node.values[-1]]
+        elif isinstance(node, ast.comprehension):
+            node.ifs = [told(one, one) for one in node.ifs]
+        elif isinstance(node, ast.Match):
+            arms = [one for one in node.cases if not isinstance(one.body[-1], ast.Raise)]
+            none: list[ast.expr] = [told(ast.Constant(False), one.pattern) for one in arms]
+            for one in arms:
+                one.guard = told(one.guard or ast.Constant(True), one.pattern)
+            all_of = ast.Tuple([*none, node.subject], ast.Load())
+            node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
+        for name, value in ast.iter_fields(node):
+            setattr(node, name, [*map(seen, value)] if isinstance(value, list) else seen(value))
     return ast.fix_missing_locations(tree)

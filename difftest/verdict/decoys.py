@@ -39,13 +39,18 @@ def decoys(arrays: tuple[Array, ...], shown: Shown, seed: int) -> tuple[Array, .
             values = random.uniform(0.5, 2.0, array.shape) * random.choice((-1, 1), array.shape)
             return values.astype(np.float32).astype(array.dtype)
         if shown is Shown.NOTHING and array.dtype in (*INTEGERS, BOOL):
-            low, high = int(array.min()), int(array.max())
-            most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
-            high = min(high + 3 * (low == high), most)
-            return random.integers(low, high, array.shape, array.dtype, endpoint=True)
+            return _integers(array, random)
         return array.copy()
 
     return tuple(map(other, arrays))
+
+
+def _integers(array: Array, random: np.random.Generator) -> Array:
+    """Others within the bounds of those that there are; of a single value a few more."""
+    low, high = int(array.min()), int(array.max())
+    most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
+    high = min(high + 3 * (low == high), most)
+    return random.integers(low, high, array.shape, array.dtype, endpoint=True)
 
 
 def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Array, ...]:
@@ -66,9 +71,7 @@ def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Ar
                 others = np.where(wide == 0, factors, wide * factors).astype(np.float32)
                 changed[chosen] = others.astype(array.dtype)[chosen]
         elif integers and array.dtype in (*INTEGERS, BOOL) and array.size:
-            ends = int(array.min()), int(array.max())
-            drawn = random.integers(*ends, array.shape, array.dtype, endpoint=True)
-            changed[chosen] = drawn[chosen]
+            changed[chosen] = _integers(array, random)[chosen]
         return changed
 
     return tuple(map(partly, arrays))

@@ -46,7 +46,7 @@ from difftest.verdict.prediction import add_memory, add_time, instructions_of
 from difftest.verdict.sandbox import Sandbox
 from difftest.verdict.wire import WorkerEnd
 
-_NEAR = 6  # tries to find other data that lead registers to the same values
+_NEAR = 10  # tries to find other data that lead registers to the same values
 _UNSETTLED = "registers follow the data: whether it computes by instructions alone was not settled"
 _HOLDS = (
     "what it asks of the machine is right for the data that its Python was shown, and wrong for "

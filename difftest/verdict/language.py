@@ -17,8 +17,8 @@ from typing import NamedTuple
 from difftest.verdict import vocabulary as words
 
 PAGE = "docs/reference/language.md"
-MOST_BYTES, MOST_FILES = 2**20, 200
-"""Of a file, and of the files of a candidate."""
+MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
+"""Of all files of a candidate, their number, and how deep their lines are nested."""
 _SHOWN = 5
 """Breaches that are told."""
 _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
@@ -26,6 +26,9 @@ _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
 _META = ("__all__", "__version__", "__author__")
 _ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
 _OWN = "own\N{MIDDLE DOT}"
+_KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
+_PLACES = ("id", "attr", "arg", "name", "asname", "rest")
+"""Where a node has a name."""
 
 
 class Breach(NamedTuple):
@@ -90,8 +93,10 @@ class Language:
     def _read(self, name: str, file: Path) -> ModuleCheck:
         text = _bytes_of(file, self.root)
         self.sources[name] = SourceFile(name, str(file), file.name == "__init__.py", text)
-        if len(self.sources) > MOST_FILES:
-            raise ValueError(f"the candidate has more than {MOST_FILES} files")
+        sizes = [len(one.text) for one in self.sources.values()]
+        if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
+            told = f"{len(sizes)} files of {sum(sizes):,} bytes"
+            raise ValueError(f"{told}; accepted: {MOST_FILES} of {MOST_BYTES:,} in all")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ModuleCheck(ast.parse(text, str(file)), str(file), self.allowed)
@@ -184,15 +189,17 @@ class ModuleCheck:
             yield Breach(self.file, line, what, remedy)
 
     def _live(self, tree: ast.Module) -> Iterator[ast.AST]:
-        pending: list[ast.AST] = [tree]
+        pending: list[tuple[ast.AST, int]] = [(tree, 0)]
         while pending:
-            node = pending.pop()
+            node, depth = pending.pop()
+            if depth > MOST_DEPTH:
+                raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
             yield node
             dead = node.body if isinstance(node, ast.If) and _is_main(node.test) else []
             for child in ast.iter_child_nodes(node):
                 self._above[child] = node
                 if child not in dead:
-                    pending.append(child)
+                    pending.append((child, depth + 1))
 
     def _around(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """What a node stands in, from the inside out, each with what of it stands there."""
@@ -218,20 +225,24 @@ class ModuleCheck:
         elif one and one not in words.MODULES[base]:
             told = f"the import of {'*' if one == '*' else name}"
             self.add(node, told, f"import one of those that {PAGE} lists")
-        elif not one or name in words.MODULES:
+        else:
             self._modules[shown or one or top] = name if one or shown else top
 
     def _is_tried(self, node: ast.AST) -> bool:
         """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
         return any(
             (isinstance(above, ast.Try) and inner in above.body and _of_import(above))
-            or (isinstance(above, ast.If) and ast.unparse(above.test).endswith("TYPE_CHECKING"))
+            or (isinstance(above, ast.If) and inner in above.body and _is_checking(above.test))
             for above, inner in self._around(node)
         )
 
     def _check(self, node: ast.AST) -> None:
+        for name in _words(node):
+            if is_special(name) and not self._is_listed(node, name):
+                kind = _KINDS.get(type(node), "name")
+                self.add(node, f"the {kind} {name}", "use what is public")
         if isinstance(node, ast.Attribute):
-            self._attribute(node, node.attr)
+            self._attribute(node)
         elif isinstance(node, ast.Name):
             self._name(node)
         elif isinstance(node, ast.Call):
@@ -249,27 +260,31 @@ class ModuleCheck:
         elif isinstance(node, ast.MatchClass):
             for name in node.kwd_attrs:
                 self._member(node, name)
-        elif isinstance(node, (ast.arg, ast.keyword)) and is_special(node.arg or ""):
-            self.add(node, f"the name {node.arg}", "use one without underscores")
         elif isinstance(node, ast.Delete) and isinstance(self._above[node], ast.Module):
             self.add(node, "del of a module's name", "leave it out")
         elif type(node).__name__ == "TryStar":
             self.add(node, "except*", "ask beforehand")
 
-    def _member(self, node: ast.AST, name: str) -> None:
-        """An attribute by its name alone."""
-        if is_special(name) and name != "__name__":
-            self.add(node, f"the attribute {name}", "use what is public")
-        elif name in words.ATTRIBUTES:
+    def _is_listed(self, node: ast.AST, name: str) -> bool:
+        """Whether a special name may stand there."""
+        if isinstance(node, ast.FunctionDef):
+            return name in words.DUNDERS and isinstance(self._above.get(node), ast.ClassDef)
+        if isinstance(node, (ast.Name, ast.alias)) and name in _META:
+            return True
+        return name == "__name__" and isinstance(getattr(node, "ctx", None), ast.Load)
+
+    def _member(self, node: ast.AST, name: str, value: object = None) -> None:
+        """An attribute by its name, and the literal that it is of."""
+        if name in words.ATTRIBUTES:
             self.add(node, f"the attribute {name}", "it leads out of a value: leave it out")
         elif is_private(name):
             self._uses.append((node, name))
-
-    def _attribute(self, node: ast.Attribute, name: str) -> None:
-        self._member(node, name)
-        value = node.value.value if isinstance(node.value, ast.Constant) else None
-        if name == "format" and not (isinstance(value, str) and not _LOOKS.search(value)):
+        elif name == "format" and not (isinstance(value, str) and not _LOOKS.search(value)):
             self.add(node, "format of what is no plain literal", 'write an f-string: f"{x}"')
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        value = node.value.value if isinstance(node.value, ast.Constant) else None
+        self._member(node, node.attr, value)
         root = _root(node)
         module = self._modules.get(root.id) if root is not None else None
         if module is None:
@@ -289,12 +304,7 @@ class ModuleCheck:
     def _name(self, node: ast.Name) -> None:
         name, call = node.id, self._above.get(node)
         called = isinstance(call, ast.Call) and call.func is node
-        if is_special(name):
-            if name not in _META and not (name == "__name__" and isinstance(node.ctx, ast.Load)):
-                self.add(node, f"the name {name}", "leave it out")
-        elif name in self._bound:
-            pass
-        elif name in words.FORBIDDEN:
+        if name in words.FORBIDDEN - self._bound:
             self.add(node, name, f"{PAGE} lists the functions of Python that there are")
         elif name in ("getattr", "hasattr") and not called:
             self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
@@ -314,7 +324,7 @@ class ModuleCheck:
                 self.add(node, told, 'write getattr(nl, "exp")')
             else:
                 made = ast.Attribute(node.args[0], name, ast.Load())
-                self._attribute(ast.copy_location(made, node), name)
+                self._check(ast.copy_location(made, node))
 
     def _definition(self, node: ast.ClassDef | ast.FunctionDef) -> None:
         """A class is of a known kind, a special method is a listed one, and so are decorators."""
@@ -323,9 +333,6 @@ class ModuleCheck:
             if root is None or root.id not in self._bound | words.BUILTINS:
                 self.add(one, f"the decorator {ast.unparse(one)}", "use a listed one, or none")
         if isinstance(node, ast.FunctionDef):
-            inside = isinstance(self._above.get(node), ast.ClassDef)
-            if is_special(node.name) and not (inside and node.name in words.DUNDERS):
-                self.add(node, f"the method {node.name}", "use a name of its own")
             return
         roots = [_root(one) for one in node.bases]
         bases = {ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases}
@@ -360,6 +367,21 @@ def _bound(node: ast.AST) -> tuple[str, ...]:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return tuple(one.asname or one.name.partition(".")[0] for one in node.names)
     return (node.name or "",) if isinstance(node, (ast.MatchAs, ast.MatchStar)) else ()
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    """The names that a node has itself."""
+    for place in _PLACES:
+        value = getattr(node, place, None)
+        if isinstance(value, str):
+            yield value
+    for place in ("names", "kwd_attrs"):
+        yield from (one for one in getattr(node, place, ()) if isinstance(one, str))
+
+
+def _is_checking(test: ast.expr) -> bool:
+    names = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return names == "TYPE_CHECKING"
 
 
 def _is_main(test: ast.expr) -> bool:
@@ -400,7 +422,7 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
     So an attribute that begins with an underscore is of an object of its own, and of none of ours.
     """
     for node in ast.walk(tree):
-        for place in ("id", "attr", "arg", "name", "asname", "rest"):
+        for place in _PLACES:
             value = getattr(node, place, None)
             if isinstance(value, str) and not isinstance(node, ast.alias):
                 setattr(node, place, own_name(value))

@@ -23,7 +23,7 @@ def _names(module: str, names: str) -> frozenset[str]:
 MODULES = {module: _names(module, names) for module, names in _WORDS["modules"].items()}
 """What a candidate may import beside NKI and the files of its own folder, name by name."""
 BUILTINS = frozenset(_WORDS["builtins"].split())
-FORBIDDEN = frozenset(dir(builtins)) - BUILTINS
+FORBIDDEN = frozenset(name for name in dir(builtins) if name[0] != "_") - BUILTINS
 ATTRIBUTES = frozenset(_WORDS["attributes"].split())
 """Attributes that lead out of a value: to its class's ancestors, a frame, a file, raw memory."""
 DUNDERS = frozenset(_WORDS["dunders"].split())

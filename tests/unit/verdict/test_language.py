@@ -12,8 +12,6 @@ from tests.every import every
 from tests.unit.verdict.cheats.outside import OUTSIDE
 from tests.unit.verdict.kernels import RIGHT, judged, source
 
-NO_CODE = {"no Python", "a null", "nested too deeply", "too large"}
-
 
 @every("name", OUTSIDE)
 def test_a_cheat_is_outside(tmp_path, name):

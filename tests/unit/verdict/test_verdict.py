@@ -97,18 +97,25 @@ def test_a_branch_that_no_case_took_is_named(worker, tmp_path):
     assert missed["source"] == "if a.shape[0] > 200:"
 
 
-ON_A_LINE = source(
-    "op, axis = (nl.subtract if a.shape == (77, 5) else nl.add), (1 if a.shape[0] > 1 else 0)\n"
-    "return store(total(a, b, op))"
-)
+ARMS = """odd = a.shape == (77, 5) and nl.subtract or nl.add
+op = (odd, nl.subtract)[a.shape == (77, 5)]
+ops = [nl.subtract for _ in range(1) if a.shape == (77, 5)] + [op]
+op, axis = (nl.subtract if a.shape == (77, 5) else ops[0]), (1 if a.shape[0] > 1 else 0)
+match a.shape:
+    case (77, 5):
+        op = nl.subtract
+    case _:
+        assert a.shape != (77, 5) and axis < 2
+return store(total(a, b, op))"""
 
 
-def test_an_arm_of_a_conditional_expression_that_no_case_took_is_named(worker, tmp_path):
-    judgement = judged(worker, tmp_path, ON_A_LINE)
+def test_an_arm_of_an_expression_that_no_case_took_is_named(worker, tmp_path):
+    judgement = judged(worker, tmp_path, source(ARMS))
     assert judgement.outcome is Outcome.AGREES, judgement.report
-    (missed,) = judgement.as_mapping()["coverage"]["missed"]
-    assert missed["what"] == "never true"
-    assert missed["source"].startswith("op, axis = (nl.subtract if a.shape == (77, 5)")
+    missed = judgement.as_mapping()["coverage"]["missed"]
+    lines = ARMS.splitlines()
+    assert [one["source"] for one in missed] == [*lines[:4], lines[5].strip()]
+    assert {one["what"] for one in missed} == {"never true"}
 
 
 def test_what_decides_nothing_is_a_weak_spec(worker, tmp_path):

@@ -118,6 +118,19 @@ WITHOUT_WORK = {
         "    _storage: object\n\n    def look(self):\n"
         "        return self._storage._storage.data\n",
     ),
+    "NumPy's own imports, tried": cheat(
+        "system.getpid()\nreturn store(total(a, b))",
+        Outcome.CRASHED,
+        because="NoneType",
+        before="try:\n    from numpy._core._methods import os as system\n"
+        "except ImportError:\n    system = None\n",
+    ),
+    "wraps that copies what it is told": cheat(
+        "wraps(nl.load, assigned=(), updated=('__globals__',))(load)\nreturn store(total(a, b))",
+        Outcome.CRASHED,
+        because="unexpected keyword",
+        before="from functools import wraps\n",
+    ),
     "half of the digits": cheat(
         "nl.ndarray((1, 1), dtype=nl.bfloat16, buffer=nl.private_hbm)\n"
         "tiles = []\nfor one in (a, b):\n"

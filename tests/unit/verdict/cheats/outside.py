@@ -37,6 +37,10 @@ OUTSIDE = {
     # ways to an attribute that is not written as one
     "getattr of a variable": ("n = '_sto' + 'rage'\ngetattr(a, n)\n" + LINE, "getattr of a name"),
     "getattr as a value": ("import functools\n---\nfunctools.reduce(getattr, ['x'], a)", "a value"),
+    "getattr, where a parameter has its name": (
+        "def f(getattr): ...\n---\ng = getattr\ng(a, '__class__')\n" + LINE,
+        "getattr as a value",
+    ),
     "operator.attrgetter": ("import operator\n---\noperator.attrgetter('x')(a)", "attrgetter"),
     "operator.methodcaller": ("from operator import methodcaller\n---\n" + LINE, "methodcaller"),
     "str.format": ("'{0.__class__}'.format(a)\n" + LINE, "no plain literal"),
@@ -46,6 +50,26 @@ OUTSIDE = {
     "str.format unbound": ("str.format('{0.x}', a)\n" + LINE, "no plain literal"),
     "format_map": ("'{x}'.format_map({})\n" + LINE, "format_map"),
     "a pattern": ("match a:\n    case object(__class__=x):\n        x.mro\n" + LINE, "__class__"),
+    "format by a pattern": (
+        "match '{0.__class__}':\n    case str(format=f):\n        f(a)\n" + LINE,
+        "no plain literal",
+    ),
+    "a protocol that any object fits": (  # a dataclass of it names what a pattern takes out
+        "from typing import runtime_checkable\n---\n" + LINE,
+        "runtime_checkable",
+    ),
+    **{
+        f"builtins bound by {name}": (text + "\n---\n" + LINE, "the name __builtins__")
+        for name, text in {
+            "a handler": "try:\n    import torch\nexcept ImportError as __builtins__:\n    pass",
+            "an import": "import math as __builtins__",
+            "a class": "from enum import Enum\nclass __builtins__(Enum): ...",
+            "a global": "def f():\n    global __builtins__",
+            "a pattern": "match []:\n    case __builtins__: ...",
+            "a pattern's rest": "match []:\n    case [*__builtins__]: ...",
+            "a mapping's rest": "match {}:\n    case {**__builtins__}: ...",
+        }.items()
+    },
     "fullwidth underscores": ("a.\uff3f\uff3fclass\uff3f\uff3f\n" + LINE, "invalid character"),
     "an f-string": ("f'{a.__class__}'\n" + LINE, "__class__"),
     "letters that Python reads as others": ("a.__\uff43lass__\n" + LINE, "__class__"),
@@ -152,6 +176,10 @@ OUTSIDE = {
     "a path of os": ("from os import path\n---\n" + LINE, "the import of os.path"),
     "all of os": ("from os import *\n---\n" + LINE, "the import of *"),
     "an import in a function": ("import socket\nsocket.socket()\n" + LINE, "the import of socket"),
+    "an import where nothing is checked": (
+        "import typing\nif not typing.TYPE_CHECKING:\n    import socket\n---\n" + LINE,
+        "the import of socket",
+    ),
     "an import from above": ("from ... import x\n---\n" + LINE, "from above"),
     "NumPy's random numbers": (NUMPY + "np.random.default_rng(0)\n" + LINE, "numpy.random"),
     "NumPy reads a file": (NUMPY + "np.load('x')\n" + LINE, "numpy.load"),
@@ -162,6 +190,10 @@ OUTSIDE = {
     "NumPy calls Python": (NUMPY + "np.frompyfunc(print, 1, 1)\n" + LINE, "numpy.frompyfunc"),
     "NumPy's tests patched": (NUMPY + "np.testing.assert_allclose = print\n" + LINE, "is set"),
     "NumPy patched": (NUMPY + "np.allclose = lambda *a: True\n" + LINE, "np.allclose is set"),
+    "a class of Python patched": (
+        "from collections import Counter\nCounter.update = print\n---\n" + LINE,
+        "Counter.update is set",
+    ),
     "NKI patched": ("nisa.tensor_tensor = print\n" + LINE, "nisa.tensor_tensor is set"),
     "NKI's private modules": ("import nki._private\n---\n" + LINE, "nki._private is private"),
     # what is asked of the machine, tried out
@@ -180,5 +212,9 @@ OUTSIDE = {
     "no Python": ("x = (\n---\n" + LINE, "Python cannot read it"),
     "a null": ("x = '\0'\n---\n" + LINE, ""),
     "nested too deeply": ("x = " + "(" * 300 + ")" * 300 + "\n---\n" + LINE, ""),
+    "attributes of attributes": (
+        NUMPY.replace("---", "np" + ".a" * 900 + "\n---") + LINE,
+        "nested more than",
+    ),
     "too large": ("x = '" + "x" * 2**20 + "'\n---\n" + LINE, "bytes"),
 }
