@@ -31,9 +31,8 @@ from difftest.host.collecting import with_spec
 from difftest.host.pool import START, LostTask, answer_all, results
 from difftest.scale.axes import PlacedSpec, Point, placed
 from difftest.scale.store import Row, need
-from difftest.verdict.judgement import Judgement
+from difftest.verdict.judgement import Judgement, add_memory, add_time
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.prediction import add_memory, add_time
 
 _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
 

@@ -33,8 +33,8 @@ from difftest.timing import UnknownCostError, predict
 from difftest.timing.clockwork import clockwork
 from difftest.timing.program import lower
 from difftest.timing.roofline import bounds_of
+from difftest.verdict.judgement import task_bytes
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.prediction import task_bytes
 
 AGREES = Outcome.AGREES.value
 BOUND, TRACE_BOUND, SLOWER = "bound", "bound of its trace", "slower"

@@ -25,9 +25,8 @@ from difftest.verdict.candidate import Candidate, stand_in
 from difftest.verdict.judge import Judge, spec_for
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import Breach, Language, OutsideLanguage
-from difftest.verdict.nursery import Nursery
+from difftest.verdict.nursery import Limits, Nursery, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import Limits, Sandbox
 from difftest.verdict.wire import WorkerEnd
 
 CASES = 50
@@ -209,9 +208,8 @@ def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: Jud
     other = [
         f"{name} = {one!r}" for name, one in read.items() if repr(known.get(name, ...)) != repr(one)
     ]
-    told = f"its test reads {', '.join(other)} of the candidate's own file"
-    if other and not settings.original:
-        judgement.notes.append(f"{told}, which decides them; --original FILE compares them")
-    elif other and judgement.outcome is Outcome.AGREES:
+    if other and judgement.outcome is Outcome.AGREES:
         judgement.outcome, judgement.stage = Outcome.OWN_CONSTANTS, Stage.COMPARE
-        judgement.reason = f"{told}; {settings.original} has others"
+        told = f"its test reads {', '.join(other)} of a candidate's own file"
+        remedy = "keep them in the test, or compare them: --original FILE"
+        judgement.reason = f"{told}; {settings.original + ' has others' if known else remedy}"

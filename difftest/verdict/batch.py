@@ -38,17 +38,16 @@ from difftest.verdict.alone import (
     weigh_constants,
 )
 from difftest.verdict.candidate import stand_in
+from difftest.verdict.formats import place_of
+from difftest.verdict.nursery import PATIENCE as RUNS
 from difftest.verdict.nursery import Nursery
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import PATIENCE as RUNS
-from difftest.verdict.text import place_of
 from difftest.verdict.walls import ends_with_parent
 
 PATIENCE = 2 * RUNS
 """Times the seconds of a run that all of a kernel may take, its judge included."""
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
 """The outcome and the stage where its judge or its worker could not go on."""
-
 KEPT = 64
 """Cases of which a process keeps what the reference said."""
 

@@ -18,8 +18,15 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from difftest.harness.coverage import Place
-from difftest.verdict.language import SourceFile, own_name, renamed
-from difftest.verdict.vocabulary import ATTRIBUTES, BUILTINS, MODULES, NKI
+from difftest.verdict.language import (
+    ATTRIBUTES,
+    BUILTINS,
+    MODULES,
+    NKI,
+    SourceFile,
+    own_name,
+    renamed,
+)
 
 _import = builtins.__import__
 _MARK = "which way?"  # a name that no source can have
@@ -65,10 +72,6 @@ def _getattr(value: Any, name: str, *default: Any) -> Any:
     return getattr(value, name, *default)
 
 
-def _hasattr(value: Any, name: str) -> bool:
-    return _getattr(value, name, _MARK) is not _MARK
-
-
 class ClosedWorld:
     """A candidate's modules, and what they may import.
 
@@ -96,11 +99,15 @@ class ClosedWorld:
             if parent:
                 setattr(self._lists[parent], child, module)
         real = vars(builtins)
-        self._builtins = {name: real[name] for name in BUILTINS if name in real}
-        self._builtins |= {"__build_class__": real["__build_class__"], "__name__": "builtins"}
-        self._builtins |= {"__import__": self.imported, "type": lambda value: type(value)}
-        self._builtins |= {"getattr": _getattr, "hasattr": _hasattr}
-        self._builtins[_MARK] = self._way
+        self._builtins = {name: real[name] for name in BUILTINS if name in real} | {
+            "__build_class__": real["__build_class__"],
+            "__import__": self.imported,
+            "__name__": "builtins",
+            "type": lambda value: type(value),
+            "getattr": _getattr,
+            "hasattr": lambda value, name: _getattr(value, name, _MARK) is not _MARK,
+            _MARK: self._way,
+        }
         self.ways: dict[Place, dict[int, set[int]]] = {}
 
     def module(self, name: str) -> ModuleType:
@@ -176,11 +183,7 @@ class ClosedWorld:
 
 
 def marked(tree: ast.Module, file: str) -> ast.Module:
-    """The tree, in which a function's conditions tell how they come out.
-
-    Those of statements do not: the lines that run tell it. An arm of a ``match`` tells both that it
-    was there and that it was taken.
-    """
+    """The tree, in which conditions of a function's expressions tell how they come out."""
 
     def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
         place = [ast.Constant(one) for one in (file, at.lineno, at.col_offset)]

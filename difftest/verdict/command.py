@@ -12,9 +12,8 @@ from difftest.host.output import OutputFile
 from difftest.verdict.alone import CASES, JudgeSettings, judged
 from difftest.verdict.audit import audit_test
 from difftest.verdict.batch import judge_batch
-from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, write_forms
-from difftest.verdict.sandbox import Limits
-from difftest.verdict.text import text_of
+from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, text_of, write_forms
+from difftest.verdict.nursery import Limits
 
 
 def _processes(context: click.Context, option: click.Parameter, value: str) -> int:

@@ -7,18 +7,49 @@ worker is given what was read. docs/reference/language.md states the rules in on
 from __future__ import annotations
 
 import ast
+import builtins
+import importlib
+import json
 import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from difftest.verdict import vocabulary as words
+NKI = ("nki", "neuronxcc")
+"""What stands below these is NKI: the simulator's own modules, a closed world."""
+_TEXT = resources.files("difftest.verdict").joinpath("data/language.json").read_text("utf-8")
+_WORDS: dict[str, Any] = json.loads(_TEXT)
+
+
+def _names(module: str, names: str) -> frozenset[str]:
+    """Those that are listed; of ``*`` all that are public."""
+    listed = vars(importlib.import_module(module)) if names == "*" else names.split()
+    return frozenset(name for name in listed if not name.startswith("_"))
+
+
+MODULES = {module: _names(module, names) for module, names in _WORDS["modules"].items()}
+"""What a candidate may import beside NKI and the files of its own folder, name by name."""
+BUILTINS = frozenset(_WORDS["builtins"].split())
+FORBIDDEN = frozenset(name for name in dir(builtins) if name[0] != "_") - BUILTINS
+ATTRIBUTES = frozenset(_WORDS["attributes"].split())
+"""Attributes that lead out of a value: to its class's ancestors, a frame, a file, raw memory."""
+DUNDERS = frozenset(_WORDS["dunders"].split())
+"""Special methods that a class of a candidate may have."""
+BASES = frozenset(_WORDS["bases"].split())
+CAUGHT = frozenset(_WORDS["caught"].split())
+"""What `except` may name beside an import."""
+ABSENT = frozenset(_WORDS["absent"].split())
+"""What `except` names where an import is tried."""
+
 
 PAGE = "docs/reference/language.md"
 MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
 """Of all files of a candidate, their number, and how deep their lines are nested."""
+_TAKEN = sys.stdlib_module_names | {*NKI, "numpy", "ml_dtypes", "difftest"}
+"""Names of modules that the worker has, or takes, itself."""
 _SHOWN = 5
 """Breaches that are told."""
 _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
@@ -27,8 +58,8 @@ _META = ("__all__", "__version__", "__author__")
 _ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
 _OWN = "own\N{MIDDLE DOT}"
 _KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
-_PLACES = ("id", "attr", "arg", "name", "asname", "rest")
-"""Where a node has a name."""
+_PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
+"""Where a node has a name, or several."""
 
 
 class Breach(NamedTuple):
@@ -83,14 +114,17 @@ class Language:
                 pending += self._imports(self.sources[name], trees[-1])
             except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
                 line = error.lineno if isinstance(error, SyntaxError) else 1
-                told = f"Python cannot read it: {error or type(error).__name__}"
-                found.append(Breach(str(place), line or 1, told, "let it be a short, plain file"))
+                told = f"it cannot be read: {error or type(error).__name__}"
+                remedy = "let it be a short, plain file with a name of its own"
+                found.append(Breach(str(place), line or 1, told, remedy))
         own = {name for names in trees for name in names.private}
         found += [breach for names in trees for breach in names.breaches(own)]
         if found:
             raise OutsideLanguage(sorted(found, key=lambda one: one.file != str(file)))
 
     def _read(self, name: str, file: Path) -> ModuleCheck:
+        if name.partition(".")[0] in _TAKEN:
+            raise ValueError(f"{name} is a module of others, too")
         text = _bytes_of(file, self.root)
         self.sources[name] = SourceFile(name, str(file), file.name == "__init__.py", text)
         sizes = [len(one.text) for one in self.sources.values()]
@@ -120,14 +154,12 @@ class Language:
                 name = f"{base}.{one}" if own else base
                 if file is None:
                     names.imported(node, base, one, shown)
-                elif name.partition(".")[0] in sys.stdlib_module_names | words.MODULES.keys():
-                    names.add(node, f"{name} is a file here, and a module of Python", "rename it")
                 else:
                     yield name, file
 
     def _own(self, name: str) -> Path | None:
         """The file of a module below the candidate's root."""
-        if not name or name.partition(".")[0] in words.NKI:
+        if not name or name.partition(".")[0] in NKI:
             return None
         place = self.root.joinpath(*name.split("."))
         files = place / "__init__.py", place.with_name(f"{place.name}.py")
@@ -213,16 +245,16 @@ class ModuleCheck:
         name = f"{base}.{one}" if one else base
         if top in self.allowed or base in self.allowed:
             return
-        if top in words.NKI:
+        if top in NKI:
             self._modules[shown or one or top] = name if one or shown else top
             if any(part.startswith("_") for part in name.split(".")):
                 self.add(node, f"{name} is private", "import what AWS documents")
         elif self._is_tried(node):
             pass  # it is answered as absent
-        elif base not in words.MODULES:
+        elif base not in MODULES:
             told = f"the import of {base}" if base else "an import from above the package"
             self.add(node, told, f"{PAGE} lists what may be imported; --allow {top} opens it")
-        elif one and one not in words.MODULES[base]:
+        elif one and one not in MODULES[base]:
             told = f"the import of {'*' if one == '*' else name}"
             self.add(node, told, f"import one of those that {PAGE} lists")
         else:
@@ -232,7 +264,11 @@ class ModuleCheck:
         """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
         return any(
             (isinstance(above, ast.Try) and inner in above.body and _of_import(above))
-            or (isinstance(above, ast.If) and inner in above.body and _is_checking(above.test))
+            or (
+                isinstance(above, ast.If)
+                and inner in above.body
+                and _last(above.test) == "TYPE_CHECKING"
+            )
             for above, inner in self._around(node)
         )
 
@@ -268,14 +304,14 @@ class ModuleCheck:
     def _is_listed(self, node: ast.AST, name: str) -> bool:
         """Whether a special name may stand there."""
         if isinstance(node, ast.FunctionDef):
-            return name in words.DUNDERS and isinstance(self._above.get(node), ast.ClassDef)
+            return name in DUNDERS and isinstance(self._above.get(node), ast.ClassDef)
         if isinstance(node, (ast.Name, ast.alias)) and name in _META:
             return True
         return name == "__name__" and isinstance(getattr(node, "ctx", None), ast.Load)
 
     def _member(self, node: ast.AST, name: str, value: object = None) -> None:
         """An attribute by its name, and the literal that it is of."""
-        if name in words.ATTRIBUTES:
+        if name in ATTRIBUTES:
             self.add(node, f"the attribute {name}", "it leads out of a value: leave it out")
         elif is_private(name):
             self._uses.append((node, name))
@@ -294,9 +330,9 @@ class ModuleCheck:
                 self.add(node, f"{ast.unparse(node)} is set", "leave modules as they are")
             return
         for one in ast.unparse(node).split(".")[1:]:
-            if module not in words.MODULES:
+            if module not in MODULES:
                 return
-            if one not in words.MODULES[module]:
+            if one not in MODULES[module]:
                 self.add(node, f"{module}.{one}", f"use one of those that {PAGE} lists")
                 return
             module = f"{module}.{one}"
@@ -304,7 +340,7 @@ class ModuleCheck:
     def _name(self, node: ast.Name) -> None:
         name, call = node.id, self._above.get(node)
         called = isinstance(call, ast.Call) and call.func is node
-        if name in words.FORBIDDEN - self._bound:
+        if name in FORBIDDEN - self._bound:
             self.add(node, name, f"{PAGE} lists the functions of Python that there are")
         elif name in ("getattr", "hasattr") and not called:
             self.add(node, f"{name} as a value", 'call it with a literal: getattr(nl, "exp")')
@@ -330,14 +366,14 @@ class ModuleCheck:
         """A class is of a known kind, a special method is a listed one, and so are decorators."""
         for one in node.decorator_list:
             root = _root(one.func if isinstance(one, ast.Call) else one)
-            if root is None or root.id not in self._bound | words.BUILTINS:
+            if root is None or root.id not in self._bound | BUILTINS:
                 self.add(one, f"the decorator {ast.unparse(one)}", "use a listed one, or none")
         if isinstance(node, ast.FunctionDef):
             return
         roots = [_root(one) for one in node.bases]
         bases = {ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases}
         decorated = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
-        if None in roots or not bases <= words.BASES | self._bound or not (bases or decorated):
+        if None in roots or not bases <= BASES | self._bound or not (bases or decorated):
             told = f"the class {node.name}"
             self.add(node, told, "make it a dataclass, an enumeration or an nl.NKIObject")
         if any(one.arg != "total" for one in node.keywords):
@@ -345,7 +381,7 @@ class ModuleCheck:
 
     def _try(self, node: ast.Try) -> None:
         for handler in node.handlers:
-            if handler.name or not {*_kinds(handler)} <= words.CAUGHT:
+            if handler.name or not {*_kinds(handler)} <= CAUGHT:
                 told = "an except that catches what the machine refuses"
                 self.add(handler, told, f"{PAGE} lists what may be caught")
         if any(self._is_nki(one) for line in node.body for one in ast.walk(line)):
@@ -353,7 +389,7 @@ class ModuleCheck:
 
     def _is_nki(self, node: ast.AST) -> bool:
         root = _root(node)
-        return root is not None and self._modules.get(root.id, "").partition(".")[0] in words.NKI
+        return root is not None and self._modules.get(root.id, "").partition(".")[0] in NKI
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
@@ -373,15 +409,13 @@ def _words(node: ast.AST) -> Iterator[str]:
     """The names that a node has itself."""
     for place in _PLACES:
         value = getattr(node, place, None)
-        if isinstance(value, str):
-            yield value
-    for place in ("names", "kwd_attrs"):
-        yield from (one for one in getattr(node, place, ()) if isinstance(one, str))
+        several = value if isinstance(value, list) else [value]
+        yield from (one for one in several if isinstance(one, str))
 
 
-def _is_checking(test: ast.expr) -> bool:
-    names = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
-    return names == "TYPE_CHECKING"
+def _last(node: ast.expr) -> str:
+    """``c`` of ``a.b.c``."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _is_main(test: ast.expr) -> bool:
@@ -405,7 +439,7 @@ def _of_import(node: ast.Try) -> bool:
         and {*kinds} <= {ast.Import, ast.ImportFrom, ast.Assign, ast.Pass}
         and not any(isinstance(one, ast.Call) for line in node.body for one in ast.walk(line))
         and bool(told)
-        and told <= words.ABSENT
+        and told <= ABSENT
     )
 
 
@@ -422,15 +456,14 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
     So an attribute that begins with an underscore is of an object of its own, and of none of ours.
     """
     for node in ast.walk(tree):
-        for place in _PLACES:
+        for place in () if isinstance(node, ast.alias) else _PLACES:
             value = getattr(node, place, None)
-            if isinstance(value, str) and not isinstance(node, ast.alias):
+            if isinstance(value, str):
                 setattr(node, place, own_name(value))
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
-            node.names = [own_name(one) for one in node.names]
-        elif isinstance(node, ast.MatchClass):
-            node.kwd_attrs = [own_name(one) for one in node.kwd_attrs]
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            elif isinstance(value, list):
+                own = [own_name(one) if isinstance(one, str) else one for one in value]
+                setattr(node, place, own)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             for one in node.names:
                 shown = one.asname or ("" if isinstance(node, ast.Import) else one.name)
                 one.asname = own_name(shown) if is_private(shown) else one.asname

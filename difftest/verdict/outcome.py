@@ -33,7 +33,7 @@ class Outcome(Enum):
     OUT_OF_MEMORY = "out_of_memory"
     """It took more memory than it was given."""
     OWN_CONSTANTS = "own_constants"
-    """It agrees, and the test reads constants of its file that are not the original's."""
+    """It agrees, and the test reads constants of its file that no original has."""
     INCONCLUSIVE = "inconclusive"
     """It can be told neither way: the simulator or the reference cannot run a case."""
     WEAK_SPEC = "weak_spec"

@@ -1,6 +1,6 @@
 """The process in which a kernel's Python runs: it loads one kernel, and runs it on what comes.
 
-It is started by :class:`~difftest.verdict.sandbox.Sandbox`, as an isolated Python in an empty
+It is started by :class:`~difftest.verdict.nursery.Sandbox`, as an isolated Python in an empty
 folder, and ends when the judge closes the pipe. It answers each request with one frame: of ``load``
 what the kernel's file has; of ``trace`` what the kernel asks of the machine on some arrays, a tape
 (:mod:`difftest.simulator.tape_json`), or how it failed; of ``coverage`` the branches that it took.

@@ -1,7 +1,6 @@
 import pytest
 
-from difftest.verdict.nursery import Nursery
-from difftest.verdict.sandbox import Limits, Sandbox
+from difftest.verdict.nursery import Limits, Nursery, Sandbox
 
 
 @pytest.fixture(scope="session")

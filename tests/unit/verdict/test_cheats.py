@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-from difftest.verdict.sandbox import Limits, Sandbox
+from difftest.verdict.nursery import Limits, Sandbox
 from tests.every import every
 from tests.unit.verdict.cheats.no_work import WITHOUT_WORK
 from tests.unit.verdict.kernels import judged

@@ -13,7 +13,7 @@ import pytest
 
 from difftest.simulator.frontend.install import embedded, modules
 from difftest.verdict.closed import ClosedWorld
-from difftest.verdict.vocabulary import ATTRIBUTES, BUILTINS
+from difftest.verdict.language import ATTRIBUTES, BUILTINS
 from tests.every import every
 
 WAYS_OUT = (types.ModuleType, types.FrameType, types.CodeType, io.IOBase, os.PathLike)

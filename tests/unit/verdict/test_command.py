@@ -23,7 +23,7 @@ TEST = """
 import numpy as np
 
 from difftest import kernel_test, sizes
-from {module} import PARTS, add
+from {module} import add
 
 
 def reference(a, b):
@@ -33,7 +33,7 @@ def reference(a, b):
 @kernel_test(
     kernel=add,
     reference=reference,
-    domain={{"p": sizes(1, PARTS), "n": sizes(1, 8)}},
+    domain={{"p": sizes(1, 128), "n": sizes(1, 8)}},
     inputs={{"a": "p n", "b": "p n"}},
 )
 def test_add(case):

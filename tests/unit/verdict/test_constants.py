@@ -35,7 +35,7 @@ def file_of(factor):
 @every(
     "factor, original, code, said",
     [
-        (1.0, (), 0, "FACTOR = 1.0"),
+        (1.0, (), 7, "FACTOR = 1.0 of a candidate's own file; keep them in the test"),
         (1.0, ("--original", "first.py"), 7, "first.py has others"),
         (3.0, ("--original", "first.py"), 0, "agrees"),
     ],

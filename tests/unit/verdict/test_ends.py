@@ -8,8 +8,7 @@ import subprocess
 import sys
 import time
 
-from difftest.verdict.nursery import Nursery
-from difftest.verdict.sandbox import Limits, Sandbox
+from difftest.verdict.nursery import Limits, Nursery, Sandbox
 from tests.every import every
 
 CODE = """

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.sandbox import Limits, Sandbox
 from tests.every import every
 from tests.unit.verdict.honest.classic import KERNELS as CLASSIC
 from tests.unit.verdict.honest.today import KERNELS as TODAY

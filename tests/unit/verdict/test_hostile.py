@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
+from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import Limits, Sandbox
 from difftest.verdict.wire import WorkerEnd
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, judged, source

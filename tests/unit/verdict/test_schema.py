@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from difftest.verdict.formats import text_of
 from difftest.verdict.judgement import Judgement, schema
 from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
-from difftest.verdict.text import text_of
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source
 from tests.unit.verdict.schema_check import breaches

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from difftest import Rejection, sizes
+from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.sandbox import Limits, Sandbox
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source, spec_of
 

@@ -209,7 +209,7 @@ OUTSIDE = {
     "a global": ("N = 0\n---\nglobal N\nN = N + 1\n" + LINE, "global in a kernel"),
     "a module's name deleted": ("X = 1\ndel X\n---\n" + LINE, "del of a module's name"),
     "async": ("async def f(): ...\n---\n" + LINE, "async"),
-    "no Python": ("x = (\n---\n" + LINE, "Python cannot read it"),
+    "no Python": ("x = (\n---\n" + LINE, "it cannot be read"),
     "a null": ("x = '\0'\n---\n" + LINE, ""),
     "nested too deeply": ("x = " + "(" * 300 + ")" * 300 + "\n---\n" + LINE, ""),
     "attributes of attributes": (
