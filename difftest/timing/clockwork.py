@@ -14,15 +14,16 @@ from typing import Any
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
 from difftest.timing.data_files import rows_of
-from difftest.timing.evidence import Evidence, Figure, UnknownCostError, assumed, measured
+from difftest.timing.evidence import Evidence, Figure, UnknownCostError
 
 T, V, S, G = Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD
 
 _HOPS = {(row["producer"], row["consumer"]): float(row["ns"]) for row in rows_of("hops")}
-OTHER_HOP = assumed(35.0, "pairs without a trace: near the median of those in hops.csv")
+OTHER_HOP = 35.0
+"""Pairs without a trace: near the median of those in hops.csv."""
 HOPS = MappingProxyType(
     {
-        one: {other: _HOPS.get((one.value, other.value), OTHER_HOP.value) for other in Engine}
+        one: {other: _HOPS.get((one.value, other.value), OTHER_HOP) for other in Engine}
         for one in Engine
     }
 )
@@ -30,7 +31,8 @@ HOPS = MappingProxyType(
 WAITS = MappingProxyType({one: _HOPS.get(("wait", one.value), 0.0) for one in Engine})
 """A bare semaphore wait: what each further semaphore costs an instruction, ns."""
 
-SAME_ENGINE = measured(34.0, "TRACE: a vector instruction's end to the start of its reader")
+SAME_ENGINE = 34.0
+"""A vector instruction's end to the start of its reader (TRACE), ns."""
 
 MIN_CYCLES = 64
 """The least that any instruction takes (ISA: MIN_II)."""
@@ -151,6 +153,8 @@ class Clockwork:
     """ACT_TABLE_LOAD, once for each function table."""
     hbm_bandwidth: Figure
     """What one core's DMA engines reach."""
+    shared_engines: Figure
+    """Of the rate of a DMA engine, what is left where both cores of a logical one run."""
     shared_hbm: Figure
     """What HBM gives both physical cores of a logical one together."""
 
@@ -180,7 +184,7 @@ def _figures(machine: str) -> dict[str, Any]:
                 continue
             figure = Figure(float(row["value"]), Evidence(row["evidence"]), row["source"])
             if of_machine != machine:
-                figure = assumed(figure.value, _UNTRACED)
+                figure = Figure(figure.value, Evidence.ASSUMED, _UNTRACED)
             if row["of"]:
                 key = _ENGINES.get(row["of"]) or _WEIGHTS[row["of"]]
                 figures.setdefault(row["name"], {})[key] = figure

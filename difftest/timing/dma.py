@@ -91,6 +91,8 @@ class DmaEngines:
                 figures.packet.value + size / figures.packet_rate.value, figures.packet_least.value
             )
         time = max(time, size / figures.long_rate.value)
+        if self.hbm is not None:
+            time /= figures.shared_engines.value
         return time / figures.transpose_share.value if transfer.transposes else time
 
     def _latency(self, transfer: Transfer, generated: bool) -> float:

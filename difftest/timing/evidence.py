@@ -50,18 +50,3 @@ class Figure(NamedTuple):
     value: float
     evidence: Evidence
     source: str
-
-
-def measured(value: float, source: str) -> Figure:
-    """A figure read off a device."""
-    return Figure(value, Evidence.MEASURED, source)
-
-
-def documented(value: float, source: str) -> Figure:
-    """A figure that the vendor's documentation states."""
-    return Figure(value, Evidence.DOCUMENTED, source)
-
-
-def assumed(value: float, source: str) -> Figure:
-    """A figure that is neither; ``source`` says from what it was inferred."""
-    return Figure(value, Evidence.ASSUMED, source)

@@ -35,13 +35,35 @@ class Planner(Scheduler):
         super().__init__(program, dge=dge, phase=0.0)
         self.part = part
         self.taken: Order = [[] for _ in self.cores]
+        self.sums: dict[int, list[int]] = {}
+        """Tensor -> the products to come that add up in it, the next one last."""
+        self.begun: list[set[int]] = [set() for _ in self.cores]
+        """Core -> those of them that have some of their products."""
+        for one in reversed(self.instructions):
+            if one.matmul is not None and not one.matmul.turns:
+                self.sums.setdefault(one.tensors[0], []).append(one.index)
         for unit in self.by_number:
-            unit.may_wait = False
+            unit.may_wait = unit.engine is Engine.TENSOR
 
     def order(self) -> Order:
         """The instructions of each core's Tensor Engine."""
         self.run()
         return self.taken
+
+    def _may_take(self, unit: Unit, place: int, now: float) -> bool:
+        """Whether it begins no sum while an earlier one is not whole (TRACE)."""
+        one = self.instructions[place]
+        if one.matmul is None or one.matmul.turns:
+            return True
+        total, begun = one.tensors[0], self.begun[one.core]
+        if total not in begun and any(self.sums[other][-1] < place for other in begun):
+            if unit.coming:
+                self._arm(unit, max(unit.coming[0][0], unit.free))
+            return False
+        left = self.sums[total]
+        del left[-1 if left[-1] == place else left.index(place)]
+        (begun.add if left else begun.discard)(total)
+        return True
 
     def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
         figures, engine, producer = self.clockwork, unit.engine, unit.engine

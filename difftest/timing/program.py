@@ -297,6 +297,7 @@ class _Builder:
             target.id
             for event in events
             if event.attributes.accumulate
+            and self.trace.dialect != TODAYS
             and (target := event.writes[0].allocation).space is Space.PSUM
         }
         removed = 0

@@ -39,6 +39,11 @@ ASSUMED = Range(0.5, 2.0)
 """Figures of the models of DMA and of the Tensor Engine that nobody published."""
 GENERATED = Range(0.85, 1.1)
 """DMAs whose descriptors the device generates: from a few published latencies of kernels."""
+ADDRESSED = Range(0.9, 1.35)
+"""DMAs whose place a register names: GpSimd issues them in order, and each waits for a place, which
+tiles of the last turn may still hold. In a trace with eight turns all but two had such a wait."""
+ELEMENTS = Range(0.7, 1.3)
+"""Rows of some bytes from the hardware's generator: with and without what lies between them."""
 CHOSEN = Range(0.7, 1.2)
 """What runs on the engine that the compiler chooses: it is inferred which, and how the compiler
 removes repeated copies is not modelled."""

@@ -54,7 +54,7 @@ class Scheduler:
     """See :func:`difftest.timing.schedule.schedule`."""
 
     hops: Mapping[Engine, Mapping[Engine, float]] = HOPS
-    same_engine = SAME_ENGINE.value
+    same_engine = SAME_ENGINE
     second_waits: Mapping[Engine, float] = WAITS
     """A second engine's semaphore takes a wait instruction of its own."""
 

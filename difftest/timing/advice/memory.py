@@ -44,7 +44,6 @@ def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Tensors that are filled again while others still use them."""
-    critical = {one.span.instruction.index: one.time for one in critical_path(schedule)}
     tensors: dict[int, Allocation] = {}
     users: dict[int, list[Span]] = {}
     for span in schedule.spans:
@@ -52,7 +51,7 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
             tensors[tensor.id] = tensor
             users.setdefault(tensor.id, []).append(span)
     for number, waiting in users.items():
-        time = sum(critical.get(span.instruction.index, 0.0) for span in waiting)
+        time = sum(units.critical.get(span.instruction.index, 0.0) for span in waiting)
         if time < NOTABLE * schedule.end / 1e3:
             continue
         tensor = tensors[number]

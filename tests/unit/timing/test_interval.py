@@ -1,8 +1,9 @@
 import math
 
+import numpy as np
 import pytest
 
-from difftest.simulator import TRN2
+from difftest.simulator import TRN2, launch
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
 from difftest.timing.interval import (
@@ -16,6 +17,7 @@ from difftest.timing.interval import (
 )
 from difftest.timing.ranges import GENERATED
 from tests.unit.timing.estimates import estimate
+from tests.unit.timing.gathers import experts
 from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of
 
@@ -131,6 +133,16 @@ def test_generated_descriptors_are_less_sure_than_static_ones():
     assert width(generated) > math.log(
         static.total_time_interval.high / static.total_time_interval.low
     )
+
+
+def test_loads_whose_place_a_register_names_may_wait_for_places():
+    """A device with a kernel of 144 such loads took 219 us, and this model 185."""
+    shapes = (128, 1), (8, 128, 512), (1, 40)
+    x, W, places = (np.zeros(shape, dtype) for shape, dtype in zip(shapes, "eei", strict=True))
+    found = predict(launch(experts, [x, W, places]).trace, TRN2)
+    (subject,) = {one.subject for one, time in found.foundation.times.items() if time > 20}
+    assert subject == "DMAs whose place a register names"
+    assert found.latency_interval.high > found.latency * 219 / 185
 
 
 def test_a_wait_for_a_place_may_be_none_on_a_device():

@@ -87,7 +87,7 @@ def test_dependent_additions_wait_for_each_other():
     tile = build.load((128, 100))
     build.add(build.add(tile, tile), tile)
     _, first, second = schedule(build.program(), dge=False).spans
-    assert second.start == pytest.approx(first.end + SAME_ENGINE.value)
+    assert second.start == pytest.approx(first.end + SAME_ENGINE)
 
 
 def test_independent_additions_follow_at_the_interval():
@@ -118,6 +118,17 @@ def test_a_memset_that_nothing_accumulates_on_stays():
     total = build.psum((128, 512))
     build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
     build.store(build.add(total, total))
+    assert build.program().removed == 0
+
+
+def test_a_memset_before_a_sum_stays_in_todays_dialect():
+    """A decoded trace has 160 of them, one before each sum."""
+    build = Builder()
+    build.trace.dialect = "nki"
+    total = build.psum((1, 128))
+    build.emit("memset", Engine.VECTOR, [whole(total)], value=0.0)
+    weights, moving = build.load((128, 1), "float16"), build.load((128, 128), "float16")
+    build.matmul(total, weights, moving, accumulate=True)
     assert build.program().removed == 0
 
 
