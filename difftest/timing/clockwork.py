@@ -16,8 +16,6 @@ from difftest.simulator.trace import Engine
 from difftest.timing.data_files import rows_of
 from difftest.timing.evidence import Evidence, Figure, UnknownCostError
 
-T, V, S, G = Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD
-
 _HOPS = {(row["producer"], row["consumer"]): float(row["ns"]) for row in rows_of("hops")}
 OTHER_HOP = 35.0
 """Pairs without a trace: near the median of those in hops.csv."""
@@ -164,7 +162,6 @@ class Clockwork:
 
 
 _UNTRACED = "no trace of this machine: trn2's figure"
-_ENGINES = {one.value: one for one in (T, V, S, G)}
 _WEIGHTS = {
     "two bytes": (False, False),
     "two bytes apart": (False, True),
@@ -186,18 +183,17 @@ def _figures(machine: str) -> dict[str, Any]:
             if of_machine != machine:
                 figure = Figure(figure.value, Evidence.ASSUMED, _UNTRACED)
             if row["of"]:
-                key = _ENGINES.get(row["of"]) or _WEIGHTS[row["of"]]
+                key = _WEIGHTS.get(row["of"]) or Engine(row["of"])
                 figures.setdefault(row["name"], {})[key] = figure
             else:
                 figures[row["name"]] = figure
     return figures
 
 
-TRN1 = Clockwork(**_figures("trn1"), generates=False)
-TRN2 = Clockwork(**_figures("trn2"))
-TRN3 = Clockwork(**_figures("trn3"))
-
-_CLOCKWORKS = {"trn1": TRN1, "trn2": TRN2, "trn3": TRN3}
+_CLOCKWORKS = {
+    name: Clockwork(**_figures(name), generates=name != "trn1") for name in ("trn1", "trn2", "trn3")
+}
+TRN1, TRN2, TRN3 = _CLOCKWORKS.values()
 
 
 def clockwork(machine: Machine) -> Clockwork:

@@ -212,9 +212,9 @@ def _transfer(one: LoweredInstruction, moved: Transfer, schedule: Schedule) -> t
     machine = schedule.program.machine.name
     does = purpose(one.event)
     if does is not Purpose.COPY:
-        known = DOCUMENTED if does in (Purpose.TRANSPOSE, Purpose.SUM) else ASSUMED
-        basis = Evidence.DOCUMENTED if known is DOCUMENTED else Evidence.ASSUMED
-        return Basis(basis.value, one.opcode), known
+        told = does in (Purpose.TRANSPOSE, Purpose.SUM)
+        basis = Evidence.DOCUMENTED if told else Evidence.ASSUMED
+        return Basis(basis.value, one.opcode), DOCUMENTED if told else ASSUMED
     within = range_of_evidence(one.modelled, machine)
     if ways(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
         subject, within = "DMAs with generated descriptors", within.with_all_of(GENERATED)

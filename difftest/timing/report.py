@@ -83,15 +83,10 @@ class Report:
             "mfu_max_achievable_estimated_percent": model / hardware if hardware else 0.0,
             "hfu_estimated_percent": hardware / (peak * own),
             "mm_arithmetic_intensity": model / moved if moved else UNAVAILABLE,
-            "peak_flops_bandwidth_ratio": peak / self._hbm_rate,
+            "peak_flops_bandwidth_ratio": peak / (program.hbm_rate * 1e9),
             "matmul_instruction_count": sum(work.passes for work in works),
             "neuroncore_cycle_count": own * clock,
         }
-
-    @property
-    def _hbm_rate(self) -> float:
-        """Bytes a second that all cores' DMA engines move."""
-        return self.prediction.program.hbm_rate * 1e9
 
     @property
     def _hbm_bytes(self) -> list[int]:
@@ -110,7 +105,7 @@ class Report:
     def _bytes(self, own: float) -> dict[str, float]:
         reads, writes = self._traffic
         hbm_read, hbm_write = self._hbm_bytes
-        rate = self._hbm_rate
+        rate = self.prediction.program.hbm_rate * 1e9
         spilled = UNAVAILABLE if self.prediction.schedule.timeline.spilled else 0.0
         return {
             "hbm_read_bytes": hbm_read,

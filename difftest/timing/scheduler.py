@@ -208,9 +208,7 @@ class Scheduler:
             if not coming:
                 return
             time = max(coming[0][0], time)
-        if time < unit.wake:  # as _arm does
-            unit.wake = time
-            heappush(self.events, (time, unit.number, 0))
+        self._arm(unit, time)
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Whether the first of those that are ready may go before others that are not.

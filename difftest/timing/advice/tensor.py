@@ -80,23 +80,20 @@ def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     found: dict[int, list[Span]] = {}
     for span in spans:
         one = span.instruction
-        if one.is_copy:
-            for producer in _apart(one):
-                if _may_turn(spans[producer].instruction):
-                    found.setdefault(producer, []).append(span)
-        elif _may_turn(one):
-            for producer in _apart(one):
-                made = spans[producer].instruction
-                if made.is_copy:
-                    source = made.event.reads[0].allocation
-                    if source.space is Space.SBUF:
-                        found.setdefault(one.index, []).append(spans[producer])
+        for producer in one.data:
+            if producer < 0:  # a join of very many
+                continue
+            made = spans[producer].instruction
+            if one.is_copy and _may_turn(made):
+                found.setdefault(producer, []).append(span)
+            elif (
+                made.is_copy
+                and not one.is_copy
+                and made.event.reads[0].allocation.space is Space.SBUF
+                and _may_turn(one)
+            ):
+                found.setdefault(one.index, []).append(spans[producer])
     return found
-
-
-def _apart(one: LoweredInstruction) -> list[int]:
-    """The instructions whose results it reads, but for those of which there are very many."""
-    return [producer for producer in one.data if producer >= 0]
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:

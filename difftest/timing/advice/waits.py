@@ -87,7 +87,5 @@ def device_loops(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _cause(span: Span, spans: list[Span]) -> tuple[str, str, Location | None]:
     other = spans[span.waited_for]
-    what = (
-        f"{other.instruction.opcode} to free a buffer" if span.buffer else other.instruction.opcode
-    )
+    what = other.instruction.opcode + " to free a buffer" * span.buffer
     return unit(other), what, other.instruction.event.location
