@@ -10,8 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from difftest.simulator.frontend.classic import isa, language
-from difftest.simulator.instructions.alu import NKI_OPS
-from difftest.simulator.instructions.functions import ACTIVATIONS
+from difftest.simulator.instructions.alu import ACTIVATIONS, NKI_OPS
 
 LIKE, REDUCED, SIZED, PRODUCT = "like", "reduced", "sized", "product"
 

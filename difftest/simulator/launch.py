@@ -33,9 +33,9 @@ from difftest.simulator.frontend.launchable import (
 from difftest.simulator.frontend.loops import explained
 from difftest.simulator.frontend.nki.levels import known_level
 from difftest.simulator.frontend.nki.tensor import NkiTensor
+from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import kept_calls
 from difftest.simulator.instructions.observing import Observer
-from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
 from difftest.simulator.oracle.judge import Oracle

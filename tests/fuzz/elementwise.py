@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difftest.simulator.dtypes import NAMES, name_of
-from difftest.simulator.instructions.promotion import promote_dtypes
+from difftest.simulator.instructions.values import promote_dtypes
 from tests.fuzz.exactness import LOOSE, ROUGH, Quality, either, product, total
 from tests.fuzz.operands import (
     FLOATS,

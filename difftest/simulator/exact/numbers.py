@@ -14,8 +14,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, spread
-from difftest.simulator.exact.functions import FUNCTIONS
+from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, spread
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.lifted import Lifted
 

@@ -9,45 +9,21 @@ rounding can turn it into something else.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, added_or_put, spread
+from difftest.simulator.exact.bounded import LARGEST_SUM, Bounded, Float64, spread
 from difftest.simulator.exact.numbers import doubtful_truth
 from difftest.simulator.exact.shadow import Shadow, rule
-from difftest.simulator.instructions.dma import turned
 from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
 from difftest.simulator.instructions.record import Call, Masked
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.tile import Tile
 
-# -- copies, constants, and what no reference knows ------------------------------------------------
-
-
-@rule("tensor_copy", "dma_copy", copies=True)
-@rule("tensor_copy_dynamic_src", "tensor_copy_dynamic_dst", copies=True)
-def copied(run: Shadow, call: Call, src: Bounded, held: Bounded | None = None) -> Bounded:
-    """The numbers of ``src``, or their sum with what ``dst`` holds."""
-    if held is None:
-        return src
-    return bounded.add(held, src.shaped(lambda array: array.reshape(held.value.shape)))
-
-
-@rule("dma_transpose", copies=True)
-def dma_transpose(run: Shadow, call: Call, src: Bounded) -> Bounded:
-    """The numbers of ``src`` with their axes permuted."""
-    return src.shaped(functools.partial(turned, call))
-
-
-@rule("dma_compute")
-def dma_compute(run: Shadow, call: Call, *srcs: Bounded | None) -> Bounded:
-    """The sum of all sources, in their order."""
-    given = [src.shaped(np.ravel) for src in srcs if src is not None]
-    return functools.reduce(bounded.add, given)
+# -- constants, and what no reference knows --------------------------------------------------------
 
 
 @rule("iota")
@@ -83,7 +59,19 @@ def looked_up(run: Shadow, call: Call, *operands: Any) -> None:
         run.doubt(reason, lost=lost)
 
 
-# -- products -------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------
+
+
+@rule("nc_matmul")
+def nc_matmul(run: Shadow, call: Call, *operands: Bounded) -> Bounded:
+    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
+    if "product" in call.operands:
+        return operands[0]
+    depth = 2 if call.options["perf_mode"] == "double_row" else 1
+    left, right = (
+        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1)) for side in operands
+    )
+    return matrix_product(run, left, right)
 
 
 def matrix_product(run: Shadow, left: Bounded, right: Bounded) -> Bounded:
@@ -114,31 +102,6 @@ def _sizes_product(left: Float64, right: Float64) -> Any:
         return left.T @ right
     narrow = left.astype(np.float32).T @ right.astype(np.float32)
     return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
-
-
-@rule("nc_matmul")
-def nc_matmul(run: Shadow, call: Call, *operands: Any) -> Bounded:
-    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
-    if "product" in call.operands:
-        product, *held = operands
-        return added_or_put(run.stored(held[0]), product, held[0]._fresh()) if held else product
-    depth = 2 if call.options["perf_mode"] == "double_row" else 1
-    left, right = (
-        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1))
-        for side in operands[:2]
-    )
-    return accumulated(run, call, matrix_product(run, left, right), *operands[2:])
-
-
-def accumulated(run: Shadow, call: Call, made: Bounded, dst: Tile | None = None) -> Bounded:
-    """What a product leaves in PSUM: added to what it reads there, if a matmul wrote it last."""
-    missing = None
-    if dst is not None and call.options["accumulate"] is None:
-        products = dst._storage.products
-        missing = None if products is None else ~dst._gather(products)
-        if missing is None or missing.all():
-            return made
-    return made if dst is None else added_or_put(run.stored(dst), made, missing)
 
 
 # -- microscaling ---------------------------------------------------------------------------------
@@ -172,10 +135,10 @@ def _is_sure(call: Call, src: Bounded) -> bool:
 @rule("nc_matmul_mx", of_tiles=True)
 def nc_matmul_mx(run: Shadow, call: Call, *tiles: Tile) -> Bounded:
     """``stationary.T @ moving`` of the elements times their scales."""
-    stationary, moving, stationary_scale, moving_scale, *dst = tiles
+    stationary, moving, stationary_scale, moving_scale = tiles
     left = _scaled(run, stationary, stationary_scale, "stationary_scale")
     right = _scaled(run, moving, moving_scale, "moving_scale")
-    return accumulated(run, call, matrix_product(run, Bounded(left), Bounded(right)), *dst)
+    return matrix_product(run, Bounded(left), Bounded(right))
 
 
 def _scaled(run: Shadow, tile: Tile, scale: Tile, name: str) -> Float64:

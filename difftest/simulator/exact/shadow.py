@@ -31,6 +31,7 @@ from difftest.simulator.exact.bounded import (
     UNIT,
     Bounded,
     added_at,
+    added_or_put,
     as_bounded,
     gamma,
     into_integers,
@@ -44,7 +45,8 @@ from difftest.simulator.exact.numbers import Numbers
 from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
-from difftest.simulator.instructions.record import Call, Issue, Masked, Reach
+from difftest.simulator.instructions.dma import turned
+from difftest.simulator.instructions.record import Call, Issue, Masked, Reach, moved
 from difftest.simulator.instructions.unboxed import left_by_mask
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
@@ -55,19 +57,15 @@ RULES: dict[str, Rule] = {}
 """Of instructions whose meaning does not run on numbers: ``rule(run, call, *operands)``, with a
 :class:`Bounded` for each tile. It returns the numbers of ``dst``, or those of all destinations, or
 None where the machine's are exact."""
-COPIES: set[str] = set()
-"""Instructions that put the numbers of their first operand elsewhere, and compute nothing."""
 OF_TILES: set[str] = set()
 """Instructions whose rule takes the tiles as they are."""
 
 
-def rule(*names: str, copies: bool = False, of_tiles: bool = False) -> Callable[[Rule], Rule]:
+def rule(*names: str, of_tiles: bool = False) -> Callable[[Rule], Rule]:
     """Make a function the error rule of instructions."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
-        if copies:
-            COPIES.update(names)
         if of_tiles:
             OF_TILES.update(names)
         return function
@@ -112,12 +110,12 @@ class Plan:
         self.by_dma = call.engine is Engine.DMA
         self.skips = options.get("oob_mode") == "skip"
         """Whether elements out of bounds are not moved."""
-        self.copies = call.name in COPIES and not call.reads_dst
+        self.copies = call.instruction.moves in (moved, turned) and not call.reads_dst
+        """Whether it puts its operand's numbers elsewhere, and computes nothing."""
         self.in_place = call.instruction.in_place
         written = call.destinations.get("dst") or call.result
         self.computed = is_float(written.dtype) and not self.in_place
         """Whether it makes floats, for which an engine rounds wide integers to float32."""
-        self.accumulates = "accumulate" in options
         self.in_bits = any(type(op) is AluOp and op.bitvec for op in options.values())
         """Whether it makes patterns of bits, which no machine rounds."""
         op = options.get("op") if call.name == "tensor_tensor" else None
@@ -164,21 +162,20 @@ class Shadow(Follower):
                 self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
                 return
         values = [self._read(plan, call, operand, where) for operand in operands]
-        if call.reads_dst and isinstance(dst, Tile):  # what accumulates knows whether it adds
-            values.append(dst if plan.accumulates else self._read(plan, call, dst, where))
         if not plan.in_place:
             if self.losses is not None:
                 self.losses.take([one for one in values if isinstance(one, Bounded)])
-            read = (*operands, dst) if call.reads_dst else operands
-            self._chain = chain_of(read, plan.multiplies)
+            self._chain = chain_of(operands, plan.multiplies)
         if inner is not None and reach is Reach.AXES:
             values[0] = _left_by_mask(call, values[0], inner)
+        made: Any = None
         if plan.in_bits:
             self.sure(*[one for one in values if isinstance(one, Bounded)])
-            made = None
         else:
             rule = RULES.get(call.name)
             made = self._lifted(call, values) if rule is None else rule(self, call, *values)
+        if call.reads_dst and isinstance(dst, Tile):
+            made = self._added(call, made, dst)
         first, *rest = made if type(made) is tuple else (made,)
         if not call.is_simple:
             first, where = self._through_indices(plan, call, (first, dst, operands), where)
@@ -191,6 +188,8 @@ class Shadow(Follower):
 
     def _lifted(self, call: Call, values: list[Any]) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
+        instruction = call.instruction
+        compute = instruction.moves if instruction.in_place else instruction.meaning
         given = [
             Numbers(self, value if type(value) is Bounded else number(value))
             if isinstance(value, (Bounded, int, float, np.generic))
@@ -198,15 +197,25 @@ class Shadow(Follower):
             for value in values
         ]
         if "reduce_cmd" not in call.options:
-            made = call.instruction.meaning(call, *given)
+            made = compute(call, *given)
         else:
             registers = current().registers
             machine, registers.accumulators = registers.accumulators, self.accumulators
             try:
-                made = call.instruction.meaning(call, *given)
+                made = compute(call, *given)
             finally:
                 registers.accumulators = machine
         return tuple(map(_numbers, made)) if type(made) is tuple else _numbers(made)
+
+    def _added(self, call: Call, made: Bounded, dst: Tile) -> Bounded:
+        """What is added to what ``dst`` holds; of a product to what a product left there."""
+        missing = dst._fresh() if "product" in call.operands else None
+        if call.options.get("accumulate", True) is None and missing is None:
+            products = dst._storage.products
+            missing = None if products is None else ~dst._gather(products)
+            if missing is None or missing.all():
+                return made
+        return added_or_put(self.stored(dst), made, missing)
 
     def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:
         """An operand as its rule takes it: the numbers of a tile, or what else was given."""
@@ -231,8 +240,8 @@ class Shadow(Follower):
             arrays, where = dst._resolve(skip=plan.skips, where=where)
         for source in operands:
             if isinstance(source, IndirectTile) and not source._inside.all():
-                there = RULES[call.name](self, call, Bounded(source._inside))
-                chosen = there.value.reshape(dst.shape)  # it lies where the numbers do
+                there = call.instruction.moves(call, source._inside)
+                chosen = there.reshape(dst.shape)  # it lies where the numbers do
                 where = chosen if where is None else chosen & where.reshape(dst.shape)
         if isinstance(dst, IndirectTile):
             made = made.shaped(lambda array: array.reshape(dst.shape))

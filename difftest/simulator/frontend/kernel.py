@@ -24,7 +24,7 @@ from difftest.simulator.errors import KernelError, NotModelledError, not_modelle
 from difftest.simulator.frontend.arguments import as_argument, not_taken, undocumented_argument
 from difftest.simulator.frontend.launchable import Launchable, grid_shape, need_function
 from difftest.simulator.index import as_choice
-from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.launch import called
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import GRID_OF_ZERO

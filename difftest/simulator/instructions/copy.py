@@ -35,6 +35,7 @@ from difftest.simulator.instructions.record import (
     Role,
     Takes,
     instruction,
+    moved,
 )
 from difftest.simulator.instructions.rules import (
     no_gpsimd_in_psum,
@@ -80,6 +81,7 @@ def _no_scalar_engine_of_v2(call: Call) -> None:
     rules=(no_gpsimd_in_psum,),
     only={"nki": (_no_scalar_engine_of_v2,)},
     result=like("src"),
+    moves=moved,
     fit=Fit.ELEMENTS,
 )
 def tensor_copy(call: Call, src: Array) -> Array:
@@ -93,6 +95,7 @@ def tensor_copy(call: Call, src: Array) -> Array:
     rules=(no_gpsimd_in_psum,),
     result=like("src"),
     in_place=True,
+    moves=moved,
 )
 def tensor_copy_dynamic_src(
     call: Call, dst: Tile, src: IndirectTile, *, where: Array | None
@@ -121,6 +124,7 @@ def _of_one_shape(call: Call) -> None:
     result=like("src"),
     rules=(_of_one_shape, no_gpsimd_in_psum),
     in_place=True,
+    moves=moved,
 )
 def tensor_copy_dynamic_dst(
     call: Call, dst: IndirectTile, src: Tile, *, where: Array | None

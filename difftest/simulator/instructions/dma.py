@@ -48,6 +48,7 @@ from difftest.simulator.instructions.record import (
     Takes,
     Walk,
     instruction,
+    moved,
 )
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.memory import Shape
@@ -193,6 +194,7 @@ def _gathers_or_scatters(call: Call) -> str:
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
     opcode=_gathers_or_scatters,
     in_place=True,
+    moves=moved,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
 )

@@ -19,8 +19,8 @@ from difftest.simulator.core import Core, current, entry
 from difftest.simulator.dtypes import INT32, INTEGERS, Array
 from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.instructions.gate import check_destination, write
-from difftest.simulator.instructions.operands import wrong_kind
 from difftest.simulator.instructions.record import (
     DMA_SPACES,
     EFFECTS,
@@ -30,11 +30,10 @@ from difftest.simulator.instructions.record import (
     Issue,
     Result,
     Role,
-    Rule,
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.rules import named
+from difftest.simulator.instructions.rules import made
 from difftest.simulator.memory import NEVER
 from difftest.simulator.recording import Part, Touched
 from difftest.simulator.tile import Tile
@@ -266,20 +265,17 @@ def _by_role(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tile]]:
 # -- registers of the engines' sequencers ----------------------------------------------------------
 
 
-def one_element(role: str) -> Rule:
+@made
+def one_element(call: Call, role: str) -> None:
     """The tensor at a role has one element."""
-
-    def rule(call: Call) -> None:
-        tile = {**call.operands, **call.destinations}[role]
-        if tile.size != 1:
-            raise ShapeError(
-                f"{call.name} takes {role} of one element",
-                happened=f"{call.name} got {role} of {tile.size} elements",
-                received=repr(tile),
-                limit="[1] or [1, 1]",
-            )
-
-    return named(rule, "one_element", (role,))
+    tile = {**call.operands, **call.destinations}[role]
+    if tile.size != 1:
+        raise ShapeError(
+            f"{call.name} takes {role} of one element",
+            happened=f"{call.name} got {role} of {tile.size} elements",
+            received=repr(tile),
+            limit="[1] or [1, 1]",
+        )
 
 
 def _integer(role: str) -> tuple[Role, ...]:

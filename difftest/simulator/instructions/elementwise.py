@@ -18,7 +18,6 @@ from difftest.simulator.dtypes import BOOL, WIDE_INTEGERS, Array
 from difftest.simulator.errors import DtypeError, KernelError
 from difftest.simulator.index import broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp, kept_bits
-from difftest.simulator.instructions.promotion import promote_dtypes
 from difftest.simulator.instructions.record import (
     Call,
     Result,
@@ -40,7 +39,7 @@ from difftest.simulator.instructions.rules import (
     same_rank,
     same_shape,
 )
-from difftest.simulator.instructions.values import as_float, column
+from difftest.simulator.instructions.values import as_float, column, promote_dtypes
 from difftest.simulator.lifted import as_constant, is_array, step
 from difftest.simulator.trace import Engine, Space
 

@@ -21,8 +21,8 @@ from difftest.simulator.dtypes import (
     name_of,
 )
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
-from difftest.simulator.instructions.operands import wrong_buffer
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,

@@ -34,10 +34,9 @@ from difftest.simulator.instructions.record import (
     Masked,
     Result,
     Role,
-    Rule,
     instruction,
 )
-from difftest.simulator.instructions.rules import named, needs_generation
+from difftest.simulator.instructions.rules import made, needs_generation
 from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
@@ -105,21 +104,17 @@ def spread_over_groups(of_groups: Array) -> Array:
     return np.repeat(of_groups, GROUP_PARTITIONS, axis=0)
 
 
-def _whole_quadrants(*roles: str) -> Rule:
-    def rule(call: Call) -> None:
-        for role in roles:
-            tile: Descriptor = call[role]
-            if tile.partitions % QUADRANT:
-                raise ShapeError(
-                    f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
-                    happened=f"{call.name} got {role} of {tile.partitions} partitions",
-                    received=f"{role} {list(tile.shape)}",
-                    limit=", ".join(
-                        map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))
-                    ),
-                )
-
-    return named(rule, "_whole_quadrants", roles)
+@made
+def _whole_quadrants(call: Call, *roles: str) -> None:
+    for role in roles:
+        tile: Descriptor = call[role]
+        if tile.partitions % QUADRANT:
+            raise ShapeError(
+                f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
+                happened=f"{call.name} got {role} of {tile.partitions} partitions",
+                received=f"{role} {list(tile.shape)}",
+                limit=", ".join(map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))),
+            )
 
 
 def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free: int) -> None:

@@ -33,7 +33,6 @@ LARGEST_E4M3 = 240.0
 """Of NeuronCore-v2 and v3: the codes that are 256 to 448 in float8_e4m3fn are none of theirs."""
 _ORDERINGS = ("greater", "greater_equal", "less", "less_equal")
 """Comparisons that no NaN keeps; that of a number with itself asks for one."""
-_SEARCHES = ("max8", "nc_find_index8", "nc_match_replace8")
 
 Watch = Callable[[Core, Call, Issue], None]
 """Looks at the operands of an instruction before it runs."""
@@ -95,7 +94,7 @@ class Observer(Follower):
 def watches_of(call: Call) -> tuple[Watch, ...]:
     """The looks that each use of a call is worth, by its name and dtypes."""
     watches: list[Watch] = []
-    if call.name in _SEARCHES:
+    if call.instruction.orders:
         watches.append(_search)
     if any(getattr(option, "name", None) in _ORDERINGS for option in call.options.values()):
         watches.append(_compare)

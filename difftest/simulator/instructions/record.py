@@ -276,9 +276,11 @@ class Instruction:
     """How a mask that is no box divides the work."""
     counts_places: bool = False
     """Whether the meaning depends on where in its row an element stands."""
-    moves: Callable[..., Any] = moved
-    """Of a meaning that writes to ``dst`` itself: what it makes of its operands before it puts or
-    adds them, ``moves(call, *values)``, on array-likes. As it is for those that move bits."""
+    orders: bool = False
+    """Whether it looks for the places of values, among which a NaN is none."""
+    moves: Any = None
+    """What goes to ``dst`` of a meaning that writes it itself: ``moves(call, *values)``, on
+    array-likes, before it is put or added. :func:`moved` of those that move bits."""
     carries: bool = True
     """Whether what nothing wrote is carried to the results; else reading it is an error."""
     fit: Fit = Fit.ELEMENTS

@@ -18,7 +18,7 @@ from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.record import Call, Reach, Role, Rule, Takes
-from difftest.simulator.instructions.rules import named
+from difftest.simulator.instructions.rules import made, named
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
 from difftest.simulator.lifted import as_constant, made_like
 from difftest.simulator.memory import Shape
@@ -88,20 +88,17 @@ LOADS_NOTHING = commands(*(one for one in Accumulate if one is not Accumulate.LO
 """For instructions that have no operand to load the registers from."""
 
 
-def loads(role: str) -> Rule:
+@made
+def loads(call: Call, role: str) -> None:
     """The operand that the registers are loaded from is given for load_reduce, and only then."""
-
-    def rule(call: Call) -> None:
-        given, command = call[role], call["reduce_cmd"]
-        if (given is None) is (command is Accumulate.LOAD_REDUCE):
-            shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
-            raise KernelError(
-                f"{call.name} takes {role} with reduce_cmd.load_reduce, and only with it",
-                happened=f"{call.name} got {role} = {shown} with {_shown(command)}",
-                received=f"{role} = {shown}, reduce_cmd.{_shown(command)}",
-            )
-
-    return named(rule, "loads", (role,))
+    given, command = call[role], call["reduce_cmd"]
+    if (given is None) is (command is Accumulate.LOAD_REDUCE):
+        shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
+        raise KernelError(
+            f"{call.name} takes {role} with reduce_cmd.load_reduce, and only with it",
+            happened=f"{call.name} got {role} = {shown} with {_shown(command)}",
+            received=f"{role} = {shown}, reduce_cmd.{_shown(command)}",
+        )
 
 
 def read_if_used(call: Call) -> None:

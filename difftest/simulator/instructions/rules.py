@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, is_integer, name_of
@@ -24,6 +24,7 @@ from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.record import Call, DType, Rule
 from difftest.simulator.trace import Engine, Space
 
+P = ParamSpec("P")
 _MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16", "int8": "i8"}
 
 
@@ -39,22 +40,29 @@ def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
     return rule
 
 
+def made(rule: Callable[Concatenate[Call, P], None]) -> Callable[P, Rule]:
+    """Let a rule with arguments make rules, each with its arguments in its name."""
+
+    def make(*args: P.args, **how: P.kwargs) -> Rule:
+        shown = [f"{one}" for one in (*args, *how.values()) if not isinstance(one, bool)]
+        return named(lambda call: rule(call, *args, **how), rule.__name__, tuple(shown))
+
+    return make
+
+
 _PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
 
 
-def needs_generation(version: int) -> Rule:
+@made
+def needs_generation(call: Call, version: int) -> None:
     """The instruction came with a generation of the NeuronCore."""
-
-    def rule(call: Call) -> None:
-        if call.machine.nc_version < version:
-            raise KernelError(
-                f"{call.name} needs NeuronCore-v{version}",
-                happened=f"{call.name} was called on {call.machine.name}",
-                received=f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
-                limit=_PRODUCTS[version],
-            )
-
-    return named(rule, "needs_generation", (f"{version}",))
+    if call.machine.nc_version < version:
+        raise KernelError(
+            f"{call.name} needs NeuronCore-v{version}",
+            happened=f"{call.name} was called on {call.machine.name}",
+            received=f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
+            limit=_PRODUCTS[version],
+        )
 
 
 def _alike(
@@ -107,22 +115,17 @@ def same_partitions(*roles: str) -> Rule:
     )
 
 
-def same_elements(*roles: str) -> Rule:
+@made
+def same_elements(call: Call, *roles: str) -> None:
     """The operands have the same partitions, and the same number of elements in each."""
-    partitions = same_partitions(*roles)
-    elements = _alike(
+    same_partitions(*roles)(call)
+    _alike(
         "same_elements",
         roles,
         "operands with the same number of elements a partition",
         lambda tile: tile.free_size,
         "{} elements a partition",
-    )
-
-    def rule(call: Call) -> None:
-        partitions(call)
-        elements(call)
-
-    return named(rule, "same_elements", roles)
+    )(call)
 
 
 def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
@@ -138,39 +141,33 @@ def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
     )
 
 
-def one_size(*roles: str) -> Rule:
+@made
+def one_size(call: Call, *roles: str) -> None:
     """The tiles have the same partitions, and as many elements in each: they do not broadcast."""
-
-    def rule(call: Call) -> None:
-        tiles = _tiles(call, roles)
-        if len({(tile.partitions, tile.size) for tile in tiles.values()}) > 1:
-            raise other_sizes(call.name, tiles)
-
-    return named(rule, "one_size", roles)
+    tiles = _tiles(call, roles)
+    if len({(tile.partitions, tile.size) for tile in tiles.values()}) > 1:
+        raise other_sizes(call.name, tiles)
 
 
-def arithmetic_in_float32(**operands: str) -> Rule:
+@made
+def arithmetic_in_float32(call: Call, /, **operands: str) -> None:
     """An arithmetic operator's tile into an existing dst is float32, which AWS's compiler asks for.
 
     Its simulator does not. ``operands`` are by the option that has the operator.
     """
-
-    def rule(call: Call) -> None:
-        for option, name in operands.items():
-            op, operand = call[option], call[name]
-            if not isinstance(operand, Descriptor) or op.bitvec or operand.dtype == FLOAT32:
-                continue
-            if "dst" in call.destinations:
-                spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
-                raise DtypeError(
-                    f"'nisa.{call.name}_arith' op '{name}' must be float32, got '{spelled}'",
-                    happened=f"{call.name}({op.name}) got {name} of {name_of(operand.dtype)}",
-                    received=f"{name} = {operand!r} with op={op.name}",
-                    limit="float32",
-                    remedy="copy it into a float32 tile first (nisa.tensor_copy)",
-                )
-
-    return named(rule, "arithmetic_in_float32", tuple(operands.values()))
+    for option, name in operands.items():
+        op, operand = call[option], call[name]
+        if not isinstance(operand, Descriptor) or op.bitvec or operand.dtype == FLOAT32:
+            continue
+        if "dst" in call.destinations:
+            spelled = _MLIR_NAMES.get(str(operand.dtype), str(operand.dtype))
+            raise DtypeError(
+                f"'nisa.{call.name}_arith' op '{name}' must be float32, got '{spelled}'",
+                happened=f"{call.name}({op.name}) got {name} of {name_of(operand.dtype)}",
+                received=f"{name} = {operand!r} with op={op.name}",
+                limit="float32",
+                remedy="copy it into a float32 tile first (nisa.tensor_copy)",
+            )
 
 
 def same_rank(*roles: str) -> Rule:
@@ -240,21 +237,18 @@ def one_of(option: str, *allowed: Any, says: str = "") -> Rule:
     return named(rule, "one_of", (option, *map(str, allowed)))
 
 
-def not_both_in_psum(*roles: str) -> Rule:
+@made
+def not_both_in_psum(call: Call, *roles: str) -> None:
     """At most one of two inputs lies in PSUM, which has one read port for them."""
-
-    def rule(call: Call) -> None:
-        tiles = _tiles(call, roles)
-        if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
-            raise BufferError(
-                f"{call.name}: the two inputs are not both in PSUM",
-                happened=f"{call.name} got both inputs in PSUM",
-                received=", ".join(f"{role} = {tile!r}" for role, tile in tiles.items()),
-                limit="at most one of them in psum",
-                remedy="copy one of them to SBUF first (nisa.tensor_copy)",
-            )
-
-    return named(rule, "not_both_in_psum", roles)
+    tiles = _tiles(call, roles)
+    if sum(tile.space is Space.PSUM for tile in tiles.values()) > 1:
+        raise BufferError(
+            f"{call.name}: the two inputs are not both in PSUM",
+            happened=f"{call.name} got both inputs in PSUM",
+            received=", ".join(f"{role} = {tile!r}" for role, tile in tiles.items()),
+            limit="at most one of them in psum",
+            remedy="copy one of them to SBUF first (nisa.tensor_copy)",
+        )
 
 
 def no_gpsimd_in_psum(call: Call) -> None:
@@ -286,20 +280,17 @@ def need_integers(call: Call, **dtypes: DType) -> None:
             )
 
 
-def reducing(option: str) -> Rule:
+@made
+def reducing(call: Call, option: str) -> None:
     """The operator, where there is one, can reduce."""
-
-    def rule(call: Call) -> None:
-        op: AluOp | None = call[option]
-        if op is not None and not op.reduction:
-            raise KernelError(
-                f"{call.name} takes an operator that can reduce",
-                happened=f"{call.name} was to reduce with {op.name}",
-                received=f"{option}={op.name}",
-                limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
-            )
-
-    return named(rule, "reducing", (option,))
+    op: AluOp | None = call[option]
+    if op is not None and not op.reduction:
+        raise KernelError(
+            f"{call.name} takes an operator that can reduce",
+            happened=f"{call.name} was to reduce with {op.name}",
+            received=f"{option}={op.name}",
+            limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
+        )
 
 
 def limits(call: Call, *cases: tuple[object, str, str]) -> None:
@@ -326,28 +317,24 @@ def operators(option: str, names: tuple[str, ...], takes: str, do: str) -> Rule:
     return named(rule, "operators", (option,))
 
 
-def arithmetic(*options: str) -> Rule:
+@made
+def arithmetic(call: Call, *options: str) -> None:
     """No operator is a bitvec one."""
     takes = "arithmetic operators" if len(options) > 1 else "an arithmetic operator"
-
-    def rule(call: Call) -> None:
-        for name in options:
-            op: AluOp | None = call[name]
-            if op is not None and op.bitvec:
-                raise KernelError(
-                    f"{call.name} takes {takes}",
-                    happened=f"{call.name} got the bitvec operator {op.name}",
-                    received=f"{name}={op.name}",
-                )
-
-    return named(rule, "arithmetic", options)
+    for name in options:
+        op: AluOp | None = call[name]
+        if op is not None and op.bitvec:
+            raise KernelError(
+                f"{call.name} takes {takes}",
+                happened=f"{call.name} got the bitvec operator {op.name}",
+                received=f"{name}={op.name}",
+            )
 
 
-def vector_ops(*options: str) -> Rule:
+@made
+def vector_ops(call: Call, *options: str) -> None:
     """The operators are the Vector Engine's."""
-    return named(
-        lambda call: need_vector_ops(call, *(call[name] for name in options)), "vector_ops", options
-    )
+    need_vector_ops(call, *(call[name] for name in options))
 
 
 def same_kind(call: Call, *ops: AluOp) -> None:

@@ -17,12 +17,11 @@ from difftest.simulator.instructions.record import (
     Reach,
     Result,
     Role,
-    Rule,
     Takes,
     instruction,
 )
-from difftest.simulator.instructions.rules import limits, named, one_dtype, same_partitions
-from difftest.simulator.instructions.scan import free_axes
+from difftest.simulator.instructions.reduce import free_axes
+from difftest.simulator.instructions.rules import limits, made, one_dtype, same_partitions
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.lifted import made_like, settled, step
 from difftest.simulator.trace import Engine
@@ -40,22 +39,19 @@ KEEP = 255
 """nc_stream_shuffle leaves a partition alone whose mask entry is this."""
 
 
-def _length(role: str, *, at_least_eight: bool) -> Rule:
+@made
+def length(call: Call, role: str, *, at_least_eight: bool) -> None:
     """The elements a partition that the eight-value instructions take."""
-
-    def rule(call: Call) -> None:
-        lowest, maximum = call.machine.max8_range
-        minimum = lowest if at_least_eight else 1
-        tile: Descriptor = call[role]
-        if not minimum <= tile.free_size <= maximum:
-            raise LimitError(
-                f"{call.name} takes {minimum} to {maximum} elements a partition",
-                happened=f"{call.name} got {tile.free_size} elements a partition",
-                received=f"{role} {list(tile.shape)}: {tile.free_size}",
-                limit=f"{minimum} to {maximum}",
-            )
-
-    return named(rule, "length", (role,))
+    lowest, maximum = call.machine.max8_range
+    minimum = lowest if at_least_eight else 1
+    tile: Descriptor = call[role]
+    if not minimum <= tile.free_size <= maximum:
+        raise LimitError(
+            f"{call.name} takes {minimum} to {maximum} elements a partition",
+            happened=f"{call.name} got {tile.free_size} elements a partition",
+            received=f"{role} {list(tile.shape)}: {tile.free_size}",
+            limit=f"{minimum} to {maximum}",
+        )
 
 
 def _eight_values(call: Call) -> None:
@@ -74,11 +70,12 @@ def _eight_values(call: Call) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src"),),
-    rules=(_length("src", at_least_eight=True),),
+    rules=(length("src", at_least_eight=True),),
     result=lambda call: Result(
         (call["src"].partitions, EIGHT), call.wanted_dtype(call["src"].dtype)
     ),
     reduced=free_axes,
+    orders=True,
     reach=Reach.ROW,
 )
 def max8(call: Call, src: Array) -> Array:
@@ -150,13 +147,14 @@ def matches(
     operands=(Role(name="data"), Role(name="vals", whole_rows=True)),
     options=("all_ones",),
     rules=(
-        _length("data", at_least_eight=True),
+        length("data", at_least_eight=True),
         _eight_values,
         same_partitions("data", "vals"),
     ),
     destinations=(Role(name="dst", dtypes=INDEX_DTYPES),),
     result=lambda call: Result((call["data"].partitions, EIGHT), call.wanted_dtype(UINT32)),
     reduced=free_axes,
+    orders=True,
     reach=Reach.ROW,
 )
 def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
@@ -186,8 +184,9 @@ def nc_find_index8(call: Call, data: Array, vals: Array) -> Array:
             shape=lambda call: (call["data"].partitions, EIGHT),
         ),
     ),
-    rules=(_length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
+    rules=(length("data", at_least_eight=False), _eight_values, same_partitions("data", "vals")),
     result=like("data"),
+    orders=True,
     reach=Reach.ROW,
 )
 def nc_match_replace8(call: Call, data: Array, vals: Array, imm: Number) -> tuple[Array, Array]:

@@ -14,7 +14,6 @@ from difftest.simulator.index import Index, broadcast_shapes
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.copy import holds
 from difftest.simulator.instructions.elementwise import like
-from difftest.simulator.instructions.promotion import operand_dtype, promote_dtypes
 from difftest.simulator.instructions.record import (
     DST,
     SBUF_ONLY,
@@ -42,7 +41,7 @@ from difftest.simulator.instructions.rules import (
     same_elements,
     same_rank,
 )
-from difftest.simulator.instructions.values import as_float, column
+from difftest.simulator.instructions.values import as_float, column, operand_dtype, promote_dtypes
 from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.trace import Engine
 

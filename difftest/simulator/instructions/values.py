@@ -1,17 +1,35 @@
-"""Values on their way through an engine: as float32, as columns that broadcast, and added up."""
+"""Values on their way through an engine: dtypes, float32, columns that broadcast, and sums."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections.abc import Sequence
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
-from difftest.simulator.dtypes import FLOAT32, WIDE_INTEGERS, Array, DType, need_arithmetic
+from difftest.simulator.descriptor import Descriptor
+from difftest.simulator.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT8_E4M3,
+    FLOAT8_E5M2,
+    FLOAT16,
+    FLOAT32,
+    INT32,
+    TFLOAT32,
+    WIDE_INTEGERS,
+    Array,
+    DType,
+    as_dtype,
+    is_float,
+    need_arithmetic,
+)
 from difftest.simulator.instructions.observing import rounded_integers, rounded_sum
 from difftest.simulator.lifted import step
+from difftest.simulator.tile import Tile
 
 FLOAT64 = np.dtype(np.float64)
 """No dtype of the machine: for what must not be rounded on the way."""
@@ -112,4 +130,78 @@ def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
         wide *= (factor[part] if factor.ndim else factor).astype(FLOAT64)
         wide += shift[part].astype(FLOAT64)
         result[part] = wide
+    return result
+
+
+# -- the dtype of a result -------------------------------------------------------------------------
+
+_UINT8 = np.dtype(np.uint8)
+_WIDEST = 8
+"""Bytes of the dtypes that only the host has."""
+
+_RANK: dict[np.dtype[Any], int] = {
+    FLOAT8_E4M3: 0,
+    FLOAT8_E5M2: 0,
+    FLOAT16: 1,
+    BFLOAT16: 1,
+    TFLOAT32: 2,
+    FLOAT32: 3,
+}
+_WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
+"""Two different floats of one rank: neither holds the other, so a wider type does."""
+
+
+@lru_cache(maxsize=256)
+def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
+    if is_float(a) and is_float(b):
+        if a == b:
+            return a
+        if _RANK[a] == _RANK[b]:
+            return _WIDENED[_RANK[a]]
+        return a if _RANK[a] > _RANK[b] else b
+    if is_float(a) or is_float(b):
+        return a if is_float(a) else b
+    wide = np.promote_types(_UINT8 if a == BOOL else a, _UINT8 if b == BOOL else b)
+    return FLOAT32 if wide.itemsize > 4 else as_dtype(wide)
+
+
+def scalar_dtype(value: object) -> np.dtype[Any]:
+    """The dtype of a scalar: a NumPy scalar its own; bool uint8, int int32, float float32.
+
+    NumPy's 64-bit scalars (what ``np.sqrt(128)`` gives) have no dtype on the hardware; they count
+    as Python's numbers.
+    """
+    return _counts_as(type(value))
+
+
+def _counts_as(kind: type) -> np.dtype[Any]:
+    if issubclass(kind, np.generic):
+        own = np.dtype(kind)
+        if own.itemsize < _WIDEST:
+            return as_dtype(own)
+    if issubclass(kind, bool):
+        return _UINT8
+    return INT32 if issubclass(kind, (int, np.integer)) else FLOAT32
+
+
+def operand_dtype(operand: Descriptor | type) -> np.dtype[Any]:
+    """The dtype of an operand of a call: a tile's, or what its type of number counts as."""
+    return operand.dtype if isinstance(operand, Descriptor) else _counts_as(operand)
+
+
+def quotient_dtype(*operands: object) -> np.dtype[Any]:
+    """The dtype of ``nl.divide``'s result: :func:`promote`'s, float32 for integers.
+
+    The page of nl.divide gives NumPy's divide as its meaning, whose quotient of integers is a
+    fraction; its sentence on ``dtype`` is the one that all functions share, nl.equal included.
+    """
+    promoted = promote(*operands)
+    return promoted if is_float(promoted) else FLOAT32
+
+
+def promote(*operands: object) -> np.dtype[Any]:
+    """The dtype of an arithmetic result over tiles and scalars."""
+    dtypes = [op.dtype if isinstance(op, Tile) else scalar_dtype(op) for op in operands]
+    result: np.dtype[Any] = reduce(promote_dtypes, dtypes)
     return result

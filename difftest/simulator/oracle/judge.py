@@ -22,10 +22,7 @@ from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import require_rules
 from difftest.simulator.instructions.record import Issue
-from difftest.simulator.oracle import (  # noqa: F401  each fills the table of meanings
-    elementwise,
-    moves,
-)
+from difftest.simulator.oracle import elementwise, moves  # noqa: F401  each fills the table of meanings
 from difftest.simulator.oracle.operators import Array, epsilon, host_dtype, poison, rounded
 from difftest.simulator.oracle.use import MEANINGS, Literal, LiteralMemory, LiteralTensor, Made, Use
 from difftest.simulator.oracle.views import followed, indices, literal_of

@@ -217,7 +217,7 @@ def test_the_package_raises_no_bare_errors_but_for_its_own_misuse():
                 name = getattr(node.exc.func, "id", "")
                 if name in ("ValueError", "TypeError", "IndexError", "RuntimeError", "KeyError"):
                     bare.append((file.name, name))
-    of_tables = {(name, "TypeError") for name in ("binder.py", "lifted.py", "__init__.py")}
+    of_tables = {(name, "TypeError") for name in ("dispatch.py", "lifted.py", "__init__.py")}
     assert set(bare) == {("record.py", "ValueError"), ("install.py", "RuntimeError")} | of_tables
 
 

@@ -1,6 +1,6 @@
 """The functions of the classic dialect as data, the one way to issue in it, and its masks.
 
-A stub is AWS's signature, its record the rest (:mod:`difftest.simulator.frontend.binder`).
+A stub is AWS's signature, its record the rest (:mod:`difftest.simulator.frontend.dispatch`).
 What an instruction does under a mask is :mod:`difftest.simulator.instructions.masked`.
 """
 
@@ -20,15 +20,15 @@ from difftest.simulator.frontend.arguments import (
     not_taken,
     same_dtype,
 )
-from difftest.simulator.frontend.binder import Binder, Converter
 from difftest.simulator.frontend.classic.expressions import Mask
+from difftest.simulator.frontend.dispatch import Binder, Converter
 from difftest.simulator.index import Shape, as_integer
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions.checks import need_number, need_tile
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import Mask as Masks
 from difftest.simulator.instructions.masked import issue_masked
-from difftest.simulator.instructions.operands import need_number, need_tile
 from difftest.simulator.instructions.record import ON_CHIP, Instruction, Takes
 from difftest.simulator.misuses import MASK_OF_TWO_AXES, SHAPE_OF_MASK
 from difftest.simulator.tile import Tile

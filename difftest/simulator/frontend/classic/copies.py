@@ -36,11 +36,11 @@ from difftest.simulator.instructions import dma as moves
 from difftest.simulator.instructions import search
 from difftest.simulator.instructions import select as selections
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.checks import is_number, need_tile, wrong_kind
 from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.dma import loaded_shape
-from difftest.simulator.instructions.operands import is_number, need_tile, wrong_kind
-from difftest.simulator.instructions.promotion import scalar_dtype
 from difftest.simulator.instructions.record import DMA_SPACES, HBM
+from difftest.simulator.instructions.values import scalar_dtype
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space

@@ -27,8 +27,8 @@ from difftest.simulator.frontend.classic.memories import Placed, as_shape, memor
 from difftest.simulator.frontend.loops import of_first_turn
 from difftest.simulator.index import Index, as_integer, is_integer
 from difftest.simulator.instructions import copy as copies
+from difftest.simulator.instructions.checks import is_number, need_number, need_tile, wrong_kind
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.operands import is_number, need_number, need_tile, wrong_kind
 from difftest.simulator.instructions.record import HBM, ON_CHIP
 from difftest.simulator.misuses import VALUE_IN_HBM
 from difftest.simulator.strictness import note

@@ -13,9 +13,9 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import not_taken
-from difftest.simulator.frontend.bytecode import awaits_other, joined
+from difftest.simulator.frontend.loops import awaits_other, joined
 from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
-from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.misuses import (
     AND_OF_MASKS,
     ASSIGNMENT_TO_INDEX,

@@ -17,7 +17,7 @@ from difftest.simulator.frontend.classic.expressions import IndexExpression, Mas
 from difftest.simulator.index import Index, broadcast_shapes, is_integer, no_index, spell
 from difftest.simulator.indexing import Named, walked
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.operands import check_indices
+from difftest.simulator.instructions.checks import check_indices
 from difftest.simulator.misuses import (
     INDEX_BEHIND_MASK,
     INDEX_OF_ONE_DIMENSION,

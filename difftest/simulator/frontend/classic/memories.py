@@ -18,7 +18,7 @@ from difftest.simulator.frontend.classic.calls import ISA
 from difftest.simulator.frontend.dispatch import fitting
 from difftest.simulator.frontend.launchable import as_launchable
 from difftest.simulator.index import Shape, as_integer, as_integers
-from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.machine import TRN2, Machine
 from difftest.simulator.misuses import BLOCK_INSIDE_BANK
 from difftest.simulator.strictness import note

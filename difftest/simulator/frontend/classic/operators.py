@@ -28,14 +28,13 @@ from difftest.simulator.frontend.classic.calls import (
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as vector
-from difftest.simulator.instructions import scan
-from difftest.simulator.instructions.alu import ALU_OPS, AluOp
+from difftest.simulator.instructions import reduce as reductions
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp, activation_name
+from difftest.simulator.instructions.checks import is_number, wrong_buffer
 from difftest.simulator.instructions.copy import tensor_copy
-from difftest.simulator.instructions.functions import activation_name
-from difftest.simulator.instructions.operands import is_number, wrong_buffer
-from difftest.simulator.instructions.promotion import promote, quotient_dtype
 from difftest.simulator.instructions.record import SBUF_ONLY, Instruction, Number
 from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.instructions.values import promote, quotient_dtype
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -242,7 +241,7 @@ def scalar_tensor_tensor(
     """``(data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
 
 
-@ISA.issues(scan.tensor_tensor_scan)
+@ISA.issues(reductions.tensor_tensor_scan)
 def tensor_tensor_scan(
     data0, data1, initial, op0, op1, reverse0=False, reverse1=False, *, dtype=None, mask=None
 ):
@@ -269,17 +268,17 @@ def activation_reduce(
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
 
 
-@ISA.issues(scan.bn_stats)
+@ISA.issues(reductions.bn_stats)
 def bn_stats(data, *, mask=None, dtype=None):
     """Count, mean and variance * count of even, then odd, elements: [P, 6]."""
 
 
-@ISA.issues(scan.bn_aggr)
+@ISA.issues(reductions.bn_aggr)
 def bn_aggr(data, *, mask=None, dtype=None):
     """Mean and variance from bn_stats' tuples: [P, 2]."""
 
 
-@ISA.issues(scan.dropout)
+@ISA.issues(reductions.dropout)
 def dropout(data, prob, *, mask=None, dtype=None):
     """``data`` with elements replaced by 0 at the given probability."""
 

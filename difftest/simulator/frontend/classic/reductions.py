@@ -11,7 +11,6 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, FLOAT32, as_dtype, is_float
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import as_flag, ascending, not_last, not_taken
-from difftest.simulator.frontend.bytecode import AwaitsTarget, assignment_target
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.copies import copy
 from difftest.simulator.frontend.classic.creation import ndarray
@@ -23,14 +22,13 @@ from difftest.simulator.frontend.classic.operators import (
     invert_number,
 )
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.frontend.loops import check_axis
+from difftest.simulator.frontend.loops import AwaitsTarget, assignment_target, check_axis
 from difftest.simulator.index import Shape, as_integers
 from difftest.simulator.instructions import reduce as instructions
-from difftest.simulator.instructions import scan
 from difftest.simulator.instructions.alu import ALU_OPS, alu_op
+from difftest.simulator.instructions.checks import is_number
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.masked import mask_box, restrict
-from difftest.simulator.instructions.operands import is_number
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -211,7 +209,7 @@ def rms_norm(x, w, axis, n, epsilon=1e-06, *, dtype=None, compute_dtype=None, ma
     return binary("multiply", normed, weight, dtype=result, mask=mask)
 
 
-@LANGUAGE.issues(scan.dropout)
+@LANGUAGE.issues(instructions.dropout)
 def dropout(x, rate, *, dtype=None, mask=None):
     """``x`` with elements replaced by 0 at a rate, a number or a tile of one element."""
     data, prob = on_chip(x, "nl.dropout"), rate

@@ -8,7 +8,6 @@ from typing import Any
 from difftest.simulator.dtypes import BOOL, as_dtype
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import AnyTensor, no_attribute, not_taken
-from difftest.simulator.frontend.bytecode import AwaitsTarget
 from difftest.simulator.frontend.classic import indexing
 from difftest.simulator.frontend.classic.calls import issue, written
 from difftest.simulator.frontend.classic.memories import whole
@@ -21,12 +20,13 @@ from difftest.simulator.frontend.classic.operators import (
 )
 from difftest.simulator.frontend.classic.products import Product, accumulate_product
 from difftest.simulator.frontend.dispatch import entering
+from difftest.simulator.frontend.loops import AwaitsTarget
 from difftest.simulator.index import Index, as_integer, as_integers
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.checks import is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.matmul import nc_transpose
-from difftest.simulator.instructions.operands import is_number, need_tile
 from difftest.simulator.instructions.record import ON_CHIP
 from difftest.simulator.misuses import ASSIGNMENT_TO_HBM
 from difftest.simulator.strictness import note

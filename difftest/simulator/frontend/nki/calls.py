@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 from difftest.simulator.core import Core, current, entry
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import as_pairs, not_taken
-from difftest.simulator.frontend.binder import Binder, Converter
+from difftest.simulator.frontend.dispatch import Binder, Converter
 from difftest.simulator.frontend.nki.constants import (
     ISSUED,
     NkiInstruction,
@@ -28,9 +28,14 @@ from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index, as_integer
 from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.activation import PRELU
-from difftest.simulator.instructions.alu import NKI_OPS, AluOp, alu_op, check_generation
-from difftest.simulator.instructions.functions import activation_name
-from difftest.simulator.instructions.operands import need_tile, wrong_buffer
+from difftest.simulator.instructions.alu import (
+    NKI_OPS,
+    AluOp,
+    activation_name,
+    alu_op,
+    check_generation,
+)
+from difftest.simulator.instructions.checks import need_tile, wrong_buffer
 from difftest.simulator.instructions.record import EFFECTS, ON_CHIP, Instruction, Issue, Role, Takes
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.instructions.registers import Accumulate

@@ -21,8 +21,8 @@ from difftest.simulator.frontend.nki.levels import API, ending, public
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import effects, exchanges
+from difftest.simulator.instructions.checks import need_tile, wrong_kind
 from difftest.simulator.instructions.exchanges import rank_of
-from difftest.simulator.instructions.operands import need_tile, wrong_kind
 from difftest.simulator.instructions.record import HBM, Instruction
 
 MOST_CHANNELS = 4

@@ -28,7 +28,7 @@ from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.operands import check_indices, need_tile, wrong_kind
+from difftest.simulator.instructions.checks import check_indices, need_tile, wrong_kind
 from difftest.simulator.instructions.record import SBUF_ONLY
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.tile import Tile

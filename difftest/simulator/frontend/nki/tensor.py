@@ -34,9 +34,9 @@ from difftest.simulator.frontend.nki.levels import public
 from difftest.simulator.frontend.nki.views import Views
 from difftest.simulator.index import as_integer, left_tensor
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.checks import check_indices, is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.operands import check_indices, is_number, need_tile
 from difftest.simulator.instructions.record import DMA_SPACES
 from difftest.simulator.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.pattern import Pattern

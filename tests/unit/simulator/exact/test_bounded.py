@@ -9,9 +9,8 @@ import pytest
 
 from difftest.simulator.dtypes import BFLOAT16, FLOAT8_E4M3, FLOAT16, FLOAT32, round_to
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import ROUNDINGS, Bounded
-from difftest.simulator.exact.functions import FUNCTIONS
-from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
+from difftest.simulator.exact.bounded import FUNCTIONS, ROUNDINGS, Bounded
+from difftest.simulator.instructions.alu import ACTIVATIONS, VALID_RANGES
 from tests.every import every
 
 RNG = np.random.default_rng(5)

@@ -9,7 +9,7 @@ from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.exact.numbers import Numbers
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.exact.shadow import Shadow
-from difftest.simulator.instructions.alu import ALU_OPS
+from difftest.simulator.instructions.alu import ALU_OPS, activated, rsqrt
 from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.lifted import made_like, step
 from tests.every import every
@@ -78,3 +78,21 @@ def test_places_of_rounded_values_are_a_doubt():
     unsure = numbers(1.0, 3.0, 2.0)
     assert np.argsort(unsure, axis=0, kind="stable").tolist() == [0, 2, 1]
     assert [doubt.lost for doubt in unsure.run.doubts.values()] == [False]
+
+
+def test_a_decision_in_doubt_has_a_bound_that_holds_both():
+    """Of numbers that may be 0: drawn ones hardly ever are."""
+    unsure, sure = numbers(0.25, 2.0), numbers(1.0, 1.0, error=0.0)
+    for made, value, error in (
+        (activated(unsure, "sign"), [1, 1], [2, 0]),
+        (ALU_OPS["logical_xor"].compute(unsure, sure), [0, 0], [1, 0]),
+        (np.where(unsure, np.full(2, 10.0), np.full(2, 3.0)), [10, 10], [7, 0]),
+    ):
+        assert made.held.value.tolist() == value
+        assert made.held.error.tolist() == error
+
+
+def test_a_root_below_has_the_bound_of_its_nearer_end():
+    held = rsqrt(numbers(4.0, error=1.0)).held
+    assert held.value.tolist() == [0.5]
+    assert 3**-0.5 - 0.5 <= held.error[0] < 0.078

@@ -10,8 +10,7 @@ import pytest
 
 from difftest.simulator import MACHINES, NkiError, launch
 from difftest.simulator.dtypes import FLOAT32, FLOATS, NKI_NAMES, is_float
-from difftest.simulator.exact.bounded import ROUNDINGS, Bounded, Held
-from difftest.simulator.exact.functions import FUNCTIONS
+from difftest.simulator.exact.bounded import FUNCTIONS, ROUNDINGS, Bounded, Held
 from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.numbers import ARITHMETIC
 from difftest.simulator.exact.run import ExactSettings
@@ -22,8 +21,7 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.activation import PRELU
-from difftest.simulator.instructions.alu import NKI_OPS, AluOp
-from difftest.simulator.instructions.functions import ACTIVATIONS
+from difftest.simulator.instructions.alu import ACTIVATIONS, NKI_OPS, AluOp
 from difftest.simulator.instructions.gate import fit
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.reduce import AVERAGE

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from difftest.simulator import TRN1, TRN3
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.accumulate import exponential, tensor_scalar_cumulative
+from difftest.simulator.instructions.activation import exponential, tensor_scalar_cumulative
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.reduce import tensor_scalar_reduce
 from difftest.simulator.instructions.registers import Accumulate

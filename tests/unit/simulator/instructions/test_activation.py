@@ -14,8 +14,7 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.activation import activate2
-from difftest.simulator.instructions.alu import ALU_OPS
-from difftest.simulator.instructions.functions import ACTIVATIONS, VALID_RANGES
+from difftest.simulator.instructions.alu import ACTIVATIONS, ALU_OPS, VALID_RANGES
 from difftest.simulator.instructions.registers import Accumulate
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles

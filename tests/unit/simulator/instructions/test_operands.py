@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import BufferError
-from difftest.simulator.instructions.operands import is_number, need_tile
+from difftest.simulator.instructions.checks import is_number, need_tile
 from difftest.simulator.instructions.record import DMA_SPACES, HBM, ON_CHIP, SBUF_ONLY
 from difftest.simulator.trace import Space
 from tests.every import every

@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import DTYPES, as_dtype, is_float, name_of
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.instructions.promotion import promote_dtypes, scalar_dtype
+from difftest.simulator.instructions.values import promote_dtypes, scalar_dtype
 from tests.every import every
 from tests.unit.simulator.on_tiles import on_tiles
 

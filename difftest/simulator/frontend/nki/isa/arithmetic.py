@@ -24,19 +24,10 @@ from difftest.simulator.frontend.nki.constants import UNKNOWN
 from difftest.simulator.frontend.nki.constants import reduce_cmd as registers
 from difftest.simulator.frontend.nki.levels import check_level, is_before, public
 from difftest.simulator.index import as_integer, is_integer
-from difftest.simulator.instructions import (
-    accumulate,
-    elementwise,
-    gather,
-    reduce,
-    scan,
-    search,
-    select,
-)
-from difftest.simulator.instructions import activation as scalar_engine
-from difftest.simulator.instructions import topk as snakes
+from difftest.simulator.instructions import activation as functions
+from difftest.simulator.instructions import elementwise, gather, reduce, search, select
 from difftest.simulator.instructions.alu import alu_op
-from difftest.simulator.instructions.operands import need_number, need_tile
+from difftest.simulator.instructions.checks import need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Space
 
@@ -66,29 +57,29 @@ def reciprocal(dst, data, name=None):
     """``dst = 1 / data`` on the Vector Engine."""
 
 
-@call(scan.tensor_tensor_scan)
+@call(reduce.tensor_tensor_scan)
 def tensor_tensor_scan(
     dst, data0, data1, initial, op0, op1, reverse0=False, reverse1=False, name=None
 ):
     """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
 
 
-@call(scan.dropout)
+@call(reduce.dropout)
 def dropout(dst, data, prob, name=None):
     """``dst = data`` with elements replaced by 0 at the given probability."""
 
 
-@call(scan.bn_stats)
+@call(reduce.bn_stats)
 def bn_stats(dst, data, name=None):
     """Count, mean and variance * count of even, then odd, elements: six in each partition."""
 
 
-@call(scan.bn_aggr)
+@call(reduce.bn_aggr)
 def bn_aggr(dst, data, name=None):
     """Mean and variance from bn_stats' tuples: two in each partition."""
 
 
-@call(scalar_engine.activation, prepare=commands("scalar"), op=function)
+@call(functions.activation, prepare=commands("scalar"), op=function)
 def activation(
     dst, op, data, bias=None, scale=1.0, reduce_op=None, reduce_res=None, reduce_cmd=registers.idle,
     name=None,
@@ -96,13 +87,13 @@ def activation(
     """``dst = op(data * scale + bias)``, and a sum of it in the engine's registers."""
 
 
-@call(scalar_engine.activation, op=function, reduce_cmd=Accumulate.RESET_REDUCE)
+@call(functions.activation, op=function, reduce_cmd=Accumulate.RESET_REDUCE)
 def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0, name=None):
     """:func:`activation` with ``reduce_cmd.reset_reduce``."""
 
 
 @call(
-    scalar_engine.activate2,
+    functions.activate2,
     prepare=commands("scalar"),
     op=function_or_prelu,
     op0=stage,
@@ -143,14 +134,14 @@ def tensor_scalar_reduce(
     """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
 
 
-@call(accumulate.tensor_scalar_cumulative, prepare=beside(op0="imm0"), reduce_cmd=command)
+@call(functions.tensor_scalar_cumulative, prepare=beside(op0="imm0"), reduce_cmd=command)
 def tensor_scalar_cumulative(
     dst, src, op0, op1, imm0, imm1=None, reduce_cmd=registers.reset_reduce, name=None
 ):
     """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg``, reg of the Vector Engine."""
 
 
-@call(accumulate.exponential, prepare=commands("vector"))
+@call(functions.exponential, prepare=commands("vector"))
 def exponential(
     dst, src, max_value=0.0, reduce_res=None, reduce_cmd=registers.idle, reduce_init=0.0, name=None
 ):
@@ -216,7 +207,7 @@ def topk(val_dst, idx_dst, src, n, sorted=False, name=None):
     if sorted:
         remedy = "sort with nisa.max8 and its kin"
         raise not_modelled("nki.isa.topk's sorted=True", f"sorted={sorted!r}", remedy)
-    issued = issue(snakes.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
+    issued = issue(gather.topk, val_dst, (src,), (as_integer(n, "n"),), others=(idx_dst,))
     if current().level is None or is_before("0.7"):
         warn(
             TopKWarning(

@@ -30,9 +30,9 @@ from difftest.simulator.frontend.nki.virtual_registers import (
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import dma, effects, exchanges, random_numbers
+from difftest.simulator.instructions.checks import is_number, wrong_kind
 from difftest.simulator.instructions.dma import MOST_SOURCES
 from difftest.simulator.instructions.dma import dma_compute as record
-from difftest.simulator.instructions.operands import is_number, wrong_kind
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 

@@ -24,7 +24,7 @@ from difftest.simulator.frontend.nki.levels import is_before, public
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integers
 from difftest.simulator.instructions import gate, matmul, mx
-from difftest.simulator.instructions.operands import need_tile
+from difftest.simulator.instructions.checks import need_tile
 from difftest.simulator.instructions.record import Instruction, Issue
 from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.strictness import note

@@ -34,7 +34,7 @@ from difftest.simulator.frontend.nki.tensor import NkiTensor
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.operands import wrong_kind
+from difftest.simulator.instructions.checks import wrong_kind
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
 from difftest.simulator.pattern import Pattern

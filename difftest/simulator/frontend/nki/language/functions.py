@@ -36,9 +36,8 @@ from difftest.simulator.instructions import activation as scalar_engine
 from difftest.simulator.instructions import copy as copies
 from difftest.simulator.instructions import elementwise as vector_engine
 from difftest.simulator.instructions import reduce as instructions
-from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
-from difftest.simulator.instructions.functions import ACTIVATIONS
-from difftest.simulator.instructions.operands import is_number, need_number, need_tile
+from difftest.simulator.instructions.alu import ACTIVATIONS, ALU_OPS, NKI_OPS
+from difftest.simulator.instructions.checks import is_number, need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space

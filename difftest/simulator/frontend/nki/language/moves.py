@@ -33,9 +33,9 @@ from difftest.simulator.frontend.nki.virtual_registers import (
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import gate, scan, search, select
+from difftest.simulator.instructions import gate, reduce, search, select
 from difftest.simulator.instructions import matmul as products
-from difftest.simulator.instructions.operands import need_tile, wrong_kind
+from difftest.simulator.instructions.checks import need_tile, wrong_kind
 from difftest.simulator.misuses import LOOP_IN_ORDER, PRODUCT_OF_BFLOAT16
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -136,7 +136,7 @@ def where(condition, x, y, dtype=None):
 @public
 def dropout(x, rate, dtype=None):
     """``x`` with elements replaced by 0 at the given probability."""
-    return gate.issue(scan.dropout, (x, rate), dtype=wanted(dtype))
+    return gate.issue(reduce.dropout, (x, rate), dtype=wanted(dtype))
 
 
 @public

@@ -5,20 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.simulator import TRN3, Engine
-from difftest.simulator.instructions import (
-    accumulate,
-    activation,
-    dma,
-    gather,
-    mx,
-    random_numbers,
-    topk,
-)
+from difftest.simulator.instructions import activation, dma, gather, mx, random_numbers
 from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall, Operand, draws
 
-TODAY = (accumulate, activation, dma, gather, mx, random_numbers, topk)
+TODAY = (activation, dma, gather, mx, random_numbers)
 """The modules of their records, which no frontend need have loaded."""
 LOADING = (Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE)
 
@@ -57,7 +49,7 @@ def tensor_scalar_cumulative(d: Drawing) -> DrawnCall:
     shape = d.shape()
     command = loading(d, "imm1", LOADING)
     start = d.vector("imm1", shape[0]) if command is Accumulate.LOAD_REDUCE else None
-    ops = (ALU_OPS[d.pick(("add", "multiply"))], ALU_OPS[d.pick(accumulate.CUMULATIVE_OPS)])
+    ops = (ALU_OPS[d.pick(("add", "multiply"))], ALU_OPS[d.pick(activation.CUMULATIVE_OPS)])
     return called(
         d,
         {"src": d.tile("src", shape), "imm0": d.vector("imm0", shape[0]), "imm1": start},
