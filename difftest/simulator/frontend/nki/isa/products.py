@@ -49,15 +49,15 @@ def nc_matmul(
     """
     if perf_mode is not _NO_MODE:
         perf_mode = member_of(matmul_perf_mode, perf_mode, "nc_matmul")
-    operands, tiles = (dst, stationary, moving), bool(tile_position or tile_size)
-    dst, stationary, moving = _grouped("nc_matmul", operands, tiles=tiles)
+    operands, pe_tile = (dst, stationary, moving), _pe_tile(tile_position, tile_size)
+    dst, stationary, moving = _grouped("nc_matmul", operands, tiles=any(pe_tile))
     if is_transpose and isinstance(moving, IndirectTensor):
         takes, got = "no indirect moving operand", "an indirect moving operand"
         raise not_taken("nc_matmul with is_transpose", takes, got, repr(moving))
     _check_dtypes(dst, stationary, moving, transposes=bool(is_transpose))
     if is_transpose and current().machine.nc_version >= 3 and _is_identity(stationary, moving):
         return issue(matmul.nc_transpose, dst, (stationary,), engine=Engine.TENSOR)
-    options = (*_pe_tile(tile_position, tile_size), perf_mode.name)
+    options = (*pe_tile, perf_mode.name)
     return issue_product(matmul.nc_matmul, dst, (stationary, moving), accumulate, options)
 
 
@@ -102,10 +102,8 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
 
 
 def _pe_tile(position, size):
-    return (
-        as_integers(position, "tile_position") if position else (),
-        as_integers(size, "tile_size") if size else (),
-    )
+    options = (position, "tile_position"), (size, "tile_size")
+    return tuple(as_integers(() if numbers is None else numbers, name) for numbers, name in options)
 
 
 def _check_dtypes(dst, stationary, moving, *, transposes):
