@@ -29,7 +29,7 @@ class Journal:
 
     Raises
     ------
-    click.UsageError : the file holds something else, or another process writes to it.
+    click.UsageError : no line of the file is a result, or another process writes to it.
     """
 
     def __init__(self, file: Path, member: str = "verdict", of: str = "a batch") -> None:
@@ -40,14 +40,18 @@ class Journal:
         self._alone()
         text = file.read_bytes()
         whole, _, torn = text.rpartition(b"\n")
-        try:
-            for line in whole.splitlines():
+        lines, broken = whole.splitlines(), 0
+        for line in lines:
+            try:
                 row = json.loads(line)
                 self.known[row["key"]] = row[member]
-            if not torn.startswith(_FIRST[: len(torn)]):
-                raise ValueError(f"its last line is none of {of}")
-        except (ValueError, KeyError, TypeError) as error:
-            raise click.UsageError(f"{file} holds no results of {of}: {error}") from None
+            except (ValueError, KeyError, TypeError):
+                broken += 1
+        if (broken and broken == len(lines)) or not torn.startswith(_FIRST[: len(torn)]):
+            raise click.UsageError(f"{file} holds no results of {of}")
+        if broken:
+            told = f"{file}: {broken} of {len(lines)} lines cannot be read; those tasks run again"
+            click.echo(told, err=True)
         if torn:
             os.truncate(self._open, len(text) - len(torn))
 

@@ -235,43 +235,41 @@ def judged_apart(
             raise click.ClickException(f"a worker cannot go on: {error}") from None
 
 
-class Collected(threading.Thread):
-    """The judge of a test in a worker: collected once, and kept with its modules in place."""
+_COLLECTED: dict[SweepOrders, Future[PointJudge]] = {}
+"""Of this worker."""
+_ENDED = threading.Event()
+"""Lets their threads end; set where a worker is one of a process that goes on."""
+_TURN = threading.Lock()
+"""Workers elsewhere may have several threads."""
 
-    def __init__(self, orders: SweepOrders) -> None:
-        super().__init__(daemon=True)
-        self.orders, self.ended = orders, threading.Event()
-        self.judge: Future[PointJudge] = Future()
-        self.start()
 
-    def run(self) -> None:
-        """Collect the test, and wait for the end."""
-        undo = limit(self.orders.timeout, None)
+def _collected(orders: SweepOrders) -> Future[PointJudge]:
+    """The judge of a test in a worker, collected by a thread that keeps its modules in place."""
+    judge: Future[PointJudge] = Future()
+
+    def keep(spec: KernelSpec) -> None:
+        judge.set_result(PointJudge(spec, orders.cases))
+        _ENDED.wait()
+
+    def collect() -> None:
+        undo = limit(orders.timeout, None)
         try:
-            with_spec(self.orders.test, self._keep)
+            with_spec(orders.test, keep)
         except BaseException as error:  # raised anew by whoever asks
-            text = getattr(error, "message", None) or repr(error)
-            self.judge.set_exception(RuntimeError(text))
+            judge.set_exception(RuntimeError(getattr(error, "message", None) or repr(error)))
         finally:
             undo()
 
-    def _keep(self, spec: KernelSpec) -> None:
-        self.judge.set_result(PointJudge(spec, self.orders.cases))
-        self.ended.wait()
-
-
-_COLLECTED: dict[SweepOrders, Collected] = {}
-"""Of this worker."""
-_TURN = threading.Lock()
-"""Workers elsewhere may have several threads."""
+    threading.Thread(target=collect, name=orders.test, daemon=True).start()
+    return judge
 
 
 def judge_remotely(orders: SweepOrders, point: Point) -> Row:
     """The row of a point, in a worker."""
     with _TURN:
         if orders not in _COLLECTED:
-            _COLLECTED[orders] = Collected(orders)
-        return _COLLECTED[orders].judge.result().row(point)
+            _COLLECTED[orders] = _collected(orders)
+        return _COLLECTED[orders].result().row(point)
 
 
 def judged_elsewhere(

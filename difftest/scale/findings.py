@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,12 +28,13 @@ from difftest.harness.failures import (
     CaseFailure,
     HazardFailure,
 )
-from difftest.harness.frames import entries, is_own
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.output import write_file
-from difftest.simulator.trace import Location, Region, Trace
+from difftest.report.failure import raised_at
+from difftest.report.writers import writer_of
+from difftest.simulator.trace import Location, Trace
 
 OPEN, CLOSED = "open", "closed"
 
@@ -196,45 +197,18 @@ def _line_of(failure: CaseFailure, traces: Mapping[str, Trace]) -> Location | No
     """The kernel's line: where it was refused or broke down, or what wrote the wrong element."""
     if isinstance(failure, HazardFailure):
         return failure.findings[0].location
-    verdict, function, error = getattr(failure, "verdict", None), failure.spec.kernel, None
-    if isinstance(verdict, Mismatch):
-        written = (writer_of(verdict, trace) for trace in traces.values())
-        return next(filter(None, written), None) or _place(None, function)
-    if isinstance(verdict, OneSided):
-        error, given = verdict.error, getattr(verdict.error, "location", None)
-        if isinstance(given, Location):
-            return given
-    if isinstance(failure, BrokenReferenceError):
-        error = failure.defect.__cause__
-    is_kernel = isinstance(verdict, OneSided) and verdict.failed != "reference"
-    return _place(error, function if is_kernel else failure.spec.reference)
-
-
-def writer_of(verdict: Mismatch, trace: Trace) -> Location | None:
-    """The line of the last instruction that wrote the first wrong element to HBM, or near it."""
-    at, element = verdict.first.index if verdict.first else (), 0
-    for size, index in zip(verdict.shape, at, strict=False):
-        element = element * size + index
-    for event in reversed(trace.events):
-        if any(_spans(region, verdict.shape, element) for region in event.writes):
-            return event.location
-    return None
-
-
-def _spans(region: Region, shape: tuple[int, ...], element: int) -> bool:
-    if not region.allocation.space.is_hbm or region.allocation.shape != shape:
-        return False
-    ends = [(size - 1) * stride for size, stride in zip(region.shape, region.strides, strict=True)]
-    low = region.offset + sum(end for end in ends if end < 0)
-    return low <= element <= region.offset + sum(end for end in ends if end > 0)
-
-
-def _place(error: BaseException | None, function: Callable[..., Any]) -> Location | None:
-    for entry in [] if error is None else entries(error):
-        if is_own(entry, function):
-            return Location(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return None if code is None else Location(code.co_filename, code.co_firstlineno)
+    verdict, spec, at = getattr(failure, "verdict", None), failure.spec, None
+    if isinstance(verdict, Mismatch) and verdict.first is not None and verdict.output is not None:
+        place = verdict.output, verdict.shape, verdict.first.index
+        events = filter(None, (writer_of(trace, *place) for trace in traces.values()))
+        at = next((event.location for event in events), None)
+    elif failure.raised is not None:
+        at = raised_at(failure.raised, spec)
+    is_kernel = not isinstance(failure, BrokenReferenceError) and (
+        getattr(verdict, "failed", "kernel") != "reference"
+    )
+    code = getattr(inspect.unwrap(spec.kernel if is_kernel else spec.reference), "__code__", None)
+    return at or (None if code is None else Location(code.co_filename, code.co_firstlineno))
 
 
 def _near(file: str, root: Path) -> str:

@@ -73,7 +73,7 @@ def found_here(failure, root, traces=()):
 
 def stores(*spans):
     """A trace of stores to a tensor of 128: the first element and the number of each."""
-    tensor = Allocation(0, Space.SHARED_HBM, (128,), FLOAT32, 0, None)
+    tensor = Allocation(0, Space.SHARED_HBM, (128,), FLOAT32, 0, None, output=0)
     events = [
         Event(
             number=line,
