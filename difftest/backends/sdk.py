@@ -55,9 +55,7 @@ def missing(what: str, found: str) -> BackendMissingError:
 class SdkSimulator:
     """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``.
 
-    Raises
-    ------
-    BackendMissingError : on creation, if the SDK has no such function.
+    Raises BackendMissingError: on creation, if the SDK has no such function.
     """
 
     name = NAME
@@ -89,9 +87,7 @@ class SdkSimulator:
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:
     """The simulators of the generations found here, as one backend.
 
-    Raises
-    ------
-    BackendMissingError : there is none.
+    Raises BackendMissingError: there is none.
     """
     sdk = sdk or detect_sdk()
     found: dict[str, Backend] = {}

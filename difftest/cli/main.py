@@ -13,7 +13,7 @@ COMMANDS = (
 OTHERS = {
     "bench": "difftest.cli.main",
     "findings": "difftest.scale.command",
-    "fuzz": "difftest.scale.fuzzing",
+    "fuzz": "difftest.scale.command",
     "mutate": "difftest.report.mutants.command",
     "replay": "difftest.report.replay",
     "serve": "difftest.verdict.serve",

@@ -48,10 +48,6 @@ def parse_axis(text: str) -> SweepAxis:
     SweepAxis(name='BLOCK_BYTES', values=(2048, 4096, 8192, 16384))
     >>> parse_axis("n=1..7:3,100").values
     (1, 4, 7, 100)
-
-    Raises
-    ------
-    click.BadParameter : it is none of that.
     """
     name, separator, given = text.partition("=")
     if not (separator and name.isidentifier() and given):
@@ -110,9 +106,7 @@ def parse_case(text: str | None) -> Point:
 class Axes:
     """A grid of points: all combinations of the values of axes, with what all points share.
 
-    Attributes
-    ----------
-    shared : names that have one value; an axis of the same name has priority.
+    What is ``shared`` are names of one value; an axis of the same name has priority.
     """
 
     axes: tuple[SweepAxis, ...]
@@ -139,12 +133,9 @@ class Axes:
 
 @dataclass(frozen=True)
 class PlacedSpec:
-    """A spec of one kernel at a point.
+    """A spec of one kernel at a point, on a level of NKI (None: all names).
 
-    Attributes
-    ----------
-    level : of NKI; None for all names.
-    constants : modules of the kernel, and what names there stand for at the point.
+    ``constants`` are modules of the kernel, and what names there stand for at the point.
     """
 
     spec: KernelSpec
@@ -170,11 +161,8 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
     Names of the domain have one value each. A parameter of the kernel that the spec does not pass
     becomes one. ``dtype``, ``machine`` (a generation), ``level`` (of NKI) and ``kernel`` (of
     several) are set; the name of an input names the kind of its data. What is left is a constant
-    that the kernel's code reads, in any file of it.
-
-    Raises
-    ------
-    click.UsageError : a name stands for nothing, or a value is none for it.
+    that the kernel's code reads, in any file of it. A name that stands for nothing, and a value
+    that is none for it, are a click.UsageError.
     """
     left = dict(point)
     one = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
@@ -201,12 +189,7 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
 
 
 def check_axes(spec: KernelSpec, axes: Axes) -> None:
-    """Each value of each axis has a place, with the first values of the others.
-
-    Raises
-    ------
-    click.UsageError : one has none.
-    """
+    """A click.UsageError if a value of an axis has no place, with the others' first values."""
     first = axes[0]
     for axis in axes.axes:
         for value in axis.values:

@@ -8,9 +8,12 @@ NumPy, which depend on what ran before: a case that it runs twice would never sh
 from __future__ import annotations
 
 import atexit
+import math
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import CodeType
 from typing import Any
 
@@ -22,6 +25,7 @@ from hypothesis.internal.conjecture.data import ConjectureResult
 from hypothesis.internal.escalation import current_pytest_item
 from hypothesis.internal.observability import observability_enabled
 
+from difftest.analysis.finding import Finding
 from difftest.backends.base import Backend, KernelCall, Outcome
 from difftest.harness.case import Case
 from difftest.harness.coverage import Coverage
@@ -39,12 +43,67 @@ from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Tally
-from difftest.harness.verdict import Verdict
+from difftest.harness.verdict import BothRejected, Verdict
 from difftest.harness.watching import Watch
 from difftest.inspection import fails
-from difftest.scale.features import features
-from difftest.scale.findings import CLOSED, Findings, Found, found_of
+from difftest.scale.findings import CLOSED, Findings, Found, class_of_size, found_of
 from difftest.simulator.baton import one_thread
+from difftest.simulator.trace import Location, Region, Trace
+
+_TURNS = ("ran", "a second turn", "a third turn")
+_BRANCHES = ("true", "false")
+_TIMES = 3
+"""Times that are told apart: a first tile, a second one, and the others."""
+
+
+def features(
+    coverage: Coverage,
+    traces: Iterable[Trace],
+    findings: Iterable[Finding],
+    verdicts: Mapping[str, Verdict],
+) -> set[str]:
+    """All that a case did: at branches and loops, by instructions, to detectors, to the judge."""
+    return {
+        *_of_forks(coverage),
+        *(one for trace in traces for one in _of_trace(trace)),
+        *(f"{_at(one.location)} {one.id}" for one in findings),
+        *(_of_verdict(one) for one in verdicts.values()),
+    }
+
+
+def _of_forks(coverage: Coverage) -> Iterator[str]:
+    for (file, line), done in coverage.done.items():
+        words = _TURNS if coverage.forks[file, line] else _BRANCHES
+        yield from (f"{_at(Location(file, line))} {words[what]}" for what in done)
+
+
+def _of_trace(trace: Trace) -> Iterator[str]:
+    """Which instruction, at which line, on which sizes, for the how manieth time; what it saw."""
+    times: Counter[tuple[Location | None, str]] = Counter()
+    for event in trace.events:
+        at, which = _at(event.location), (event.location, event.opcode)
+        times[which] += 1
+        for region in event.writes:
+            yield f"{at} {event.opcode} {_sizes(region)} time {min(times[which], _TIMES)}"
+        yield from (f"{at} {sight.what.value}" for sight in event.seen)
+
+
+def _sizes(region: Region) -> str:
+    free = math.prod(size for size, _ in region.free_axes)
+    partitions = 1 if region.allocation.space.is_hbm else region.partitions
+    partly = "" if region.whole else " partly"
+    return f"{class_of_size(partitions)} x {class_of_size(free)}{partly}"
+
+
+def _of_verdict(verdict: Verdict) -> str:
+    error = verdict.kernel_error if isinstance(verdict, BothRejected) else None
+    place = "" if error is None else f" {_at(getattr(error, 'location', None))}"
+    return f"{type(verdict).__name__}{place}"
+
+
+def _at(location: Location | None) -> str:
+    return "" if location is None else f"{PurePath(location.file).name}:{location.line}"
+
 
 _OLD_NAME = "slice_comments"
 """What HypoFuzz 25.11 asks of a failure that it has shrunk, and newer Hypotheses call otherwise."""
@@ -104,11 +163,8 @@ class CampaignRunner(Runner):
 
     Whatever HypoFuzz runs in this process from now on is led by :class:`KernelCoverage`.
 
-    Parameters
-    ----------
-    runner : of the session that collected the tests.
-    findings, root : where what fails is kept, and the folder that files are named from.
-    setting, options : of the session: what decides whether another is like it, and its options.
+    ``runner`` and ``options`` are of the session that collected the tests, and so is ``setting``,
+    which decides whether another is like it. Findings name their files from ``root``.
     """
 
     def __init__(
@@ -142,12 +198,7 @@ class CampaignRunner(Runner):
     def check(
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
     ) -> dict[str, Verdict]:
-        """Run the case; a hazard fails it as a wrong value does.
-
-        Raises
-        ------
-        CaseFailure : it fails; the finding is kept.
-        """
+        """Run the case; a hazard fails it as a wrong value does. The finding is kept."""
         __tracebackhide__ = True
         self.again = Reproduction(_node(), self.options)
         self.tally, self.histories, self._did = Tally(), {}, Coverage()

@@ -35,7 +35,6 @@ from difftest.verdict.judgement import Judgement, add_memory, add_time
 from difftest.verdict.outcome import Outcome
 
 _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
-
 _TRIES, _BYTES = 10, 2**14
 """For each case so many draws are tried, each from so many random bytes."""
 _SAMPLES = 9
@@ -67,12 +66,7 @@ def cases_of(spec: KernelSpec, nature: Nature, count: int) -> list[Case]:
 
 @dataclass
 class PointJudge:
-    """Judges a spec at points.
-
-    Attributes
-    ----------
-    count : cases drawn at each point.
-    """
+    """Judges a spec at points, on ``count`` cases that are drawn at each."""
 
     spec: KernelSpec
     count: int
@@ -211,11 +205,8 @@ def judged_apart(
 ) -> Iterator[tuple[SweepTask, Row]]:
     """The rows of points as so many processes know them.
 
-    What a process that ends had is judged by another; a point that ends that too is a crash.
-
-    Raises
-    ------
-    click.ClickException : the processes cannot collect the test.
+    What a process that ends had is judged by another; a point that ends that too is a crash. Raises
+    click.ClickException: the processes cannot collect the test.
     """
     work, seconds = functools.partial(serve, orders=orders), _CALLS * orders.timeout * orders.cases
     lost: list[SweepTask] = []
@@ -237,7 +228,7 @@ def judged_apart(
 
 _COLLECTED: dict[SweepOrders, Future[PointJudge]] = {}
 """Of this worker."""
-_ENDED = threading.Event()
+_OVER = threading.Event()
 """Lets their threads end; set where a worker is one of a process that goes on."""
 _TURN = threading.Lock()
 """Workers elsewhere may have several threads."""
@@ -249,7 +240,7 @@ def _collected(orders: SweepOrders) -> Future[PointJudge]:
 
     def keep(spec: KernelSpec) -> None:
         judge.set_result(PointJudge(spec, orders.cases))
-        _ENDED.wait()
+        _OVER.wait()
 
     def collect() -> None:
         undo = limit(orders.timeout, None)
@@ -277,12 +268,8 @@ def judged_elsewhere(
 ) -> Iterator[tuple[SweepTask, Row]]:
     """The rows of points as the workers of the scheduler at an address know them.
 
-    Only so many are submitted as keep the workers busy.
-
-    Raises
-    ------
-    click.UsageError : Dask is not installed.
-    click.ClickException : nobody answers there, or the workers cannot collect the test.
+    Only so many are submitted as keep the workers busy. A click.ClickException says that nobody
+    answers there, or that the workers cannot collect the test.
     """
     need("distributed", "a sweep on a cluster")
     import distributed

@@ -53,12 +53,10 @@ class Found:
     file, source : of the kernel's line; the line's text and not its number, which edits change.
     line : its number when it was found; 0 if no line is known.
     shapes : the class of the inputs' shapes, as :func:`class_of_shapes` has it.
-    test : the pytest node that replays it, without parameters.
-    case : what ``--case`` takes.
+    test, case : the pytest node that replays it, without parameters; what ``--case`` takes.
     setting : the backends, level and strictness that show it; no other run closes it.
     options : of the pytest session that found it.
-    state : "open" or "closed".
-    found, changed : when it was found, and when its state changed last, at which commit.
+    state, found, changed : "open" or "closed"; when it was found, and when that changed last.
     """
 
     kind: str
@@ -216,11 +214,6 @@ def _near(file: str, root: Path) -> str:
     return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
 
 
-def newest(several: Iterable[Found]) -> dict[str, Found]:
-    """By id the one whose state changed last."""
-    return {one.id: one for one in sorted(several, key=lambda one: one.changed)}
-
-
 KEY = b"difftest.findings"
 """Of the database's entries."""
 FOLDER = "difftest-findings"
@@ -228,12 +221,9 @@ FOLDER = "difftest-findings"
 
 
 class Findings:
-    """All findings that are known here.
+    """All findings that are known here, in the files of a folder and in Hypothesis's database.
 
-    Parameters
-    ----------
-    folder : of the files; by default that beside Hypothesis's database. It is made when the first
-        finding is.
+    The folder is that beside the database, if none is named, and is made when the first finding is.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -247,7 +237,7 @@ class Findings:
 
     def __iter__(self) -> Iterator[Found]:
         """Each finding, in the state that it came to last; the oldest first."""
-        known = newest([*self._files(), *(one for _, one in self._entries())])
+        known = _newest([*self._files(), *(one for _, one in self._entries())])
         return iter(sorted(known.values(), key=lambda one: (one.found, one.id)))
 
     def get(self, id: str) -> Found | None:
@@ -269,11 +259,10 @@ class Findings:
 
     def exchange(self) -> None:
         """Let the files have what the database has, and the other way round."""
-        files, entries = newest(self._files()), newest(one for _, one in self._entries())
+        files, entries = _newest(self._files()), _newest(one for _, one in self._entries())
         for found in self:
-            if files.get(found.id) != found:
-                write_file(self._file(found), found.to_json())
-            if self.database is not None and entries.get(found.id) != found:
+            is_entered = self.database is None or entries.get(found.id) == found
+            if files.get(found.id) != found or not is_entered:
                 self.put(found)
 
     def _forget(self, found: Found) -> None:
@@ -295,3 +284,8 @@ class Findings:
         for entry in () if self.database is None else self.database.fetch(KEY):
             with contextlib.suppress(FoundError):  # of another version: its file says so
                 yield entry, found_from_json(entry)
+
+
+def _newest(several: Iterable[Found]) -> dict[str, Found]:
+    """By id the one whose state changed last."""
+    return {one.id: one for one in sorted(several, key=lambda one: one.changed)}

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from difftest.backends.base import Backend
 from difftest.harness.decorator import KernelTest, kernel_test_of
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.runner import Runner
@@ -28,15 +27,12 @@ class FindingWarning(UserWarning):
     """A finding cannot be replayed as it stands."""
 
 
-def setting_of(request: Request, backends: Iterable[Backend]) -> str:
-    """What decides whether a case does the same in two sessions, in words."""
-    level = f"level {request.level}" if request.level else None
-    return ", ".join(filter(None, (*(one.name for one in backends), level, request.strictness)))
-
-
 def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Runner:
     """The runner of a session: a campaign's, or its own beside the findings that it replays."""
-    findings, setting = Findings(), setting_of(request, runner.backends)
+    findings, level = Findings(), f"level {request.level}" if request.level else None
+    names = (backend.name for backend in runner.backends)
+    # What decides whether a case does the same in two sessions.
+    setting = ", ".join(filter(None, (*names, level, request.strictness)))
     if is_campaign():
         from difftest.scale.campaign import CampaignRunner
 

@@ -162,12 +162,7 @@ def _timed(pairs: Sequence[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
 def comparison(
     old: Sequence[Row], new: Sequence[Row], axes: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """What changed, in lines; and whether a point that agreed does not any more.
-
-    Raises
-    ------
-    click.UsageError : no point is in both.
-    """
+    """What changed of the points in both, in lines; and whether one that agreed newly fails."""
     need("scipy", "--compare")
     known = {tuple(str(row.get(name)) for name in axes): row for row in old}
     points = [(tuple(str(row[name]) for name in axes), row) for row in new]

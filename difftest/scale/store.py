@@ -95,11 +95,7 @@ def key_of(identity: Mapping[str, str], test: str, point: Point, cases: int) -> 
 class Store:
     """The rows of a sweep by their keys, in ``FILE.parquet`` and ``FILE.parquet.jsonl``.
 
-    The second is there while a sweep goes on.
-
-    Raises
-    ------
-    click.UsageError : one of them holds something else.
+    The second is there while a sweep goes on. Where one holds something else it is a UsageError.
     """
 
     def __init__(self, file: Path, *, fresh: bool = False) -> None:
@@ -115,13 +111,7 @@ class Store:
         self.rows |= self.journal.known
 
     def check(self, identity: Mapping[str, str], keys: Iterable[str]) -> None:
-        """What is there already is of the same sweep.
-
-        Raises
-        ------
-        click.UsageError : it is of another kernel, test or version, or of points that are not
-            among ``keys``: it says which.
-        """
+        """A click.UsageError if what is there is of another kernel, test, version or points."""
         told = ""
         for name, words in IDENTITY.items():
             if {row[name] for row in self.rows.values()} - {identity[name]}:
@@ -174,12 +164,7 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of a sweep.
-
-    Raises
-    ------
-    click.UsageError : the file is none.
-    """
+    """The rows of a sweep. Raises click.UsageError: the file is none."""
     need("pyarrow", "a sweep")
     import pyarrow as pa
     import pyarrow.parquet as parquet

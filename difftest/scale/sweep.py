@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,9 @@ OVER = (
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """How a sweep is run.
+    """How a sweep is run: on a ``sample`` of points (None: all), by ``workers`` (0: this process).
 
-    Attributes
-    ----------
-    sample : points drawn of the grid; None for all. workers : processes; 0 for this one.
-    scheduler : the address of Dask's, in place of processes of one's own.
+    ``scheduler`` is the address of Dask's, in place of processes of one's own.
     """
 
     cases: int = CASES
@@ -55,10 +52,7 @@ def sweep_spec(
 ) -> list[Row]:
     """Judge the points that have no row yet; all rows, in the order of the points.
 
-    Raises
-    ------
-    click.UsageError : an axis stands for nothing, or the file holds another sweep.
-    KeyboardInterrupt : what is known is in the file's journal.
+    An axis that stands for nothing and a file of another sweep are a click.UsageError.
     """
     check_axes(spec, axes)
     place, *name = test.split("::")
@@ -72,23 +66,17 @@ def sweep_spec(
     store = Store(file, fresh=settings.fresh)
     store.check(identity, (task.key for task in tasks))
     left = [task for task in tasks if task.key not in store.rows]
+    judged = judged_here(spec, orders, left)
+    if settings.scheduler is not None and left:
+        judged = judged_elsewhere(orders, left, settings.scheduler)
+    elif settings.workers and left:
+        judged = judged_apart(orders, left, settings.workers)
     with progress("points", len(tasks), len(tasks) - len(left)) as advance:
-        for task, row in _results(spec, orders, settings, left):
+        for task, row in judged:
             empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
             store.add({**empty, **row, **task.point, **identity, "key": task.key})
             advance()
     return store.finish([task.key for task in tasks], list(axes[0]))
-
-
-def _results(
-    spec: KernelSpec, orders: SweepOrders, settings: SweepSettings, left: Sequence[SweepTask]
-) -> Iterator[tuple[SweepTask, Row]]:
-    """The rows of points as they come."""
-    if settings.scheduler is not None and left:
-        return judged_elsewhere(orders, left, settings.scheduler)
-    if settings.workers and left:
-        return judged_apart(orders, left, settings.workers)
-    return judged_here(spec, orders, left)
 
 
 def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:

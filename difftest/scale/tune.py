@@ -70,10 +70,8 @@ class Attempt:
 class Tuner:
     """A search over a grid, for one case.
 
-    Attributes
-    ----------
-    cases : drawn to judge a point that would be the best; the case whose time counts is one more.
-    attempts : what is known, in order. ladder : those that were the best when they were found.
+    So many ``cases`` are drawn to judge a point that would be the best; the case whose time counts
+    is one more. ``attempts`` is what is known, in order; ``ladder``, what was the best when found.
     """
 
     spec: KernelSpec
@@ -110,9 +108,14 @@ class Tuner:
                 yield attempt
             study.tell(trial, known[at])
 
+    @property
+    def best_us(self) -> float:
+        """Microseconds of the best point's own part; infinity if there is none."""
+        return (self.ladder[-1].own_us if self.ladder else None) or math.inf
+
     def attempt(self, point: Point) -> Attempt:
         """Look at a point, no further than it can still be the best."""
-        found = self.timed(point, self.ladder[-1].own_us if self.ladder else None)
+        found = self.timed(point, self.best_us)
         found = self.judged(found) if found.status == AGREES else found
         self.attempts.append(found)
         self.ladder += [found] * (found.status == AGREES)
@@ -124,28 +127,24 @@ class Tuner:
         Told anew after each point. What is faster than the best is judged.
         """
         known = {tuple(one.point.values()): one for one in self.attempts if one.latency_us}
-        best = (self.ladder[-1].own_us if self.ladder else None) or math.inf
         before = count = 0
         for whole in self.axes.points():
             point = {axis.name: whole[axis.name] for axis in self.axes.axes}
-            one = known.get(tuple(point.values())) or self.timed(point, None)
+            one = known.get(tuple(point.values())) or self.timed(point)
             count += one.own_us is not None
-            if one.own_us is not None and one.own_us < best:
+            if one.own_us is not None and one.own_us < self.best_us:
                 before += self.judged(one).status == AGREES
             yield 1 + before, count
 
-    def timed(self, point: Point, limit: float | None) -> Attempt:
+    def timed(self, point: Point, limit: float = math.inf) -> Attempt:
         """The predicted time, the cheapest question first; ``agrees`` is not judged yet.
 
-        Parameters
-        ----------
-        limit : microseconds of the kernel's own part; what cannot be below is left. None for none.
+        What cannot be below the limit, microseconds of the kernel's own part, is left.
         """
         place, case = self._place(point)
-        below = math.inf if limit is None else limit
         try:
             bound = self._task_bound(place.spec, case)
-            if bound >= below:
+            if bound >= limit:
                 return Attempt(point, BOUND, bound)
             call = make_call(place.spec, case, place.spec.inputs_of(case))
             with place.in_place():
@@ -156,13 +155,13 @@ class Tuner:
             machine = MACHINES[ran.trace.machine]
             program = lower(ran.trace, machine)
             line = bounds_of(program)
-            if max(line.tensor_bound, line.memory_bound) >= below:
+            if max(line.tensor_bound, line.memory_bound) >= limit:
                 return Attempt(point, TRACE_BOUND, max(line.tensor_bound, line.memory_bound))
             prediction = predict(ran.trace, machine, lowered=program)
             times = prediction.middle, prediction.latency, *prediction.latency_interval
         except (UnknownCostError, ValueError) as error:
             return Attempt(point, Outcome.INCONCLUSIVE.value, reason=str(error))
-        return Attempt(point, AGREES if prediction.middle < below else SLOWER, *times)
+        return Attempt(point, AGREES if prediction.middle < limit else SLOWER, *times)
 
     def judged(self, found: Attempt) -> Attempt:
         """The attempt with its outcome on drawn cases of the domain, then on the case itself."""
@@ -181,9 +180,8 @@ class Tuner:
         names = [axis.name for axis in self.axes.axes]
         if any(name not in rows or rows[name].default is rows[name].empty for name in names):
             return None
-        found = self.timed({name: rows[name].default for name in names}, None)
-        best = (self.ladder[-1].own_us if self.ladder else None) or math.inf
-        return self.judged(found) if (found.own_us or math.inf) < best else found
+        found = self.timed({name: rows[name].default for name in names})
+        return self.judged(found) if (found.own_us or math.inf) < self.best_us else found
 
     def _place(self, point: Point) -> tuple[PlacedSpec, Case]:
         """The spec at a point, and the case whose time counts, on random data."""
@@ -214,16 +212,10 @@ _LEFT = {
 def tuned(
     tuner: Tuner, start: Mapping[str, Any], trials: int, *, exhaustive: bool = False
 ) -> Iterator[str]:
-    """Search a grid; what came of it, in lines.
+    """Look at so many points of a grid, or at all for the best's place; what came of it, in lines.
 
-    Parameters
-    ----------
-    start : values of axes to begin at; of the others the first. trials : points to look at.
-    exhaustive : whether to look at all points afterwards, for the place of the best.
-
-    Raises
-    ------
-    click.UsageError : an axis stands for nothing, or names of the case are left open.
+    It begins at the values of ``start``, of other axes at the first. An axis that stands for
+    nothing is a click.UsageError, and so is a case with names left open.
     """
     check_axes(tuner.spec, tuner.axes)
     first = tuner.axes[0]

@@ -36,10 +36,8 @@ def keep_neffs() -> bool:
 def device_backend(sdk: Sdk | None = None) -> ByDialect:
     """The device through all generations found here, as one backend on one core.
 
-    Raises
-    ------
-    BackendMissingError : no device, or no SDK that runs NumPy arrays on it, or an environment
-        variable has a value that it does not accept.
+    Raises BackendMissingError: no device, or no SDK that runs NumPy arrays on it, or an environment
+    variable has a value that it does not accept.
     """
     try:
         settings = read_settings()

@@ -64,9 +64,7 @@ class NeuronCore:
     def index(self) -> int:
         """The core's index; leases one if none is. One that was not free is not asked for again.
 
-        Raises
-        ------
-        NoCoreError : none is free.
+        Raises NoCoreError: none is free.
         """
         if self._unusable is not None:
             raise self._unusable

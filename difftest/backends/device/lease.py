@@ -23,9 +23,7 @@ class NoCoreError(Exception):
 def find_cores() -> tuple[int, ...]:
     """The cores that the environment names, as ``0``, ``4-7`` or ``0,2,4-5``; 0 if it names none.
 
-    Raises
-    ------
-    NoCoreError : it is none of these.
+    Raises NoCoreError: it is none of these.
     """
     text = os.environ.get(VISIBLE_CORES) or "0"
     cores: list[int] = []

@@ -70,9 +70,7 @@ def _digest(arrays: Sequence[Array]) -> str:
 def check_device(run: Callable[[KernelCall], Outcome], dialect: str) -> None:
     """Add two matrices, twice: integers in float32, whose sums are exact and not zero.
 
-    Raises
-    ------
-    UntrustedDeviceError : a sum did not come out as it must; the text says how.
+    Raises UntrustedDeviceError: a sum did not come out as it must; the text says how.
     """
     kernel = importlib.import_module(f"difftest.backends.device.probes_{dialect}").add
     guard = Guard()

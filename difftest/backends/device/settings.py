@@ -27,9 +27,7 @@ class Settings:
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """The settings of an environment, of this process if none is given.
 
-    Raises
-    ------
-    SettingError : a number is not one.
+    Raises SettingError: a number is not one.
     """
     variables = os.environ if environment is None else environment
 

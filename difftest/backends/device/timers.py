@@ -82,9 +82,7 @@ class _NeffTimer:
     def neff(self, call: KernelCall) -> str:
         """The kernel's NEFF: a run on the device leaves it.
 
-        Raises
-        ------
-        DeviceError : the kernel does not run, or leaves none.
+        Raises DeviceError: the kernel does not run, or leaves none.
         """
         if self._compiled is None or self._compiled[0] is not call:
             artifacts = Path(os.environ[ARTIFACTS])
@@ -235,9 +233,7 @@ def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
 def find_timer(sdk: Sdk, device: Device) -> Timer:
     """What can time kernels of the device's generation.
 
-    Raises
-    ------
-    BackendMissingError : nothing here can; the text says what to install.
+    Raises BackendMissingError: nothing here can; the text says what to install.
     """
     if device.entry.dialect == CLASSIC:
         benchmark = sdk.classic.function("benchmark")

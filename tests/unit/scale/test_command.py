@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from hypothesis import configuration, settings
 
 from difftest.cli.main import main
-from difftest.scale import command, fuzzing
+from difftest.scale import command
 from difftest.scale.findings import OPEN, Findings, Found, moment
 
 STEP = """
@@ -152,8 +152,8 @@ class Worker:
 def test_a_campaign_fails_where_it_has_found_something(found, monkeypatch):
     assert found.changed < moment()
     context = SimpleNamespace(Array=lambda kind, count: [3] * count)
-    monkeypatch.setattr(fuzzing.multiprocessing, "get_context", lambda method: context)
-    monkeypatch.setattr(fuzzing, "Member", Worker)
+    monkeypatch.setattr(command.multiprocessing, "get_context", lambda method: context)
+    monkeypatch.setattr(command, "Member", Worker)
     quiet = run("fuzz", "--minutes", "0.1", "--", "nothing")
     assert (quiet.exit_code, quiet.stdout[:19]) == (0, "0 found in 3 cases,")
     loud = run("fuzz", "--minutes", "0.1", "--", "find")

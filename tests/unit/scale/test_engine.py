@@ -77,11 +77,11 @@ def test_a_point_that_ends_its_processes_is_a_crash():
 
 def test_workers_judge_as_this_process_does(scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_COLLECTED", {})
-    monkeypatch.setattr(engine, "_ENDED", threading.Event())
+    monkeypatch.setattr(engine, "_OVER", threading.Event())
     try:
         rows = swept(tmp_path / "a.parquet", scheduler=scheduler)
     finally:
-        engine._ENDED.set()
+        engine._OVER.set()
         for thread in threading.enumerate():
             if "::" in thread.name:
                 thread.join()
