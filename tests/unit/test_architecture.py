@@ -121,7 +121,7 @@ MUTANTS = Rule("difftest/report/mutants/**/*.py", (*JUDGES, "difftest.report", "
 SCALE = Rule(
     "difftest/scale/**/*.py",
     (
-        *(*JUDGES, "rich", "difftest.choices", "difftest.scale", "difftest.report.mutants"),
+        *(*JUDGES, "rich", "difftest.choices", "difftest.scale", "difftest.report"),
         *("hypofuzz", "pytest", "pyarrow", "distributed", "optuna", "scipy", "matplotlib"),
     ),
 )
