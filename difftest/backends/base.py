@@ -1,6 +1,6 @@
 """The one interface between the harness and whatever runs a kernel.
 
-A backend gets a :class:`Call` and gives an :class:`Outcome`; it judges nothing. Each backend passes
+A backend gets a :class:`KernelCall` and gives an :class:`Outcome`; it judges nothing. Each backend passes
 ``tests/unit/backends/test_contract.py``.
 """
 

@@ -10,20 +10,11 @@ from difftest.backends.sdk import has_simulator, sdk_simulator
 def select_backends(
     simulate: str | None, device: bool, level: str | None = None, strictness: str | None = None
 ) -> tuple[Backend, ...]:
-    """The backends that were asked for, each ready to run.
+    """The backends that were asked for, each ready to run; a BackendMissingError if one lacks.
 
-    Parameters
-    ----------
-    simulate : one of those in difftest/choices.py, or None for no simulator; "auto" is the SDK's
-        where the SDK is installed, else the embedded one.
-    device : whether to run on the device too.
-    level : of NKI, for kernels of today's dialect on the embedded simulator.
-    strictness : which broken rules are warnings on the embedded simulator; None for its default.
-
-    Raises
-    ------
-    BackendMissingError : one of them is not here, or no embedded simulator that takes a level or
-        a strictness.
+    ``simulate`` is one of those in difftest/choices.py, or None for no simulator; "auto" is the
+    SDK's where the SDK is installed, else the embedded one, which alone takes a level of NKI and a
+    strictness.
     """
     backends: list[Backend] = []
     if device:

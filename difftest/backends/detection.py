@@ -41,12 +41,9 @@ _COMPILER_TO_SDK = 5
 
 @dataclass(frozen=True)
 class Detection:
-    """What was found where one generation of the SDK would be.
+    """What was found where one generation of the SDK would be: a module that can be used, or None.
 
-    Attributes
-    ----------
-    module : ``neuronxcc.nki`` or ``nki``; None if it cannot be used.
-    found : in words: the version, or why there is none.
+    ``found`` is the version, or why there is none, in words.
     """
 
     module: ModuleType | None
@@ -97,7 +94,11 @@ class Sdk:
 def detect_sdk() -> Sdk:
     """Look for both generations; a stub or a part of one does not count."""
     versions = {name: version for name in _DISTRIBUTIONS if (version := _version(name)) is not None}
-    classic, newer = detect(), _detect_newer()
+
+    def stated_or_installed() -> str | None:
+        return getattr(sys.modules.get("nki"), "__version__", None) or _version("nki")
+
+    classic, newer = detect(), _detect("nki", "nki", stated_or_installed)
     stated = getattr(newer.module, "__version__", None)
     if isinstance(stated, str):
         versions["nki"] = stated
@@ -106,30 +107,21 @@ def detect_sdk() -> Sdk:
 
 def detect() -> Detection:
     """Look for the classic generation."""
-    if "neuronxcc" in sys.modules and is_embedded(sys.modules["neuronxcc"]):
-        return Detection(None, "the embedded modules stand for neuronxcc in this process")
-    if importlib.util.find_spec("neuronxcc") is None:
-        return Detection(None, _describe_absence())
-    try:
-        module = importlib.import_module("neuronxcc.nki")
-    except ImportError as error:
-        return Detection(None, f"the package neuronxcc, which fails to import: {error}")
-    return Detection(module, f"neuronxcc {_version('neuronx-cc') or 'of unknown version'}")
+    return _detect("neuronxcc", "neuronxcc.nki", lambda: _version("neuronx-cc"))
 
 
-def _detect_newer() -> Detection:
-    if "nki" in sys.modules and is_embedded(sys.modules["nki"]):
-        return Detection(None, "the embedded modules stand for nki in this process")
-    if importlib.util.find_spec("nki") is None:
-        return Detection(None, "no package nki")
+def _detect(package: str, name: str, version: Callable[[], str | None]) -> Detection:
+    if package in sys.modules and is_embedded(sys.modules[package]):
+        return Detection(None, f"the embedded modules stand for {package} in this process")
+    if importlib.util.find_spec(package) is None:
+        return Detection(None, "no package nki" if package == "nki" else _describe_absence())
     try:
-        module = importlib.import_module("nki")
+        module = importlib.import_module(name)
     except ImportError as error:
-        return Detection(None, f"the package nki, which fails to import: {error}")
-    if not callable(getattr(module, "jit", None)):
+        return Detection(None, f"the package {package}, which fails to import: {error}")
+    if package == "nki" and not callable(getattr(module, "jit", None)):
         return Detection(None, "a package nki without nki.jit, which is not the SDK's")
-    version = getattr(module, "__version__", None) or _version("nki")
-    return Detection(module, f"nki {version or 'of unknown version'}")
+    return Detection(module, f"{package} {version() or 'of unknown version'}")
 
 
 def _describe_absence() -> str:

@@ -42,18 +42,15 @@ def dialect_of(kernel: Callable[..., Any]) -> str | None:
         dialect
         for value in function.__globals__.values()
         for dialect, package in PACKAGES.items()
-        if f"{_home(value)}.".startswith(f"{package}.")
+        if is_of(value, package)
     }
     return found.pop() if len(found) == 1 else None
 
 
-def _home(value: object) -> str:
-    """The module that a value is, or comes from."""
-    return value.__name__ if isinstance(value, ModuleType) else str(_module_of(value))
-
-
-def _module_of(value: object) -> object:
-    return getattr(value, "__module__", None) if callable(value) else None
+def is_of(value: object, package: str) -> bool:
+    """Whether a value is a module of a package, or comes from one."""
+    home = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
+    return isinstance(home, str) and f"{home}.".startswith(f"{package}.")
 
 
 def close_backend(backend: Backend) -> None:
@@ -66,10 +63,8 @@ def close_backend(backend: Backend) -> None:
 class ByDialect:
     """One backend of several generations: each kernel runs on that of its dialect.
 
-    Parameters
-    ----------
-    backends : dialect -> backend; a kernel whose dialect does not show goes to the first.
-    absent : dialect -> why that generation is not among them.
+    One whose dialect does not show goes to the first. ``absent`` says of a generation that is not
+    among them why.
     """
 
     def __init__(self, backends: Mapping[str, Backend], absent: Mapping[str, str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from difftest.analysis.finding import Finding
@@ -15,8 +18,11 @@ from difftest.backends.base import (
     Unsupported,
     still_poisoned,
 )
+from difftest.backends.detection import CLASSIC, PACKAGES
+from difftest.backends.dialect import dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.harness.frames import entries, is_own
+from difftest.host.worker import Worker
 from difftest.inspection import Inspector
 from difftest.simulator import (
     MissingNameError,
@@ -27,10 +33,13 @@ from difftest.simulator import (
 )
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
+from difftest.simulator.frontend.install import embedded
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.simulator.witness import witnessing
 
+SECONDS = 1800.0
+"""Simulating the course's largest image takes minutes on a small computer."""
 Reader = Callable[[Callable[..., Any], str | None, Trace], tuple[Finding, ...]]
 """What is found in a kernel and its trace, at a level of NKI."""
 
@@ -131,3 +140,53 @@ class PlainSimulator(EmbeddedSimulator):
     name = "plain"
     description = "the embedded simulator in plain mode, with an oracle (trn2, unless named)"
     plain = True
+
+
+def ran_beside(call: KernelCall) -> Ran | str:
+    """The run of a kernel that was imported with the SDK on the embedded simulator, or why not."""
+    if dialect_of(call.kernel) != CLASSIC:
+        return "the embedded simulator runs kernels of neuronxcc.nki alone"
+    function = function_of(call.kernel)
+    if function is None or "." in function.__qualname__:
+        return "the kernel is not a function of a module"
+    try:
+        ran: Ran | str = call_embedded(_ran_anew, function.__module__, function.__name__, call)
+    except Exception as error:  # whatever keeps it from running is why it says nothing
+        return f"{type(error).__name__}: {error}"
+    return ran
+
+
+def _ran_anew(module: str, kernel: str, call: KernelCall) -> Ran | str:
+    return ran_embedded(replace(call, kernel=getattr(importlib.import_module(module), kernel)))
+
+
+def call_embedded(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function where ``neuronxcc`` is the embedded simulator; its result, pickled.
+
+    Both want to be ``neuronxcc``, so that one process has either: a forked one lets go of the SDK
+    and of every module that holds a part of it, and imports kernels again. What the function raises
+    goes through; one that does not end is a WorkerHungError or a WorkerDiedError.
+    """
+
+    def within() -> Any:  # forked with its arguments: they need no pickling, closures among them
+        forget_sdk()
+        with embedded():
+            return function(*arguments)
+
+    worker = Worker(within, {})
+    try:
+        answer = worker.run(timeout=SECONDS)
+    finally:
+        worker.close()
+    if answer.error is not None:
+        raise answer.error
+    return answer.value
+
+
+def forget_sdk() -> None:
+    """Take every module that holds a part of the classic SDK out of ``sys.modules``."""
+    for name, module in list(sys.modules.items()):
+        if any(
+            is_of(value, PACKAGES[CLASSIC]) for value in [*getattr(module, "__dict__", {}).values()]
+        ):
+            del sys.modules[name]

@@ -53,10 +53,7 @@ def missing(what: str, found: str) -> BackendMissingError:
 
 
 class SdkSimulator:
-    """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``.
-
-    Raises BackendMissingError: on creation, if the SDK has no such function.
-    """
+    """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``, if there is one."""
 
     name = NAME
 
@@ -85,10 +82,7 @@ class SdkSimulator:
 
 
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:
-    """The simulators of the generations found here, as one backend.
-
-    Raises BackendMissingError: there is none.
-    """
+    """The simulators of the generations found here, as one backend; or a BackendMissingError."""
     sdk = sdk or detect_sdk()
     found: dict[str, Backend] = {}
     errors: list[BackendMissingError] = []

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from difftest.backends.base import BackendMissingError
-from difftest.backends.device.core import DeviceError, InfrastructureError
-from difftest.backends.device.lease import NoCoreError
+from difftest.backends.device.core import DeviceError, InfrastructureError, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, StageResult, measure_threshold
 from difftest.backends.device.timers import opened_timer

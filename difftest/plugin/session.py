@@ -131,8 +131,7 @@ def make_importable(config: pytest.Config) -> None:
 def _make_runner(config: pytest.Config, request: Request) -> Runner:
     from difftest.backends.base import BackendMissingError
     from difftest.backends.chosen import select_backends
-    from difftest.backends.device.embedding import ran_beside
-    from difftest.backends.embedded import EmbeddedSimulator
+    from difftest.backends.embedded import EmbeddedSimulator, ran_beside
     from difftest.harness.runner import Runner
     from difftest.lint.check import findings_of
 

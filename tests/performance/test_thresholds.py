@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
-from difftest.backends.device.entries import entries
+from difftest.backends.device.core import entries
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, measure_threshold
 from difftest.backends.device.timers import opened_timer
 

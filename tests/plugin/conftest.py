@@ -26,7 +26,7 @@ from difftest.plugin.profiles import PROFILES
 collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
-    "backends.device.embedding",
+    "backends.embedded",
     "harness.decorator",
     "harness.edge_checks",
     "harness.explicit",

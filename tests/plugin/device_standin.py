@@ -7,8 +7,8 @@ No run of the embedded simulator stands beside those on the device: each is a pr
 import os
 from pathlib import Path
 
+from difftest.backends import embedded
 from difftest.backends.device import backend as device
-from difftest.backends.device import embedding
 
 device.DEVICE_NODES = Path(os.environ["STANDIN_DEV"])
-embedding.ran_beside = lambda call: "not in this test"
+embedded.ran_beside = lambda call: "not in this test"

@@ -11,9 +11,14 @@ from pathlib import Path
 
 from difftest.backends.base import BackendMissingError
 from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Sdk, detect_sdk
-from difftest.backends.device.core import Device, NeuronCore
-from difftest.backends.device.entries import entries
-from difftest.backends.device.settings import NRTPY_PYTHON, SettingError, read_settings
+from difftest.backends.device.core import (
+    NRTPY_PYTHON,
+    Device,
+    NeuronCore,
+    SettingError,
+    entries,
+    read_settings,
+)
 from difftest.backends.dialect import ByDialect
 
 DEVICE_NODES = Path("/dev")
@@ -36,8 +41,7 @@ def keep_neffs() -> bool:
 def device_backend(sdk: Sdk | None = None) -> ByDialect:
     """The device through all generations found here, as one backend on one core.
 
-    Raises BackendMissingError: no device, or no SDK that runs NumPy arrays on it, or an environment
-    variable has a value that it does not accept.
+    Without a device, or an SDK that runs NumPy arrays on it, it is a BackendMissingError.
     """
     try:
         settings = read_settings()
@@ -65,15 +69,11 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
         )
     core = NeuronCore(settings)
     found = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
-    return ByDialect(
-        {
-            dialect: Device(
-                entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})"
-            )
-            for dialect, entry in ways.items()
-        },
-        {**found, CLASSIC: sdk.refuses_classic() or sdk.classic.found},
-    )
+    backends = {
+        dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})")
+        for dialect, entry in ways.items()
+    }
+    return ByDialect(backends, {**found, CLASSIC: sdk.refuses_classic() or sdk.classic.found})
 
 
 def _lacks_of(sdk: Sdk) -> list[str]:

@@ -5,20 +5,176 @@ Retries and timeouts are here, and who is to blame for what fails.
 
 from __future__ import annotations
 
+import math
 import os
+import tempfile
 import textwrap
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from difftest.backends.base import SLIPS, Array, Crashed, KernelCall, Outcome, Rejected, as_outputs
-from difftest.backends.device.entries import Entry
+from difftest.backends.detection import CLASSIC, NEWER, Sdk
 from difftest.backends.device.faults import Blame, find_fault
-from difftest.backends.device.lease import VISIBLE_CORES, CoreLease, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError, check_device
-from difftest.backends.device.settings import EXEC_TIMEOUT, Settings
-from difftest.backends.sdk import ran_of
+from difftest.backends.sdk import launched, ran_of
 from difftest.host.worker import Worker, WorkerDiedError, WorkerHungError
+
+TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"
+EXEC_TIMEOUT = "NEURON_RT_EXEC_TIMEOUT"
+NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
+
+
+class SettingError(ValueError):
+    """An environment variable has a value that it does not accept."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a session (docs/reference/device-settings.md). Times in seconds."""
+
+    timeout: float = 1800.0
+    exec_timeout: int = 60
+    nrtpy_python: str | None = None
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings of an environment, of this process if none is given; or a SettingError."""
+    variables = os.environ if environment is None else environment
+
+    def seconds(name: str, usual: float) -> float:
+        text = variables.get(name) or str(usual)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if 0 < value < float("inf"):
+            return value
+        raise SettingError(f"{name}: received {text!r}; accepted: a positive number of seconds")
+
+    return Settings(
+        seconds(TIMEOUT, Settings.timeout),
+        int(seconds(EXEC_TIMEOUT, Settings.exec_timeout)),
+        variables.get(NRTPY_PYTHON) or None,
+    )
+
+
+VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
+"""Runtime: an index, an inclusive range, or several of these with commas (configuration guide)."""
+LOCK_FOLDER = "DIFFTEST_LOCK_DIR"
+
+
+class NoCoreError(Exception):
+    """No NeuronCore is free, or none is there."""
+
+
+def find_cores() -> tuple[int, ...]:
+    """The cores that the environment names, as ``0``, ``4-7`` or ``0,2,4-5``; else 0."""
+    text = os.environ.get(VISIBLE_CORES) or "0"
+    cores: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise NoCoreError(
+                f"{VISIBLE_CORES}: received {text!r}; accepted: an index or a range, as 0 or 0-3"
+            )
+        cores += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(cores))
+
+
+class CoreLease:
+    """The exclusive use of one ``core``, until :meth:`release` or the end of the process.
+
+    It is a ``flock`` on a file that is named for the core. The system gives it back when the last
+    process that inherited it has ended, however that ended: a worker that is killed loses its
+    lease, and a child of it that still runs on the core keeps it. NoCoreError where all are taken.
+    """
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        usual = Path(tempfile.gettempdir()) / "difftest-neuroncores"
+        folder = Path(os.environ.get(LOCK_FOLDER) or usual)
+        folder.mkdir(parents=True, exist_ok=True)
+        holders = []
+        for self.core in find_cores():
+            lock = folder / f"neuroncore-{self.core}.lock"
+            self._descriptor = _locked(lock)
+            if self._descriptor is not None:
+                return
+            holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
+            holders.append(f"core {self.core} by process {holder}")
+        raise NoCoreError(
+            f"no NeuronCore is free: {', '.join(holders)}.\n"
+            f"  remedy: name more cores in {VISIBLE_CORES}, or use fewer workers (pytest -n),\n"
+            "          or end the processes that hold the cores"
+        )
+
+    def release(self) -> None:
+        """Give the core back; a second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _locked(lock: Path) -> int | None:
+    """The descriptor of the lock that this process has now; None if another has it.
+
+    Another user's file is a PermissionError: DIFFTEST_LOCK_DIR names a folder that all can write.
+    """
+    import fcntl  # here, for the module is read on computers that have no flock
+
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How one generation compiles and runs a kernel on NumPy arrays, in the core's process.
+
+    Classic: ``neuronxcc.nki.baremetal`` of a kernel with its grid (tag v2.26.0). Newer: a kernel of
+    ``nki.jit`` called with NumPy arrays (tag v2.32.0; from SDK 2.29). ``wrap`` is that function.
+    """
+
+    dialect: str
+    description: str
+    wrap: Callable[..., Any]
+
+    def runnable(self, call: KernelCall) -> Callable[..., Any]:
+        """A function of the arrays and parameters that runs the kernel."""
+        if self.dialect == CLASSIC:
+            runnable: Callable[..., Any] = self.wrap(launched(call))
+            return runnable
+        if isinstance(call.kernel, FunctionType):
+            call = replace(call, kernel=self.wrap(call.kernel))
+        return launched(call)
+
+    def lnc(self, call: KernelCall) -> int | None:
+        """Physical cores in the kernel's logical one; None where the SDK sees to it.
+
+        The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
+        """
+        return None if self.dialect == CLASSIC else math.prod(call.grid)
+
+
+def entries(sdk: Sdk) -> dict[str, Entry]:
+    """The ways to a device that the SDK offers, by dialect."""
+    found: dict[str, Entry] = {}
+    baremetal, jit = sdk.classic.function("baremetal"), sdk.newer.function("jit")
+    if baremetal and not sdk.refuses_classic():
+        found[CLASSIC] = Entry(CLASSIC, "nki.baremetal", baremetal)
+    if jit and sdk.newer.function("simulate"):
+        found[NEWER] = Entry(NEWER, "nki.jit with NumPy arrays", jit)
+    return found
+
 
 NAME = "device"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
@@ -29,10 +185,8 @@ ATTEMPTS = 2
 class DeviceError(Exception):
     """A kernel failed on the device; the text adds what a code in it means, and the log.
 
-    Attributes
-    ----------
-    cause : what it raised, or that it hung or died.
-    fault : the code found in its text, or else in the log; None if there is none.
+    ``cause`` is what it raised, or that it hung or died; ``fault``, the code found in its text, or
+    else in the log.
     """
 
     def __init__(self, text: str, cause: BaseException | None = None, log: str = "") -> None:
@@ -62,10 +216,7 @@ class NeuronCore:
 
     @property
     def index(self) -> int:
-        """The core's index; leases one if none is. One that was not free is not asked for again.
-
-        Raises NoCoreError: none is free.
-        """
+        """The core's index; leases one if none is. One that was not free is not asked for again."""
         if self._unusable is not None:
             raise self._unusable
         if self._lease is None:
@@ -81,16 +232,10 @@ class NeuronCore:
     ) -> Any:
         """What a function returns that is called in the core's process.
 
-        Parameters
-        ----------
-        key : the process is used again for jobs of one key, and ended for another.
-        lnc : physical cores in the kernel's logical core; None leaves that to the SDK.
-
-        Raises
-        ------
-        DeviceError : the kernel failed.
-        InfrastructureError : twice the fault was not the kernel's. Later jobs raise it at once.
-        NoCoreError : no core is free.
+        The process is used again for jobs of one key, and ended for another. ``lnc`` are the
+        physical cores in the kernel's logical core; None leaves that to the SDK. A kernel that
+        fails is a DeviceError. A fault that twice was not the kernel's is an InfrastructureError,
+        of all later jobs too.
         """
         for _ in range(ATTEMPTS):
             environment = self.environment(lnc)
@@ -147,11 +292,7 @@ class Device:
     def run(self, call: KernelCall) -> Outcome:
         """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
 
-        Raises
-        ------
-        InfrastructureError : the device failed, not the kernel.
-        NoCoreError : no NeuronCore is free.
-        UntrustedDeviceError : the kernel whose result is known did not come out as it must.
+        What is not the kernel's is raised: InfrastructureError, NoCoreError, UntrustedDeviceError.
         """
         self.check()
         return self._run(call)
@@ -172,7 +313,7 @@ class Device:
         arrays = [(array.shape, str(array.dtype)) for array in (*call.inputs, *call.outputs)]
         compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
         arguments = call.inputs, call.outputs, call.parameters
-        key, job, lnc = (self.entry, *compiled_for), _Job(self.entry, call), self.entry.lnc(call)
+        key, job, lnc = (self.entry, *compiled_for), _job(self.entry, call), self.entry.lnc(call)
         try:
             written, returned = self.core.run(key, job, *arguments, lnc=lnc)
         except DeviceError as error:
@@ -199,20 +340,18 @@ class Device:
         self.core.release()
 
 
-class _Job:
-    """What the core's process does for one kernel; made there once, called for each run."""
+def _job(entry: Entry, call: KernelCall) -> Callable[..., tuple[tuple[Array, ...], ...]]:
+    """What the core's process does for one kernel: it is made ready there once, and called often.
 
-    def __init__(self, entry: Entry, call: KernelCall) -> None:
-        self._entry = entry
-        self._call = call
-        self._runnable: Callable[..., Any] | None = None
+    It gives the outputs that were passed, as they are afterwards, and what was returned.
+    """
+    ready: list[Callable[..., Any]] = []
 
-    def __call__(
-        self, inputs: tuple[Array, ...], outputs: tuple[Array, ...], parameters: dict[str, Any]
-    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """The outputs passed, as they are afterwards, and what was returned."""
-        if self._runnable is None:
-            self._runnable = self._entry.runnable(self._call)
-        call = replace(self._call, inputs=inputs, outputs=outputs, parameters=parameters)
-        args, kwargs = call.arguments()
-        return outputs, as_outputs(self._runnable(*args, **kwargs))
+    def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Array, ...], ...]:
+        if not ready:
+            ready.append(entry.runnable(call))
+        own = replace(call, inputs=inputs, outputs=outputs, parameters=parameters)
+        args, kwargs = own.arguments()
+        return outputs, as_outputs(ready[0](*args, **kwargs))
+
+    return job

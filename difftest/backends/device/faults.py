@@ -39,13 +39,11 @@ class Fault:
         return f"{self.code} ({self.blame.value}): {self.hint}"
 
 
-_ROWS = csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines())
-FAULTS = {
-    row["name"]: Fault(
-        row["name"], int(row["number"] or 0) or None, Blame(row["blame"]), row["hint"]
-    )
-    for row in _ROWS
-}
+with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as _file:
+    FAULTS = {
+        name: Fault(name, int(number or 0) or None, Blame(blame), hint)
+        for name, number, blame, hint in [*csv.reader(_file)][1:]
+    }
 """Name of a status or an error code -> what it means."""
 _BY_NUMBER = {fault.number: fault for fault in FAULTS.values() if fault.number is not None}
 _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"

@@ -33,13 +33,9 @@ _SEEDS = (1001, 2002)
 
 
 class DeviceRunner(Runner):
-    """Runs cases on simulators, then on the device.
+    """Runs cases on simulators, then on the device, which is among the ``backends``.
 
-    Parameters
-    ----------
-    backends : those that were asked for, the device among them.
-    arbiter : a simulator that was not asked for; it is asked when the device fails.
-    exact, beside : see :class:`Runner`.
+    The ``arbiter`` is a simulator that was not asked for: it is asked when the device fails.
     """
 
     def __init__(
@@ -70,12 +66,8 @@ class DeviceRunner(Runner):
     ) -> dict[str, Verdict]:
         """Compare the case, and more data in its shapes, with the reference.
 
-        What is known of the ``reference`` is of the case alone, and asked anew for all of them.
-
-        Raises
-        ------
-        DifferentialFailure : a backend is wrong; a Difference where no simulator is.
-        BrokenReferenceError : the reference is wrong.
+        What is known of the ``reference`` is of the case alone, and asked anew for all of them. A
+        failure is a Difference where no simulator is wrong.
         """
         __tracebackhide__ = True
         if self._difference is not None:
@@ -137,15 +129,12 @@ def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
 class Difference(DifferentialFailure):
     """The device disagrees with the reference where no simulator does.
 
-    Attributes
-    ----------
-    drawn : the case whose data, or further ones in its shapes, show it.
+    The data of the ``drawn`` case, or further ones in its shapes, show it.
     """
 
     def __init__(self, runner: DeviceRunner, trial: Trial) -> None:
-        super().__init__(
-            trial.spec, trial.case, trial.verdicts, runner.again, findings=trial.findings
-        )
+        known = trial.spec, trial.case, trial.verdicts, runner.again
+        super().__init__(*known, findings=trial.findings)
         self.drawn = trial.case
         self._log = str(getattr(runner.device, "log", ""))
 

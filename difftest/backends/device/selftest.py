@@ -42,13 +42,9 @@ class Guard:
     def suspect(
         self, kernel: str, outputs: Sequence[Array], expected: Sequence[NDArray[np.float64]]
     ) -> str | None:
-        """What is suspicious about the outputs of a run; None if nothing is.
+        """What is suspicious about the device's outputs beside the reference's, if anything.
 
-        Parameters
-        ----------
-        kernel : what distinguishes this kernel and its parameters from others.
-        outputs : of the device.
-        expected : the reference's, of the same shapes.
+        ``kernel`` tells this kernel and its parameters from others.
         """
         for output, right in zip(outputs, expected, strict=False):
             if output.size and not output.astype(np.float64).any() and right.any():
@@ -70,7 +66,7 @@ def _digest(arrays: Sequence[Array]) -> str:
 def check_device(run: Callable[[KernelCall], Outcome], dialect: str) -> None:
     """Add two matrices, twice: integers in float32, whose sums are exact and not zero.
 
-    Raises UntrustedDeviceError: a sum did not come out as it must; the text says how.
+    One that does not come out as it must is an UntrustedDeviceError, which says how.
     """
     kernel = importlib.import_module(f"difftest.backends.device.probes_{dialect}").add
     guard = Guard()

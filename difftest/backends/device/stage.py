@@ -31,13 +31,10 @@ ROUNDS, MOST_ROUNDS = 3, 9
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """Limits of a kernel's p99 latency on one NeuronCore. Times in microseconds.
+    """Limits of a kernel's p99 latency on one NeuronCore, in microseconds, and who says so.
 
-    Attributes
-    ----------
-    inputs : makes the kernel's arrays, the same each time.
-    strict : whether a latency at the limit misses it.
-    source : who says so.
+    ``inputs`` makes the kernel's arrays, the same each time. A latency at a ``strict`` limit
+    misses it.
     """
 
     name: str
@@ -69,16 +66,13 @@ def _convolution(test: PerformanceTest) -> Threshold:
     )
 
 
-def _matrix() -> tuple[Array, ...]:
-    shape = (TRANSPOSE_SIDE, TRANSPOSE_SIDE)
-    return (np.random.RandomState(0).rand(*shape).astype(np.float32),)
-
-
 CONVOLUTIONS = tuple(map(_convolution, PERFORMANCE))
 TRANSPOSE = Threshold(
     name=f"{TRANSPOSE_SIDE}x{TRANSPOSE_SIDE}, float32, transpose",
     kernel="matrix_transpose",
-    inputs=_matrix,
+    inputs=lambda: (
+        np.random.RandomState(0).rand(TRANSPOSE_SIDE, TRANSPOSE_SIDE).astype(np.float32),
+    ),
     parameters={},
     relaxed_us=TRANSPOSE_US,
     full_us=TRANSPOSE_US,
@@ -89,14 +83,10 @@ TRANSPOSE = Threshold(
 
 @dataclass(frozen=True)
 class StageResult:
-    """Several measurements of one threshold's kernel.
+    """Several measurements of one threshold's kernel: ``metric`` says what was measured, by what.
 
-    Attributes
-    ----------
-    p99_us : the middle of the last rounds, microseconds.
-    metric : what was measured and by what.
-    spread : of the last rounds: the largest less the smallest, over the middle.
-    rounds : how many were made.
+    ``p99_us`` is the middle of the last rounds, microseconds; ``spread``, their largest less their
+    smallest, over the middle.
     """
 
     threshold: Threshold
@@ -145,12 +135,7 @@ class StageResult:
 def measure_threshold(
     threshold: Threshold, kernel: Callable[..., Any], timer: Timer
 ) -> StageResult:
-    """Measure until the p99 of three rounds in a row agree, at most nine times.
-
-    Raises
-    ------
-    DeviceError, InfrastructureError : it could not be measured.
-    """
+    """Measure until the p99 of three rounds in a row agree, at most nine times."""
     inputs, rounds = threshold.inputs(), list[float]()
     call = KernelCall(kernel=kernel, inputs=inputs, parameters=threshold.parameters)
     while True:

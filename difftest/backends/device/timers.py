@@ -23,8 +23,7 @@ import numpy as np
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
 from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
 from difftest.backends.device.backend import ARTIFACTS, device_backend, keep_neffs
-from difftest.backends.device.core import Device, DeviceError
-from difftest.backends.device.settings import NRTPY_PYTHON
+from difftest.backends.device.core import NRTPY_PYTHON, Device, DeviceError
 from difftest.backends.dialect import dialect_of, function_of
 from difftest.backends.sdk import launched
 
@@ -36,18 +35,12 @@ _LIBRARIES = "/opt/aws/neuron/lib"
 
 
 class Timer(Protocol):
-    """Measures one kernel's latency."""
+    """Measures one kernel's latency; ``metric`` says what is measured and by what."""
 
     metric: str
-    """What is measured and by what, for it is not the same everywhere."""
 
     def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
-        """The p99 latency of the kernel on the call's inputs, microseconds.
-
-        Raises
-        ------
-        DeviceError, InfrastructureError : it could not be measured.
-        """
+        """The p99 latency on the call's inputs, microseconds; or a DeviceError."""
 
 
 class ClassicTimer:
@@ -80,10 +73,7 @@ class _NeffTimer:
         self._compiled: tuple[KernelCall, str] | None = None
 
     def neff(self, call: KernelCall) -> str:
-        """The kernel's NEFF: a run on the device leaves it.
-
-        Raises DeviceError: the kernel does not run, or leaves none.
-        """
+        """The kernel's NEFF: a run on the device leaves it, or it is a DeviceError."""
         if self._compiled is None or self._compiled[0] is not call:
             artifacts = Path(os.environ[ARTIFACTS])
             for old in artifacts.rglob("*.neff"):
@@ -205,14 +195,8 @@ def _total_times(summary: Any) -> Iterator[float]:
 def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
     """What times kernels of one dialect on the device, whose known kernel has come out right.
 
-    Parameters
-    ----------
-    load : imports a kernel of that dialect, once it is known that there is a device.
-
-    Raises
-    ------
-    BackendMissingError : no device, or nothing that times this dialect's kernels.
-    UntrustedDeviceError, InfrastructureError, NoCoreError : the device is not to be used.
+    ``load`` imports a kernel of that dialect, once it is known that there is a device. Without one,
+    or with nothing that times such kernels, it is a BackendMissingError.
     """
     backend, sdk = device_backend(), detect_sdk()
     dialect = dialect_of(load())
@@ -231,10 +215,7 @@ def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
 
 
 def find_timer(sdk: Sdk, device: Device) -> Timer:
-    """What can time kernels of the device's generation.
-
-    Raises BackendMissingError: nothing here can; the text says what to install.
-    """
+    """What can time kernels of the device's generation; else the error says what to install."""
     if device.entry.dialect == CLASSIC:
         benchmark = sdk.classic.function("benchmark")
         if benchmark is None:

@@ -7,8 +7,7 @@ import pytest
 from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
 from difftest.backends.chosen import select_backends
 from difftest.backends.device.backend import device_backend
-from difftest.backends.device.core import DeviceError, InfrastructureError
-from difftest.backends.device.lease import CoreLease, NoCoreError
+from difftest.backends.device.core import CoreLease, DeviceError, InfrastructureError, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from tests.unit.backends.sdk_standin import (
     STUB_TEXT,

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from difftest.backends.device import lease
-from difftest.backends.device.lease import CoreLease, NoCoreError, find_cores
+from difftest.backends.device import core
+from difftest.backends.device.core import CoreLease, NoCoreError, find_cores
 from difftest.host.worker import Worker
 from tests.every import every
 
 HOLD = """
 import sys
-from difftest.backends.device.lease import CoreLease
+from difftest.backends.device.core import CoreLease
 print((taken := CoreLease()).core, flush=True)
 sys.stdin.read()
 """
@@ -21,10 +21,10 @@ sys.stdin.read()
 @pytest.fixture(autouse=True)
 def cores(tmp_path, monkeypatch):
     """Locks of this test's own, and core 0 alone."""
-    monkeypatch.setenv(lease.LOCK_FOLDER, str(tmp_path))
+    monkeypatch.setenv(core.LOCK_FOLDER, str(tmp_path))
 
     def are(text):
-        monkeypatch.setenv(lease.VISIBLE_CORES, text)
+        monkeypatch.setenv(core.VISIBLE_CORES, text)
 
     are("0")
     return are
@@ -97,12 +97,12 @@ def test_one_process_leases_a_core_once(cores):
     ],
 )
 def test_the_runtimes_notation_of_cores(monkeypatch, text, cores):
-    monkeypatch.setenv(lease.VISIBLE_CORES, text)
+    monkeypatch.setenv(core.VISIBLE_CORES, text)
     assert find_cores() == cores
 
 
 @every("text", ["all", "-1", "1-", "0:3", "1-x"])
 def test_another_notation_is_an_error(monkeypatch, text):
-    monkeypatch.setenv(lease.VISIBLE_CORES, text)
+    monkeypatch.setenv(core.VISIBLE_CORES, text)
     with pytest.raises(NoCoreError, match="accepted: an index or a range"):
         find_cores()

@@ -1,6 +1,6 @@
 import pytest
 
-from difftest.backends.device.settings import SettingError, Settings, read_settings
+from difftest.backends.device.core import SettingError, Settings, read_settings
 from tests.every import every
 
 
