@@ -24,7 +24,7 @@ from conformance.outcomes import FAILED, PASSED, Outcome, cause, denial
 from conformance.running import Limit, run
 from conformance.table import commit_of, place
 from difftest.host.installation import embedded_with_predictions
-from difftest.migration.package import Package
+from difftest.migration.rewriting import Package
 
 FOLDERS = (Path("general", "nki", "test"), Path("general", "nki", "examples"))
 """Tests, a file an instruction or function; scripts, which import kernels from one another."""

@@ -1,7 +1,7 @@
 """The one interface between the harness and whatever runs a kernel.
 
-A backend gets a :class:`KernelCall` and gives an :class:`Outcome`; it judges nothing. Each backend passes
-``tests/unit/backends/test_contract.py``.
+A backend gets a :class:`KernelCall` and gives an :class:`Outcome`; it judges nothing. Each backend
+passes ``tests/unit/backends/test_contract.py``.
 """
 
 from __future__ import annotations

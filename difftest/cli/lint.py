@@ -14,8 +14,7 @@ from difftest.host.output import write_file
 from difftest.host.waiting import patient
 from difftest.lint import files as reading
 from difftest.lint.check import rules
-from difftest.lint.formats import FORMATS, summary
-from difftest.lint.listing import rules_page
+from difftest.lint.formats import FORMATS, rules_page, summary
 from difftest.lint.rule import SDKS, TARGETS
 
 

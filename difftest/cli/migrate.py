@@ -19,8 +19,15 @@ from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape
 from difftest.host.output import OutputFile, write_file
 from difftest.host.waiting import patient
-from difftest.migration.cases import ProofCall, calls_of_shapes, calls_of_spec
-from difftest.migration.proof import ProofError, Setting, Sources, prove
+from difftest.migration.proof import (
+    ProofCall,
+    ProofError,
+    Setting,
+    Sources,
+    calls_of_shapes,
+    calls_of_spec,
+    prove,
+)
 from difftest.simulator import MACHINES
 from difftest.simulator.dtypes import as_dtype
 
@@ -201,7 +208,7 @@ def _folder(
     """The files of a folder rewritten together."""
     from libcst import ParserSyntaxError
 
-    from difftest.migration.package import Package
+    from difftest.migration.rewriting import Package
 
     assert output is not None
     package = Package(folder, output)

@@ -4,8 +4,7 @@
 ``difftest run`` and ``difftest check`` each have one.
 """
 
-from difftest.inspection.inspector import Inspector, fails
+from difftest.inspection.inspector import Inspector, fails, finding_text
 from difftest.inspection.memory import memory_text
-from difftest.inspection.text import finding_text
 
 __all__ = ["Inspector", "fails", "finding_text", "memory_text"]

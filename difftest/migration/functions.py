@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from difftest.migration.calls import BINARY, ELEMENTWISE, INSTRUCTIONS, REDUCTIONS, SCALED, UNARY
+from difftest.migration.indices import EVERYTHING, ONE
 from difftest.migration.instructions import InstructionWriter, Wanted
-from difftest.migration.masks import EVERYTHING
 from difftest.migration.operands import NewOperand, expression, written
 from difftest.migration.rules import (
     BROADCAST,
@@ -17,7 +17,6 @@ from difftest.migration.rules import (
     NotMechanicalError,
 )
 from difftest.migration.scope import KnownTile, Shape, axes_of
-from difftest.migration.terms import ONE
 
 
 class FunctionWriter(InstructionWriter):

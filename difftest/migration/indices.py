@@ -3,12 +3,136 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import reduce
+from operator import add, and_, mul, sub
+from typing import NamedTuple, cast
 
 from difftest.migration.imports import Names
-from difftest.migration.rules import GONE, LOST, NOT_AFFINE, NotMechanicalError
-from difftest.migration.terms import ONE, ZERO, Term
+from difftest.migration.rules import GONE, LOST, MASK, NOT_AFFINE, NotMechanicalError
+
+
+class Monomial(tuple[str, ...]):
+    """The factors that are no number, none for the constant; their order does not matter."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Monomial) and sorted(self) == sorted(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self)))
+
+
+@dataclass(frozen=True)
+class Term:
+    """An integer expression: its monomials with their factors, in the order that they came in.
+
+    What is no sum, difference or product counts as one factor, by its text.
+    """
+
+    parts: tuple[tuple[Monomial, int], ...]
+
+    @classmethod
+    def number(cls, value: int) -> Term:
+        return cls(((Monomial(), value),) if value else ())
+
+    @classmethod
+    def of(cls, node: ast.expr) -> Term:
+        """The term of an expression."""
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return cls.number(node.value)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return Term.number(-1) * cls.of(node.operand)
+        if isinstance(node, ast.BinOp):
+            sides = cls.of(node.left), cls.of(node.right)
+            operation = {ast.Add: add, ast.Sub: sub, ast.Mult: mul}.get(type(node.op))
+            if operation is not None:
+                return cast(Term, operation(*sides))
+        return cls(((Monomial([ast.unparse(node)]), 1),))
+
+    @classmethod
+    def parse(cls, text: str) -> Term:
+        """The term of an expression's text."""
+        return cls.of(ast.parse(text, mode="eval").body)
+
+    @property
+    def constant(self) -> int | None:
+        """The number that it is; None if it is none."""
+        if not self.parts:
+            return 0
+        [(first, factor), *others] = self.parts
+        return None if first or others else factor
+
+    def __add__(self, other: Term) -> Term:
+        return _summed([*self.parts, *other.parts])
+
+    def __sub__(self, other: Term) -> Term:
+        return self + Term.number(-1) * other
+
+    def __mul__(self, other: Term) -> Term:
+        return _summed(
+            (Monomial([*first, *second]), one * two)
+            for first, one in self.parts
+            for second, two in other.parts
+        )
+
+    def text(self) -> str:
+        """The expression, as Python."""
+        written = ""
+        # A sum begins with a part that is not subtracted, where there is one.
+        for monomial, factor in sorted(self.parts, key=lambda part: part[1] < 0):
+            factors = [_wrapped(name) for name in monomial]
+            if abs(factor) != 1 or not factors:
+                factors.append(str(abs(factor)))
+            sign = " - " if factor < 0 else " + "
+            written += (sign if written else sign.strip(" +")) + " * ".join(factors)
+        return written or "0"
+
+    def names(self) -> set[str]:
+        """The names that occur in it."""
+        tree = ast.parse(self.text(), mode="eval")
+        return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _summed(parts: Iterable[tuple[Monomial, int]]) -> Term:
+    totals: dict[Monomial, int] = {}
+    for monomial, factor in parts:
+        totals[monomial] = totals.get(monomial, 0) + factor
+    return Term(tuple((monomial, factor) for monomial, factor in totals.items() if factor))
+
+
+def _wrapped(text: str) -> str:
+    """A factor in parentheses, if its operators bind less than a product does."""
+    node = ast.parse(text, mode="eval").body
+    loose = isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp))
+    return f"({text})" if loose else text
+
+
+def least(terms: Iterable[Term]) -> Term:
+    """The smallest of some terms: a number where they are numbers, else ``min(...)``."""
+    return _extreme(min, terms)
+
+
+def largest(terms: Iterable[Term]) -> Term:
+    """The largest of some terms: a number where they are numbers, else ``max(...)``."""
+    return _extreme(max, terms)
+
+
+def _extreme(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
+    different = list(dict.fromkeys(terms))
+    numbers = [term.constant for term in different if term.constant is not None]
+    others = [Term.number(function(numbers))] if numbers else []
+    others += [term for term in different if term.constant is None]
+    if len(others) == 1:
+        return others[0]
+    text = f"{function.__name__}({', '.join(one.text() for one in others)})"
+    return Term(((Monomial([text]), 1),))
+
+
+ZERO, ONE = Term.number(0), Term.number(1)
+
 
 AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 """The attributes of what ``nl.mgrid[...]`` returns, and the axis that each stands for."""
@@ -188,3 +312,104 @@ def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
         axis = GridAxis(ONE, Term.of(item.upper) - first)
         made.append(GridIndex(first, {number - len(items): axis}, len(items)))
     return tuple(made)
+
+
+_SWAPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+
+
+@dataclass(frozen=True)
+class MaskBox:
+    """What a mask leaves of a grid: for each place the ends that its comparisons set.
+
+    Attributes
+    ----------
+    ndim : dimensions of the grid.
+    sizes : of the grid's axes, by place.
+    uppers, lowers : by place, what 0, 1, ... of the axis stays below, and is not below.
+    """
+
+    ndim: int
+    sizes: dict[int, Term]
+    uppers: dict[int, tuple[Term, ...]]
+    lowers: dict[int, tuple[Term, ...]]
+
+    def limits(self, place: int) -> bool:
+        """Whether the mask leaves something out at a place."""
+        return place in self.uppers or place in self.lowers
+
+    def end(self, place: int) -> Term:
+        """How many of an axis, from its first element, are not cut off at the end."""
+        return least([self.sizes[place], *self.uppers.get(place, ())])
+
+    def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
+        """Start and stop of the slice that is left of ``first``, ``first + step``, ..."""
+        end = self.end(place) if place in self.uppers else size
+        lowers = self.lowers.get(place, ())
+        if step == ONE:
+            start = largest([first, *(first + low for low in lowers)]) if lowers else first
+            return start, first + end
+        if lowers:
+            raise NotMechanicalError(*MASK)
+        return first, first + (end - ONE) * step + ONE
+
+    def __and__(self, other: MaskBox) -> MaskBox:
+        """What both leave."""
+        return MaskBox(
+            max(self.ndim, other.ndim),
+            self.sizes | other.sizes,
+            _both(self.uppers, other.uppers),
+            _both(self.lowers, other.lowers),
+        )
+
+    def with_ends(self, named: Callable[[Term], Term]) -> MaskBox:
+        """The same with other terms for the ends."""
+        ends = {place: named(self.end(place)) for place in self.uppers}
+        uppers = {place: (end,) for place, end in ends.items()}
+        return MaskBox(self.ndim, self.sizes | ends, dict(uppers), self.lowers)
+
+
+EVERYTHING = MaskBox(0, {}, {}, {})
+"""No mask."""
+
+
+def _both(
+    first: dict[int, tuple[Term, ...]], second: dict[int, tuple[Term, ...]]
+) -> dict[int, tuple[Term, ...]]:
+    return {place: first.get(place, ()) + second.get(place, ()) for place in {**first, **second}}
+
+
+def box(mask: ast.expr, grids: Grids) -> MaskBox:
+    """The box that a mask is."""
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+        return box(mask.left, grids) & box(mask.right, grids)
+    if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
+        return reduce(and_, [box(one, grids) for one in mask.values])
+    if isinstance(mask, ast.Name) and mask.id in grids.masks:
+        return box(grids.masks[mask.id], grids)
+    if isinstance(mask, ast.Constant) and mask.value is None:
+        return EVERYTHING
+    if not isinstance(mask, ast.Compare):
+        raise NotMechanicalError(*MASK)
+    sides = [mask.left, *mask.comparators]
+    triples = zip(sides, mask.ops, sides[1:], strict=False)
+    return reduce(and_, [_compared(*triple, grids) for triple in triples])
+
+
+def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, grids: Grids) -> MaskBox:
+    """``left < right`` and its kin, where one side is an index of one axis."""
+    kind = type(operator)
+    if kind not in _SWAPPED:
+        raise NotMechanicalError(*MASK)
+    index, bound = grids.parse(left), grids.parse(right)
+    if bound.axes:
+        index, bound, kind = bound, index, _SWAPPED[kind]
+    if len(index.axes) != 1 or bound.axes:
+        raise NotMechanicalError(*MASK)
+    [(place, axis)] = index.axes.items()
+    if axis.step != ONE:
+        raise NotMechanicalError(*MASK)
+    end = bound.offset - index.offset
+    ends: dict[int, tuple[Term, ...]] = {place: (end if kind in (ast.Lt, ast.GtE) else end + ONE,)}
+    if kind in (ast.Lt, ast.LtE):
+        return MaskBox(index.ndim, {place: axis.size}, ends, {})
+    return MaskBox(index.ndim, {place: axis.size}, {}, ends)

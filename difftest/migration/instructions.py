@@ -17,7 +17,7 @@ from difftest.migration.calls import (
     Calling,
     positional,
 )
-from difftest.migration.masks import EVERYTHING, MaskBox
+from difftest.migration.indices import EVERYTHING, MaskBox
 from difftest.migration.operands import NewOperand, OperandWriter, expression, written
 from difftest.migration.rules import MASK, SHAPE, UNKNOWN_CALL, NotMechanicalError
 from difftest.migration.scope import axes_of, reduced

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from difftest.migration import views
 from difftest.migration.calls import NAMES
-from difftest.migration.indices import AXES, items_of
-from difftest.migration.masks import EVERYTHING, MaskBox, box
+from difftest.migration.indices import AXES, EVERYTHING, ONE, MaskBox, Term, box, items_of
 from difftest.migration.rules import MASK, NotMechanicalError
 from difftest.migration.scope import PARTITIONS, KnownTile, Scope, Shape, sizes_of_slices
-from difftest.migration.terms import ONE, Term
 from difftest.simulator.frontend.nki import language
 
 _VIEWS = ("reshape", "reshape_dim", "permute", "expand_dim", "broadcast")

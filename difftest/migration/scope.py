@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from difftest.migration.calls import ELEMENTWISE, MAKERS, NO_TILE, REDUCTIONS, positional
 from difftest.migration.imports import Names
-from difftest.migration.indices import Grids, items_of
-from difftest.migration.terms import ONE, ZERO, Term
+from difftest.migration.indices import ONE, ZERO, Grids, Term, items_of
 
 Shape = tuple[Term, ...]
 PARTITIONS = Term.parse("PARTITIONS")

@@ -6,10 +6,8 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from difftest.migration.indices import GridAxis, GridIndex, Grids
-from difftest.migration.masks import MaskBox
+from difftest.migration.indices import ONE, ZERO, GridAxis, GridIndex, Grids, MaskBox, Term
 from difftest.migration.rules import GONE, NOT_AFFINE, NotMechanicalError
-from difftest.migration.terms import ONE, ZERO, Term
 
 
 @dataclass

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from difftest.lint.check import rules
-from difftest.lint.listing import REFUSALS, rules_page
+from difftest.lint.formats import REFUSALS, rules_page
 from difftest.simulator import MACHINES, NkiError, launch
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.strictness import RuleWarning

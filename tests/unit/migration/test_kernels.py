@@ -6,8 +6,7 @@ import textwrap
 from hypothesis import strategies as st
 
 from difftest.migration import rules
-from difftest.migration.cases import calls_of_shapes
-from difftest.migration.proof import Setting, Sources, prove
+from difftest.migration.proof import Setting, Sources, calls_of_shapes, prove
 from difftest.migration.rewriting import migrate
 from tests.every import every
 

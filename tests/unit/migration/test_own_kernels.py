@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from difftest.migration.cases import calls_of_shapes
-from difftest.migration.package import Package
-from difftest.migration.proof import Setting, prove
+from difftest.migration.proof import Setting, calls_of_shapes, prove
+from difftest.migration.rewriting import Package
 from tests.every import every
 
 ROOT = Path(__file__).parents[3]

@@ -1,8 +1,15 @@
 import pytest
 from hypothesis import strategies as st
 
-from difftest.migration.cases import ProofCall, calls_of_shapes
-from difftest.migration.proof import ProofError, Setting, Sources, prove, shapes_text
+from difftest.migration.proof import (
+    ProofCall,
+    ProofError,
+    Setting,
+    Sources,
+    calls_of_shapes,
+    prove,
+    shapes_text,
+)
 from tests.every import every
 
 KERNEL = """
