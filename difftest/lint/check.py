@@ -142,7 +142,7 @@ def lint_trace(
     diagnostics: dict[tuple[str, Location], Diagnostic] = {}
     for id, at, happened in _breaches(trace, sdk or sdk_of(trace), ids):
         if (id, at) not in diagnostics and not is_silenced(id, at):
-            called = "".join(f", called at {one.file}:{one.line}" for one in at.calls)
+            called = "".join(f", called at {call.file}:{call.line}" for call in at.calls)
             region = TextRange(at.line, 1, at.line, 1 + len(at.text))
             diagnostics[id, at] = Diagnostic(at.file, region, id, happened + called)
     return sorted(diagnostics.values())
@@ -223,8 +223,8 @@ def unused_helpers(kernel: Callable[..., Any]) -> list[Finding]:
         return []
     source = Source(Path(file), inspect.getsource(module))
     own = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    is_way_in = {one: bool(one.decorator_list) or one.name == function.__name__ for one in own}
-    reached = source.reached(*(one for one in own if is_way_in[one]))
+    is_way_in = {node: bool(node.decorator_list) or node.name == function.__name__ for node in own}
+    reached = source.reached(*(node for node in own if is_way_in[node]))
     return [
         Finding(
             id="unused-helper",

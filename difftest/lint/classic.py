@@ -61,22 +61,22 @@ def _scope(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 
 @rule("NKT203", nodes=(ast.Call,), **_CLASSIC)
 def _shared(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    given = (*node.args, *(one.value for one in node.keywords))
-    is_shared = any(at.name(at.value(one)) == "nl.shared_hbm" for one in given)
+    given = (*node.args, *(keyword.value for keyword in node.keywords))
+    is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in given)
     if at.name(node.func) in MAKERS and is_shared:
         is_helper = at.function in at.source.in_kernels - at.source.kernels
-        if is_helper or any(_is_scope(one, at) for one in at.source.around(node)):
+        if is_helper or any(_is_scope(block, at) for block in at.source.around(node)):
             where = "a helper" if is_helper else "a block"
             yield node, f"{ast.unparse(node.func)} makes shared HBM in {where}"
 
 
 @rule("NKT204", nodes=(ast.FunctionDef,), **_CLASSIC)
 def _mutable(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
-    mutable = {one.arg for one in node.args.args if _is_mutable(one, at)}
-    ends: list[ast.AST] = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
+    mutable = {arg.arg for arg in node.args.args if _is_mutable(arg, at)}
+    ends: list[ast.AST] = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
     for end in (ends or [node]) if mutable and node in at.source.kernels else ():
         value = end.value if isinstance(end, ast.Return) else None
-        returned = {getattr(one, "id", "") for one in ast.walk(value or ast.Pass())}
+        returned = {getattr(inner, "id", "") for inner in ast.walk(value or ast.Pass())}
         for name in sorted(mutable - returned):
             yield end, f"{node.name} does not return {name}"
 
@@ -135,17 +135,17 @@ def _parameter(node: ast.Call, at: Spot) -> Iterator[Refusal]:
         or not isinstance(base, ast.Name)
     ):
         return
-    returns = any(isinstance(one, ast.Return) and one.value for one in ast.walk(at.function))
-    for one in at.function.args.args if returns and at.value(base) is base else ():
-        if one.arg == base.id and not _is_mutable(one, at):
-            yield node, f"{at.name(node.func)} writes to {one.arg}, a parameter"
+    returns = any(isinstance(inner, ast.Return) and inner.value for inner in ast.walk(at.function))
+    for arg in at.function.args.args if returns and at.value(base) is base else ():
+        if arg.arg == base.id and not _is_mutable(arg, at):
+            yield node, f"{at.name(node.func)} writes to {arg.arg}, a parameter"
 
 
 @rule("NKT215", nodes=(ast.Subscript,), **_CLASSIC)
 def _line(node: ast.Subscript, at: Spot) -> Iterator[Refusal]:
-    for one in parts_of(node) if at.kind(node.value) is not Sort.LINE else ():
-        if at.kind(one) is Sort.LINE:
-            yield one, f"{ast.unparse(node)} has {ast.unparse(one)}, an index of one dimension"
+    for part in parts_of(node) if at.kind(node.value) is not Sort.LINE else ():
+        if at.kind(part) is Sort.LINE:
+            yield part, f"{ast.unparse(node)} has {ast.unparse(part)}, an index of one dimension"
 
 
 @rule("NKT216", nodes=(ast.Call,), **_CLASSIC)
@@ -154,23 +154,23 @@ def _gathers(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     moved = at.argument(node, "src", 0)
     parts = parts_of(moved) if isinstance(moved, ast.Subscript) else []
     is_early = at.sdk.minor < _GATHERS_SINCE.get(name, 0)
-    if moved is not None and is_early and any(at.kind(one) is Sort.TILE for one in parts):
+    if moved is not None and is_early and any(at.kind(part) is Sort.TILE for part in parts):
         yield moved, f"{name} got {ast.unparse(moved)}"
 
 
 def _uses_after(body: list[ast.stmt], at: Spot, lost: set[str]) -> Iterator[Refusal]:
     """Uses of tensors after the block that made them; ``lost`` are those of blocks before."""
     for statement in body:
-        assigned = {one.id for one in ast.walk(statement) if _is_name(one, ast.Store)}
+        assigned = {name.id for name in ast.walk(statement) if _is_name(name, ast.Store)}
         if isinstance(statement, _BLOCKS):
             for part in (statement.body, getattr(statement, "orelse", [])):
                 yield from _uses_after(part, at, set(lost))
             lost -= set() if _is_scope(statement, at) else assigned
             lost |= _made(statement, at, False)
         else:
-            for one in ast.walk(statement):
-                if _is_name(one, ast.Load) and one.id in lost:
-                    yield one, f"{one.id} is used after the block that makes it"
+            for inner in ast.walk(statement):
+                if _is_name(inner, ast.Load) and inner.id in lost:
+                    yield inner, f"{inner.id} is used after the block that makes it"
             lost -= assigned
 
 
@@ -182,7 +182,7 @@ def _made(node: ast.AST, at: Spot, is_inside: bool) -> set[str]:
             one.id for one in node.targets if isinstance(one, ast.Name) and is_new and is_inside
         }
     is_inside |= _is_scope(node, at)
-    return {name for one in ast.iter_child_nodes(node) for name in _made(one, at, is_inside)}
+    return {name for child in ast.iter_child_nodes(node) for name in _made(child, at, is_inside)}
 
 
 def _is_scope(node: ast.AST, at: Spot) -> bool:
@@ -206,7 +206,7 @@ def _is_mutable(parameter: ast.arg, at: Spot) -> bool:
 def _sizes(node: ast.expr, at: Spot) -> list[int | None]:
     """The sizes of a shape, None for what is not written out."""
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    return [_size(one, at) for one in parts]
+    return [_size(part, at) for part in parts]
 
 
 def _size(node: ast.expr, at: Spot) -> int | None:
@@ -230,7 +230,7 @@ def _sliced(node: ast.expr, rank: int) -> list[int]:
 def _bias(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if at.name(node.func) not in _ACTIVATED or not _places(at):
         return
-    if not any(one.arg in ("bias", None) for one in node.keywords) and len(node.args) < 3:
+    if not any(keyword.arg in ("bias", None) for keyword in node.keywords) and len(node.args) < 3:
         yield node, f"{ast.unparse(node.func)} got no bias"
 
 
@@ -314,13 +314,13 @@ def _carried(node: ast.For, at: Spot) -> Iterator[Refusal]:
 
 def _is_read(name: str, loop: ast.For, first: Binding, at: Spot) -> bool:
     """Whether a turn uses what the one before gave a name, but to place tensors by it."""
-    reads = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name]
-    reads = [one for one in reads if isinstance(one.ctx, ast.Load)]
+    reads = [use for use in ast.walk(loop) if isinstance(use, ast.Name) and use.id == name]
+    reads = [use for use in reads if isinstance(use.ctx, ast.Load)]
     is_before = isinstance(first.by, ast.AugAssign) or any(
-        (one.lineno, one.col_offset) < first.end for one in reads
+        (use.lineno, use.col_offset) < first.end for use in reads
     )
     return is_before and any(
-        not any(_is_excused(one, name, at) for one in at.source.around(read)) for read in reads
+        not any(_is_excused(block, name, at) for block in at.source.around(read)) for read in reads
     )
 
 
@@ -328,7 +328,7 @@ def _is_excused(node: ast.AST, name: str, at: Spot) -> bool:
     """Whether a node computes the name's next value, or says where a tensor is placed."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return name in [getattr(one, "id", "") for one in targets]
+        return name in [getattr(target, "id", "") for target in targets]
     return isinstance(node, ast.Call) and at.name(node.func) in _ALLOCATORS
 
 
@@ -341,9 +341,9 @@ def _written(loop: ast.For, at: Spot) -> Iterator[ast.Subscript]:
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign):
             is_sum = at.name(getattr(node.value, "func", node)) == "nl.loop_reduce"
-            parts = (one for one in node.targets if isinstance(one, ast.Subscript))
-            for one in () if is_sum else parts:
-                if at.kind(one.value) in (Sort.TILE, Sort.TENSOR):
-                    yield one
+            parts = (target for target in node.targets if isinstance(target, ast.Subscript))
+            for part in () if is_sum else parts:
+                if at.kind(part.value) in (Sort.TILE, Sort.TENSOR):
+                    yield part
         elif isinstance(node, ast.Call) and at.name(node.func) == "nl.store" and node.args:
-            yield from (one for one in node.args[:1] if isinstance(one, ast.Subscript))
+            yield from (arg for arg in node.args[:1] if isinstance(arg, ast.Subscript))

@@ -64,8 +64,8 @@ def explain(log: str) -> Iterator[Explained]:
         lines = [f"{file}:{line}" for file, line in _LINE.findall(near)]
         said = _CODE.findall(row)
         said += [match.group(0) for text in TEXTS if (match := re.search(text, row))]
-        for one in said:
-            codes.setdefault(one, []).extend(lines)
+        for code in said:
+            codes.setdefault(code, []).extend(lines)
     for one, lines in codes.items():
         yield Explained(one, cause_of(one), tuple(dict.fromkeys(lines)))
 

@@ -99,9 +99,9 @@ def ids_of(names: Iterable[str]) -> frozenset[str]:
     """
     ids: set[str] = set()
     for name in names:
-        own = {id for id, one in rules().items() if name in (id, one.group.value, ALL)}
+        own = {id for id, rule in rules().items() if name in (id, rule.group.value, ALL)}
         if not own:
-            groups = ", ".join((ALL, *(one.value for one in Group)))
+            groups = ", ".join((ALL, *(group.value for group in Group)))
             raise SettingsError(
                 f"there is no rule {name}; the groups are {groups}, the rules {', '.join(rules())}"
             )
@@ -120,7 +120,7 @@ def project_settings(folder: Path) -> dict[str, Any]:
     ------
     SettingsError : it has a key or a value that has no meaning.
     """
-    files = (one / "pyproject.toml" for one in (folder, *folder.parents))
+    files = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
     file = next((one for one in files if one.is_file()), None)
     table = _table(file) if file else {}
     try:
@@ -211,8 +211,8 @@ class LintRequest:
 
     def _fixed(self, file: Path, text: str, unsafe: bool) -> str:
         for _ in range(_ROUNDS):
-            fixes = (one.fix for one in self.of_source(Source(file, text)))
-            text, count = applied(text, [one for one in fixes if one and (one.is_safe or unsafe)])
+            fixes = (diagnostic.fix for diagnostic in self.of_source(Source(file, text)))
+            text, count = applied(text, [fix for fix in fixes if fix and (fix.is_safe or unsafe)])
             if not count:
                 break
         return text

@@ -98,7 +98,7 @@ def _no_star(node: ast.arg, at: Spot) -> Fix | None:
 def _counted(node: ast.expr, at: Spot) -> Fix | None:
     """``for i, tile in enumerate(tiles):`` as a loop over numbers."""
     loop = at.source.parents[node]
-    names = [one.id for one in getattr(node, "elts", ()) if isinstance(one, ast.Name)]
+    names = [name.id for name in getattr(node, "elts", ()) if isinstance(name, ast.Name)]
     match = re.match(r"enumerate\((\w+)\)$", at.source.segment(loop.iter))  # type: ignore[attr-defined]
     if match is None or len(names) != 2 or at.function is None:
         return None
@@ -153,15 +153,15 @@ def _buffer(node: ast.keyword, at: Spot) -> Fix | None:
 @fixer("NKL111")
 def _member(node: ast.keyword, at: Spot) -> Fix | None:
     kind, number = isa.NAMES.get(node.arg or ""), getattr(node.value, "value", None)
-    names = [one.name for one in kind or () if one.value == number]
+    names = [member.name for member in kind or () if member.value == number]
     return _replaced(node.value, f"nisa.{node.arg}.{names[0]}", at) if names else None
 
 
 @fixer("NKL112")
 def _shared(node: ast.Name, at: Spot) -> Fix | None:
     made = at.value(node)
-    given = [one.value for one in made.keywords] if isinstance(made, ast.Call) else []
-    buffers = [one for one in given if at.name(one) == "nl.hbm"]
+    given = [keyword.value for keyword in made.keywords] if isinstance(made, ast.Call) else []
+    buffers = [value for value in given if at.name(value) == "nl.hbm"]
     return _replaced(buffers[0], "nl.shared_hbm", at) if buffers else None
 
 
@@ -182,7 +182,7 @@ def _and(node: ast.expr, at: Spot) -> Fix | None:
     if not isinstance(node, ast.BoolOp):
         return None
     sign = " & " if isinstance(node.op, ast.And) else " | "
-    text = sign.join(f"({at.source.segment(one)})" for one in node.values)
+    text = sign.join(f"({at.source.segment(value)})" for value in node.values)
     edit = at.source.edit(*at.source.span(node), text)
     return Fix(f"join masks by{sign}".rstrip(), (edit,), is_safe=False)
 
@@ -245,7 +245,7 @@ def fix_of_comment(source: Source, comment: Silencing, id: str) -> Fix | None:
     listed = re.match(r"#\s*difftest:\s*\w+\[([^\]]*)\]", line)
     if listed is None:
         return None
-    left = [one.strip() for one in listed[1].split(",") if one.strip() != id]
+    left = [part.strip() for part in listed[1].split(",") if part.strip() != id]
     if left:
         span = start + listed.start(1), start + listed.end(1)
         return Fix(f"take {id} out", (source.edit(*span, ", ".join(left)),))

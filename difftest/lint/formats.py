@@ -40,7 +40,7 @@ def as_text(found: Sequence[Diagnostic], levels: Levels) -> str:
 
 def as_json(found: Sequence[Diagnostic], levels: Levels) -> str:
     """A list of objects."""
-    return json.dumps([_mapping(one, levels) for one in found], indent=1)
+    return json.dumps([_mapping(diagnostic, levels) for diagnostic in found], indent=1)
 
 
 def as_github(found: Sequence[Diagnostic], levels: Levels) -> str:
@@ -66,7 +66,7 @@ def as_sarif(found: Sequence[Diagnostic], levels: Levels) -> str:
         "tool": {
             "driver": {
                 "name": "difftest lint",
-                "rules": [_declared(one, levels) for one in rules().values()],
+                "rules": [_declared(rule, levels) for rule in rules().values()],
             }
         },
         "columnKind": "unicodeCodePoints",
@@ -87,9 +87,9 @@ def summary(found: Sequence[Diagnostic], levels: Levels) -> str:
     """How many there are, how many of them are denied, and how many a fix would mend."""
     if not found:
         return "nothing found"
-    denied = sum(levels.of(one.rule) is Level.DENY for one in found)
+    denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in found)
     text = f"{len(found)} finding{'s' * (len(found) > 1)}, {denied} denied"
-    fixes = Counter(one.fix.is_safe for one in found if one.fix)
+    fixes = Counter(diagnostic.fix.is_safe for diagnostic in found if diagnostic.fix)
     if fixes[True]:
         text += f"; [*] {fixes[True]} fixable with --fix"
     if fixes[False]:
@@ -190,13 +190,13 @@ foxl-ai/kiln docs/neuron-notes.md, SDK 2.32.
 
 def rules_page() -> str:
     """The rules, the table of refusals, and the page of each rule."""
-    own = "".join(f"| {' | '.join(map(_cell, _row(one)))} |\n" for one in rules().values())
+    own = "".join(f"| {' | '.join(map(_cell, _row(rule)))} |\n" for rule in rules().values())
     refused = "".join(
         f"| {_cell(row['what'])} | {row['machines']} | {row['simulator']} | "
         f"{', '.join(map(_link, row['rules'].split())) or row['reason'] or 'none is needed'} |\n"
         for row in REFUSALS
     )
-    pages = "".join(f'\n<a id="{id}"></a>\n\n#{one.page}' for id, one in rules().items())
+    pages = "".join(f'\n<a id="{id}"></a>\n\n#{rule.page}' for id, rule in rules().items())
     return _HEAD + own + _REFUSALS + refused + pages
 
 

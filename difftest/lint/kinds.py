@@ -109,7 +109,7 @@ class Kinds:
         if isinstance(node, ast.Constant):
             return Sort.NUMBER if isinstance(node.value, (int, float)) else None
         if isinstance(node, ast.Name):
-            kinds = {self._of_binding(one) for one in self._reaching(node)}
+            kinds = {self._of_binding(binding) for binding in self._reaching(node)}
             return kinds.pop() if len(kinds) == 1 else None
         if isinstance(node, ast.Call):
             return self._of_call(node)
@@ -122,12 +122,12 @@ class Kinds:
             is_index = self.of(node.value) is Sort.GRID
             return Sort.INDEX if is_index else Sort.NUMBER if is_number else None
         if isinstance(node, ast.Compare):
-            if any(isinstance(one, _IDENTITY) for one in node.ops):
+            if any(isinstance(op, _IDENTITY) for op in node.ops):
                 return Sort.NUMBER
             both = self._together(node.left, *node.comparators)
             return Sort.MASK if both in (Sort.INDEX, Sort.LINE) else both
         if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
-            parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
             return self._together(*parts[isinstance(node, ast.IfExp) :])  # without its test
         return None
 
@@ -142,10 +142,10 @@ class Kinds:
         name = self._named(node.func)
         if name in MAKERS:
             given = [*node.args[2:], *(one.value for one in node.keywords if one.arg == "buffer")]
-            buffers = [self.value(one) for one in given]
+            buffers = [self.value(value) for value in given]
             if _IN_HBM.intersection(map(self._named, buffers)):
                 return Sort.TENSOR
-            return None if any(isinstance(one, ast.Name) for one in buffers) else Sort.TILE
+            return None if any(isinstance(buffer, ast.Name) for buffer in buffers) else Sort.TILE
         if name in ("nl.arange", "nl.program_id"):
             return Sort.LINE if name == "nl.arange" else Sort.TURN
         if name.startswith(("nl.", "nisa.")):
@@ -159,13 +159,13 @@ class Kinds:
         if self._named(node.value) in ("nl.mgrid", "nl.ogrid"):
             return Sort.GRID
         whole = self.of(node.value)
-        if whole is Sort.LINE and any(getattr(one, "value", 0) is None for one in parts_of(node)):
+        if whole is Sort.LINE and any(getattr(part, "value", 0) is None for part in parts_of(node)):
             return Sort.INDEX  # [:, None]
         return Sort.INDEX if whole is Sort.GRID else whole
 
     def _together(self, *nodes: ast.expr) -> Sort | None:
-        kinds = {self.of(one) for one in nodes}
-        first = next((one for one in Sort if one in kinds), None)
+        kinds = {self.of(node) for node in nodes}
+        first = next((sort for sort in Sort if sort in kinds), None)
         is_open = None in kinds and first in (Sort.LINE, Sort.NUMBER)
         return None if is_open or {Sort.TENSOR, Sort.GRID} & kinds else first
 
@@ -175,9 +175,9 @@ class Kinds:
     def _bind(self, node: ast.AST, target: ast.AST, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = getattr(value, "elts", ())
-            for number, one in enumerate(target.elts):
+            for number, element in enumerate(target.elts):
                 part = ast.Subscript(value, ast.Constant(number), ast.Load()) if value else None
-                self._bind(node, one, parts[number] if len(parts) == len(target.elts) else part)
+                self._bind(node, element, parts[number] if len(parts) == len(target.elts) else part)
         elif name := getattr(target, "id", getattr(target, "arg", None)):
             self.bound.setdefault(name, []).append(Binding(node, value))
 
@@ -187,21 +187,21 @@ class Kinds:
         if every is None:
             value = self._source.constants.get(name.id)
             return [Binding(name, value)] if value is not None else []
-        above = [one for one in every if one.end <= (name.lineno, name.col_offset)]
+        above = [binding for binding in every if binding.end <= (name.lineno, name.col_offset)]
         last = max(above, key=lambda one: one.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
             return every
         turned = around.difference(self._source.around(last.by), [last.by])
-        loops = {one for one in turned if isinstance(one, (ast.For, ast.While))}
+        loops = {block for block in turned if isinstance(block, (ast.For, ast.While))}
         return [last, *(one for one in every if loops.intersection(self._source.around(one.by)))]
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Whether a statement runs before what stands inside of ``around``, each time."""
         parent = self._source.parents.get(statement)
         blocks = [getattr(parent, name, ()) for name in ("body", "orelse", "finalbody")]
-        own = [one for one in blocks if isinstance(one, list) and statement in one]
-        return statement in around or any(not around.isdisjoint(one) for one in own)
+        own = [block for block in blocks if isinstance(block, list) and statement in block]
+        return statement in around or any(not around.isdisjoint(block) for block in own)
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
@@ -212,7 +212,7 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
 def _targets(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr | None]]:
     """What a node binds, and to what."""
     if isinstance(node, ast.Assign):
-        yield from ((one, node.value) for one in node.targets)
+        yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
         yield node.target, node.value
     elif isinstance(node, ast.AugAssign):

@@ -68,7 +68,7 @@ def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
         opened = [getattr(item.context_expr, "func", item) for item in node.items]
         if any(at.name(called) != "nl.no_reorder" for called in opened):
             yield node, f"with in {at.function.name}"
-    elif not any(node is one for one in _loop_bodies(at)):
+    elif not any(node is statement for statement in _loop_bodies(at)):
         head = ast.unparse(node).partition("\n")[0]
         yield node, f"`{head}` in {at.function.name}"
 
@@ -76,7 +76,7 @@ def _statement(node: ast.AST, at: Spot) -> Iterator[Refusal]:
 @rule("NKL106", group=Group.CORRECTNESS, nodes=(ast.Compare,), frontends=PARSER, since="2.29")
 def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
     sides = [node.left, *node.comparators]
-    has_identity = any(isinstance(one, (ast.Is, ast.IsNot)) for one in node.ops)
+    has_identity = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
     has_none = any(getattr(side, "value", 0) is None for side in sides)
     if at.function is not None and has_identity and not has_none:
         yield node, ast.unparse(node)
@@ -85,7 +85,7 @@ def _identity(node: ast.Compare, at: Spot) -> Iterator[Refusal]:
 @rule("NKL107", group=Group.CORRECTNESS, nodes=(ast.Call, ast.Dict), frontends=PARSER)
 def _expansion(node: ast.Call | ast.Dict, at: Spot) -> Iterator[Refusal]:
     values = node.keywords if isinstance(node, ast.Call) else []
-    expanded = [one.value for one in values if one.arg is None]
+    expanded = [keyword.value for keyword in values if keyword.arg is None]
     if at.function is not None and expanded:
         yield expanded[0], f"** in a call of {ast.unparse(node.func)}"  # type: ignore[union-attr]
     for key in node.keys if isinstance(node, ast.Dict) and at.function is not None else ():
@@ -106,10 +106,10 @@ def _numpy(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     if at.source.names.is_classic or not name.startswith(("nisa.", "nl.")):
         return
-    for one in (*node.args, *(keyword.value for keyword in node.keywords)):
-        is_numpy = isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)
-        if is_numpy and one.value.id in ("np", "numpy"):  # type: ignore[attr-defined]
-            yield one, f"{name} got {ast.unparse(one)}"
+    for arg in (*node.args, *(keyword.value for keyword in node.keywords)):
+        is_numpy = isinstance(arg, ast.Attribute) and isinstance(arg.value, ast.Name)
+        if is_numpy and arg.value.id in ("np", "numpy"):  # type: ignore[attr-defined]
+            yield arg, f"{name} got {ast.unparse(arg)}"
 
 
 @rule("NKL110", group=Group.UPGRADE, nodes=(ast.keyword,), frontends=TODAYS, since="2.29")
@@ -131,11 +131,11 @@ def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
     function = at.function
     if function is None or function not in at.source.kernels or node.value is None:
         return
-    for one in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
-        made = at.value(one)
+    for value in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+        made = at.value(value)
         buffer = at.argument(made, "buffer", 2) if isinstance(made, ast.Call) else None
-        if isinstance(one, ast.Name) and buffer is not None and at.name(buffer) == "nl.hbm":
-            yield one, f"{function.name} returns {one.id}, which is in nl.hbm"
+        if isinstance(value, ast.Name) and buffer is not None and at.name(buffer) == "nl.hbm":
+            yield value, f"{function.name} returns {value.id}, which is in nl.hbm"
 
 
 @rule("NKL113", group=Group.UPGRADE, nodes=(ast.FunctionDef,), frontends=TODAYS, since="2.29")
@@ -149,10 +149,10 @@ def _jit(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 
 @rule("NKL114", group=Group.CORRECTNESS, nodes=(ast.Call,), frontends=PARSER, since="2.32")
 def _partial(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    for one in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
-        called = ast.unparse(one.func) if isinstance(one, ast.Call) else ""
+    for arg in node.args if at.name(node.func) in _DEVICE_LOOPS else ():
+        called = ast.unparse(arg.func) if isinstance(arg, ast.Call) else ""
         if called.rpartition(".")[2] == "partial":
-            yield one, f"{ast.unparse(node.func)} got {ast.unparse(one)}"
+            yield arg, f"{ast.unparse(node.func)} got {ast.unparse(arg)}"
 
 
 def _loop_bodies(at: Spot) -> list[ast.expr]:
@@ -160,7 +160,7 @@ def _loop_bodies(at: Spot) -> list[ast.expr]:
     if at.sdk.minor < 32 or at.function is None:
         return []
     calls = (node for node in ast.walk(at.function) if isinstance(node, ast.Call))
-    return [one for call in calls if at.name(call.func) in _DEVICE_LOOPS for one in call.args]
+    return [arg for call in calls if at.name(call.func) in _DEVICE_LOOPS for arg in call.args]
 
 
 @rule("NKP601", group=Group.PERFORMANCE, nodes=(ast.Call,))
@@ -191,7 +191,7 @@ def _same_load(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 def _is_argument(node: ast.AST, at: Spot) -> bool:
     bound = at.source.kinds(at.function).bound if at.function else {}
     own = bound.get(node.id, []) if isinstance(node, ast.Name) else []
-    return any(isinstance(one.by, ast.arg) for one in own)
+    return any(isinstance(binding.by, ast.arg) for binding in own)
 
 
 def _moved(node: ast.Call, at: Spot) -> ast.expr | None:
@@ -213,7 +213,7 @@ def _tile(node: ast.Call, at: Spot) -> ast.expr | None:
 def _loop(node: ast.AST, at: Spot) -> ast.For | None:
     """The loop that runs a statement in each of its turns; None below a condition."""
     around = at.source.around(node) if at.function else iter(())
-    first = next((one for one in around if isinstance(one, (ast.For, *_CONDITIONS))), None)
+    first = next((block for block in around if isinstance(block, (ast.For, *_CONDITIONS))), None)
     return first if isinstance(first, ast.For) else None
 
 
@@ -236,11 +236,11 @@ def _is_written(base: ast.AST, block: ast.AST, at: Spot, besides: ast.AST | None
             written += [] if at.name(node.func) == "nl.load" else node.args[:1]
         elif isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            written = [one for one in targets if isinstance(one, ast.Subscript)]
+            written = [target for target in targets if isinstance(target, ast.Subscript)]
         if any(name in _names(one) for one in written if not isinstance(one, ast.Attribute)):
             return True
     return False
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}

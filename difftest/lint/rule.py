@@ -72,7 +72,7 @@ TARGETS = ("trn1", "trn2", "trn3")
 
 def of_level(level: str | None) -> Release | None:
     """The SDK that has a level of NKI; None for no level, or one that no SDK has."""
-    return next((one for one in SDKS.values() if level is not None and one.level == level), None)
+    return next((sdk for sdk in SDKS.values() if level is not None and sdk.level == level), None)
 
 
 PAGES = Path(__file__).with_name("pages")

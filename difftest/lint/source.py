@@ -70,8 +70,8 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
     taken: list[Edit] = []
     count = 0
     for fix in fixes:
-        pairs = ((one, other) for one in fix.edits for other in taken)
-        if not any(one.start < other.end and other.start < one.end for one, other in pairs):
+        pairs = ((edit, other) for edit in fix.edits for other in taken)
+        if not any(edit.start < other.end and other.start < edit.end for edit, other in pairs):
             taken += fix.edits
             count += 1
     for one in sorted(taken, reverse=True):
@@ -102,7 +102,7 @@ class Spot:
 
     def given(self, call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
         """What a call passes by a keyword, or else at a place."""
-        given = [one.value for one in call.keywords if one.arg == name]
+        given = [keyword.value for keyword in call.keywords if keyword.arg == name]
         given += call.args[place : place + 1] if place is not None else []
         return given[0] if given else None
 
@@ -124,9 +124,9 @@ class ImportedNames:
         """The first import of the classic dialect."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    local = one.asname or one.name.partition(".")[0]
-                    self._enter(node, local, one.name if one.asname else local, one.name)
+                for alias in node.names:
+                    local = alias.asname or alias.name.partition(".")[0]
+                    self._enter(node, local, alias.name if alias.asname else local, alias.name)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for one in node.names:
                     full = f"{node.module}.{one.name}"
@@ -152,7 +152,7 @@ class ImportedNames:
     def spelled(self, name: str) -> str | None:
         """What the file writes for ``nl.load``; None if it does not import the module."""
         short, _, rest = name.partition(".")
-        full = next(full for full, known in MODULES.items() if known == short)
+        full = next(full for full, place in MODULES.items() if place == short)
         return next((f"{own}.{rest}" for own, of in self._full.items() if of == full), None)
 
     def of(self, node: ast.AST) -> str | None:
@@ -200,7 +200,7 @@ class SourceText:
     @cached_property
     def _starts(self) -> list[int]:
         """Where each line begins."""
-        return [0, *(one.end() for one in _END.finditer(self.text))]
+        return [0, *(match.end() for match in _END.finditer(self.text))]
 
     def _place(self, line: int, byte: int) -> int:
         """The character at a byte of a line, as syntax trees count."""
@@ -253,12 +253,12 @@ class Source(SourceText):
     @cached_property
     def kernels(self) -> frozenset[Function]:
         """Its kernels: functions that NKI decorates, or that something launches."""
-        every = {one for named in self.functions.values() for one in named}
+        every = {function for named in self.functions.values() for function in named}
         launched = {*self.launched, *self._launched_here()}
         return frozenset(
-            one
-            for one in every
-            if one.name in launched or any(map(self._is_launcher, one.decorator_list))
+            function
+            for function in every
+            if function.name in launched or any(map(self._is_launcher, function.decorator_list))
         )
 
     @cached_property
@@ -269,7 +269,7 @@ class Source(SourceText):
     @cached_property
     def kernel_code(self) -> frozenset[Function]:
         """Functions that run in kernels: those that issue instructions, and what they name."""
-        every = (one for named in self.functions.values() for one in named)
+        every = (function for named in self.functions.values() for function in named)
         return self.reached(*self.kernels, *filter(self._issues, every))
 
     def reached(self, *functions: Function) -> frozenset[Function]:
@@ -280,8 +280,8 @@ class Source(SourceText):
             function = waiting.pop()
             if function not in reached:
                 reached.add(function)
-                names = {getattr(one, "id", None) or _own(one) for one in ast.walk(function)}
-                waiting += (one for name in names for one in self.functions.get(name or "", ()))
+                names = {getattr(node, "id", None) or _own(node) for node in ast.walk(function)}
+                waiting += (inner for name in names for inner in self.functions.get(name or "", ()))
         return frozenset(reached)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -340,7 +340,7 @@ class Source(SourceText):
                 () if isinstance(node, (Function, ast.ClassDef)) else ast.iter_child_nodes(node)
             )
         launches = any(
-            isinstance(one.func, ast.Subscript) or self._is_launcher(one.func) for one in calls
+            isinstance(call.func, ast.Subscript) or self._is_launcher(call.func) for call in calls
         )
         return any(map(self.is_instruction, calls)) and not launches
 

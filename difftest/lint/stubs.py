@@ -52,11 +52,11 @@ _FORMS = ("__{}__", "__r{}__", "__i{}__")
 """Of an operator: as it is, from the right, and with an assignment."""
 _DATA = Path(__file__).parent / "data"
 _DOCUMENTED = json.loads((_DATA / "stubs.json").read_text(encoding="utf-8"))
-_MEMBERS, _RETURNED, _BASES = (_DOCUMENTED[one] for one in ("members", "returned", "bases"))
+_MEMBERS, _RETURNED, _BASES = (_DOCUMENTED[key] for key in ("members", "returned", "bases"))
 """What AWS documents of each class: attributes with their types, and methods by name; what methods
 return; classes above it. The simulator's classes have more, which is no kernel's business.
 """
-_SHORT, _TENSORS, _OPERATORS = (_DOCUMENTED[one] for one in ("modules", "sections", "operators"))
+_SHORT, _TENSORS, _OPERATORS = (_DOCUMENTED[key] for key in ("modules", "sections", "operators"))
 """What the table of levels calls today's modules; the sections of AWS's summaries whose functions
 return a tensor, but for ``_NO_TENSORS``; what a tensor may have of Python's operators.
 """
@@ -89,7 +89,7 @@ def public_names(name: str, module: ModuleType) -> list[str]:
         one.name for one in documented_names(dialect) if f"{dialect.package}{one.module}" == name
     }
     levelled = {
-        own for prefix, _, own in (one.partition(".") for one in LIFETIMES)
+        own for prefix, _, own in (path.partition(".") for path in LIFETIMES)
         if _SHORT.get(prefix) == name and own.isidentifier()
     }  # fmt: skip
     return sorted(
@@ -118,9 +118,9 @@ class StubModule:
         self._private: dict[str, str] = {}
         dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
         self._tensors = {
-            one.name
-            for one in documented_names(dialect)
-            if f"{dialect.package}{one.module}" == name and one.section in _TENSORS
+            entry.name
+            for entry in documented_names(dialect)
+            if f"{dialect.package}{entry.module}" == name and entry.section in _TENSORS
         } - _NO_TENSORS
         self._is_classic = dialect is CLASSIC
         self._tensor = self._tensor_of()
@@ -248,7 +248,7 @@ def class_text(name: str, value: Any) -> str:
     if name in ("_TileSize", "_TileSizes"):
         members = [f"    {one}: int\n" for one in sorted(dir(value))]
     else:
-        members = [_member(name, owner, one) for one in _MEMBERS[name]]
+        members = [_member(name, owner, member) for member in _MEMBERS[name]]
     base = f"({_BASES[name]})" if name in _BASES else ""
     doc = doc_of(owner if isinstance(owner, type) else type(owner))
     return f"class {name}{base}:{doc}\n{''.join(members) or '    ...' + chr(10)}"
@@ -258,7 +258,7 @@ def _member(kind: str, owner: Any, member: str) -> str:
     if ":" in member:
         return _attribute(owner, *member.split(": "))
     if member == "operators":
-        return "".join(f"    {_protocol(kind, one)}\n" for one in _operators(owner))
+        return "".join(f"    {_protocol(kind, operator)}\n" for operator in _operators(owner))
     if member.startswith("__") and member != "__init__":
         return f"    {_protocol(kind, member)}\n"
     method = getattr(owner, member)
@@ -281,9 +281,9 @@ def _attribute(owner: Any, name: str, kind: str) -> str:
 def _operators(owner: type) -> Iterator[str]:
     """The operators that a class has, and ``object`` has not."""
     for form in _FORMS:
-        for one in map(form.format, _OPERATORS):
-            if any(one in vars(base) for base in owner.__mro__[:-1]):
-                yield one
+        for operator in map(form.format, _OPERATORS):
+            if any(operator in vars(base) for base in owner.__mro__[:-1]):
+                yield operator
 
 
 def _view_of(kind: str) -> str:
@@ -313,7 +313,7 @@ def _parameters(parameters: Iterable[inspect.Parameter], type_of: Callable[[Any]
 def _listed(parameters: list[inspect.Parameter], type_of: Callable[[Any], str]) -> Iterator[str]:
     """Each parameter as a signature has it, with the marks ``/`` and ``*``."""
     kinds = inspect.Parameter
-    marked = any(one.kind is kinds.VAR_POSITIONAL for one in parameters)
+    marked = any(parameter.kind is kinds.VAR_POSITIONAL for parameter in parameters)
     for number, one in enumerate(parameters):
         if one.kind is kinds.KEYWORD_ONLY and not marked:
             marked = True

@@ -51,7 +51,7 @@ def free_elements(region: Region) -> int:
 @_each("NKI501", **TRN1)
 def _gpsimd(event: Event) -> str | bool:
     is_chosen = "power" in (event.attributes.op or "")
-    are_integers = all(one.dtype.kind in "iu" for one in event.writes + event.reads)
+    are_integers = all(region.dtype.kind in "iu" for region in event.writes + event.reads)
     is_own = is_chosen or are_integers  # which GpSimd has without being asked
     is_on_it = event.engine is Engine.GPSIMD and event.opcode in _ARITHMETIC
     return is_on_it and not is_own and f"{event.opcode} is to run on the GpSimd Engine of trn1"
@@ -87,7 +87,7 @@ def _transposed(event: Event) -> str | bool:
 
 @trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
 def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    dtypes = {one.dtype.name for one in trace.allocations}
+    dtypes = {tensor.dtype.name for tensor in trace.allocations}
     for one in trace.allocations:
         if one.dtype.name == "float8_e4m3fn" and (one.space.is_hbm or dtypes >= _FLOAT8):
             beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
@@ -125,17 +125,17 @@ def _long_row(event: Event) -> str | bool:
 @trace_rule("NKI510", **RECORDED)
 def _slot(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        for one in event.writes:
-            step = one.allocation.partition_step
-            if one.allocation.space is Space.PSUM and one.view is None and step:
-                byte = one.offset % step * one.dtype.itemsize
+        for region in event.writes:
+            step = region.allocation.partition_step
+            if region.allocation.space is Space.PSUM and region.view is None and step:
+                byte = region.offset % step * region.dtype.itemsize
                 if byte % machine.psum_min_align:
-                    yield event, f"{event.opcode} writes {one.dtype.name} at byte {byte} of PSUM"
+                    yield event, f"{event.opcode} writes {region.dtype.name} at byte {byte} of PSUM"
 
 
 @_each("NKI511", **TRN1)
 def _collective_on_chip(event: Event) -> str | bool:
-    on_chip = any(not one.allocation.space.is_hbm for one in event.reads + event.writes)
+    on_chip = any(not region.allocation.space.is_hbm for region in event.reads + event.writes)
     is_collective = event.arguments.get("replica_group") is not None
     return is_collective and on_chip and f"{event.opcode} has a tensor in SBUF"
 
@@ -143,9 +143,9 @@ def _collective_on_chip(event: Event) -> str | bool:
 @trace_rule("NKI512", **TRN1)
 def _collective_of_argument(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in collectives(trace):
-        for one in event.reads + event.writes:
-            if one.allocation.location is None:
-                yield event, f"{event.opcode} has {one.allocation}, an argument of the kernel"
+        for region in event.reads + event.writes:
+            if region.allocation.location is None:
+                yield event, f"{event.opcode} has {region.allocation}, an argument of the kernel"
 
 
 def collectives(trace: Trace) -> Iterator[Event]:
@@ -167,16 +167,16 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _detected(found: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
     """The errors that a detector of hazards tells of a trace, too."""
     errors = (one for one in found if isinstance(one, Finding) and one.severity is Severity.ERROR)
-    return ((one, one.happened) for one in errors if one.id == id)
+    return ((finding, finding.happened) for finding in errors if finding.id == id)
 
 
 @trace_rule("NKI522", **WRONG)
 def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        for one in on_chip(event):
-            step = max((abs(step) for size, step in one.free_axes if size > 1), default=0)
+        for region in on_chip(event):
+            step = max((abs(step) for size, step in region.free_axes if size > 1), default=0)
             if step > _STEP_MAX:
-                yield event, f"{event.opcode} has a step of {step:,} elements in {one.role}"
+                yield event, f"{event.opcode} has a step of {step:,} elements in {region.role}"
 
 
 @_each("NKI523", **TRN1)
@@ -189,7 +189,7 @@ def _dynamic(event: Event) -> str | bool:
 def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for space in (Space.SBUF, Space.PSUM):
         own = [one for one in trace.allocations if one.space is space and not one.is_temporary]
-        placed = [one for one in own if one.address is not None]
+        placed = [tensor for tensor in own if tensor.address is not None]
         for one in own if placed else ():
             if one.address is None:
                 yield one, f"{one} has no address, and {placed[0]} has one"
@@ -229,7 +229,7 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
 @_each("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
 def _broadcast(event: Event) -> str | bool:
     reads = [one for one in event.reads if one.whole and one.shape and one.shape[0] > 1]
-    repeated = [one.shape[0] for one in reads if one.strides[0] == 0]
+    repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
     is_told = bool(repeated) and event.engine is Engine.DMA
     return is_told and f"{event.opcode} reads one row for {repeated[0]} partitions"
 
@@ -282,22 +282,22 @@ def _many(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 def _is_generated(event: Event) -> bool:
     """Whether it is an instruction of its own: a device loop has those of one turn."""
-    return all(one.loop.kind.value != "dynamic" or one.number == 0 for one in event.loops)
+    return all(turn.loop.kind.value != "dynamic" or turn.number == 0 for turn in event.loops)
 
 
 def device_loops(event: Event) -> list[Loop]:
     """The loops around an event that run on the device, outermost first."""
-    return [one.loop for one in event.loops if one.loop.kind is LoopKind.DYNAMIC]
+    return [turn.loop for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC]
 
 
 @trace_rule("NKI541", **TRN1)
 def _psum(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         loops = device_loops(event)
-        for one in event.writes + event.reads if loops else ():
-            inside = {turn.loop.id for turn in one.allocation.loops}
-            if one.allocation.space is Space.PSUM and loops[-1].id not in inside:
-                yield event, f"{event.opcode} uses {one.allocation}, made outside of the loop"
+        for region in event.writes + event.reads if loops else ():
+            inside = {turn.loop.id for turn in region.allocation.loops}
+            if region.allocation.space is Space.PSUM and loops[-1].id not in inside:
+                yield event, f"{event.opcode} uses {region.allocation}, made outside of the loop"
 
 
 @trace_rule("NKI542", **TRN1)
@@ -305,9 +305,9 @@ def _static(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         is_static = event.engine is Engine.DMA and event.arguments.get("dge_mode") == "none"
         if is_static and device_loops(event):
-            for one in event.reads:
-                if one.allocation.space.is_hbm and not one.allocation.writes:
-                    yield event, f"{event.opcode} with dge_mode.none reads {one.allocation}"
+            for region in event.reads:
+                if region.allocation.space.is_hbm and not region.allocation.writes:
+                    yield event, f"{event.opcode} with dge_mode.none reads {region.allocation}"
 
 
 @trace_rule("NKI543", **{**TRN1, "frontends": PARSER})
@@ -343,8 +343,8 @@ def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
         static = frozenset(one.loop.id for one in event.loops if one.loop.kind is LoopKind.STATIC)
         is_inside = bool(device_loops(event))
-        for one in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
-            if written.get(one.allocation.id, frozenset()) & static:
-                yield event, f"tensor_copy reads {one.allocation}, which a device loop wrote"
+        for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
+            if written.get(region.allocation.id, frozenset()) & static:
+                yield event, f"tensor_copy reads {region.allocation}, which a device loop wrote"
         for one in event.writes:
             written[one.allocation.id] = static if is_inside else frozenset()

@@ -115,14 +115,14 @@ def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
 def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     signature = _signature_of(name, at.source.names.has_classic(node.func))
-    arguments = [*node.args, *(one.arg for one in node.keywords)]
-    if signature is None or any(one is None or isinstance(one, ast.Starred) for one in arguments):
+    arguments = [*node.args, *(keyword.arg for keyword in node.keywords)]
+    if signature is None or any(arg is None or isinstance(arg, ast.Starred) for arg in arguments):
         return
     is_classic = at.source.names.has_classic(node.func)  # AWS's classic stubs have **kwargs
-    known = [one for one in node.keywords if f"{name}({one.arg})" not in LIFETIMES]
-    own = [one for one in known if not is_classic or one.arg in signature.parameters]
+    known = [keyword for keyword in node.keywords if f"{name}({keyword.arg})" not in LIFETIMES]
+    own = [keyword for keyword in known if not is_classic or keyword.arg in signature.parameters]
     try:
-        signature.bind(*node.args, **{one.arg: one for one in own if one.arg})
+        signature.bind(*node.args, **{keyword.arg: keyword for keyword in own if keyword.arg})
     except TypeError as error:
         yield node, f"{name}{signature}: {error}"
 
@@ -131,9 +131,9 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 def _undocumented(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     name = at.name(node.func) or ""
     signature = _signature_of(name, at.source.names.has_classic(node.func))
-    for one in node.keywords if signature else ():
-        if one.arg and one.arg not in signature.parameters:  # type: ignore[union-attr]
-            yield one, f"{name} got {one.arg}="
+    for keyword in node.keywords if signature else ():
+        if keyword.arg and keyword.arg not in signature.parameters:  # type: ignore[union-attr]
+            yield keyword, f"{name} got {keyword.arg}="
 
 
 @rule("NKU306", nodes=(ast.Call,), **_TODAYS)
