@@ -77,8 +77,8 @@ def states(dialect: Dialect) -> dict[DocumentedName, State]:
     """Each documented name of a dialect, asked of the embedded modules."""
     names = documented_names(dialect)
     with embedded():
-        modules = {one.module: sys.modules[f"{dialect.package}{one.module}"] for one in names}
-        return {one: _state(modules[one.module], one.name) for one in names}
+        modules = {entry.module: sys.modules[f"{dialect.package}{entry.module}"] for entry in names}
+        return {entry: _state(modules[entry.module], entry.name) for entry in names}
 
 
 def _state(module: object, name: str) -> State:

@@ -90,16 +90,16 @@ def _names(dialect: Dialect) -> Iterator[str]:
         for section, group in groupby(of_module, lambda name: name.section):
             yield f"### {section}\n"
             rows = (
-                (f"[`{one.name}`]({one.url})", states(dialect)[one].value, _issued(one))
-                for one in group
+                (f"[`{entry.name}`]({entry.url})", states(dialect)[entry].value, _issued(entry))
+                for entry in group
             )
             yield _table(("name", "", "instructions"), rows)
 
 
 def _issued(name: DocumentedName) -> str:
     """The instructions that rest on the name's page."""
-    found = [one for one in every_instruction().values() if name.page in one.pages]
-    return ", ".join(f"[`{one.name}`](#{one.name})" for one in found)
+    found = [record for record in every_instruction().values() if name.page in record.pages]
+    return ", ".join(f"[`{record.name}`](#{record.name})" for record in found)
 
 
 # -- instructions ----------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def role_text(role: Role) -> str:
     if role.takes in (Takes.NUMBER, Takes.INDEX):
         return f"{name}: {role.takes.value}"
     kind = "" if role.takes is Takes.TILE else f"{role.takes.value}, "
-    buffers = dict.fromkeys("hbm" if one.is_hbm else one.value for one in role.buffers)
+    buffers = dict.fromkeys("hbm" if buffer.is_hbm else buffer.value for buffer in role.buffers)
     return f"{name}: {kind}{'/'.join(buffers)}, {_dtypes(role)}"
 
 
@@ -144,10 +144,10 @@ def _dtypes(role: Role) -> str:
     for group, text in ((FLOATS, "floats"), (INTEGERS, "integers")):
         if set(group) <= set(left):
             parts.append(text)
-            left = [one for one in left if one not in group]
+            left = [entry for entry in left if entry not in group]
     return ", ".join([*parts, *map(name_of, left)])
 
 
 def _cost(record: Instruction, engine: Engine) -> str:
     known = evidence_of(record.cost, engine, TRN2)
-    return ", ".join(one.value for one in Evidence if one in known) or "none"
+    return ", ".join(evidence.value for evidence in Evidence if evidence in known) or "none"

@@ -29,7 +29,7 @@ def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
         if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
             return candidate
         inner = (getattr(candidate, name, None) for name in _INNER)
-        candidate = next((one for one in inner if callable(one)), None)
+        candidate = next((value for value in inner if callable(value)), None)
     return None
 
 
@@ -72,7 +72,7 @@ class ByDialect:
         self._absent = dict(absent)
         first = next(iter(self._backends.values()))
         self.name = first.name
-        self.description = "; ".join(one.description for one in self._backends.values())
+        self.description = "; ".join(backend.description for backend in self._backends.values())
         self._last = first
 
     def run(self, call: KernelCall) -> Outcome:

@@ -131,7 +131,7 @@ def ran_of(call: KernelCall, returned: object) -> Ran:
         return Ran(arrays)
     fits = [(one.shape, one.dtype) for one in arrays] == [(o.shape, o.dtype) for o in call.outputs]
     untouched = all(
-        (mask := still_poisoned(one)) is not None and mask.all() for one in call.outputs
+        (mask := still_poisoned(output)) is not None and mask.all() for output in call.outputs
     )
     outputs = arrays if fits and untouched else call.outputs
     return Ran(outputs, tuple(map(still_poisoned, outputs)))

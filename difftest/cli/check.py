@@ -66,7 +66,7 @@ def check(
             "instructions": len(trace),
             "allowed": inspector.silenced,
             "misuses": misuses,
-            "findings": [one.as_mapping() for one in inspector.findings],
+            "findings": [finding.as_mapping() for finding in inspector.findings],
         }
         write_file(json_file, json.dumps(document, indent=1) + "\n")
     click.echo(

@@ -28,7 +28,7 @@ class LazyGroup(click.Group):
         super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
         self.modules = modules
         # Below its first, a line of the docstring is a section of the help: the names of commands.
-        parts = [one.split(": ") for one in cleandoc(help).splitlines()[2:]]
+        parts = [line.split(": ") for line in cleandoc(help).splitlines()[2:]]
         self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -45,9 +45,9 @@ class LazyGroup(click.Group):
         room = formatter.width - 6 - max(map(len, self.modules))
         for title, names in self.sections.items():
             with formatter.section(title):
-                for one in names.split():
-                    text = _summary(self.modules[one], one, room)
-                    formatter.write(f"  {one:{formatter.width - 6 - room}}  {text}\n")
+                for name in names.split():
+                    text = _summary(self.modules[name], name, room)
+                    formatter.write(f"  {name:{formatter.width - 6 - room}}  {text}\n")
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.call_on_close(tell_broken)

@@ -116,7 +116,7 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_run(**given: Any) -> None:
-        own = {one.name: given.pop(one.name) for one in fields(KernelRun)}
+        own = {field.name: given.pop(field.name) for field in fields(KernelRun)}
         command(KernelRun(**own), **given)
 
     wrapped: Callable[..., None] = patient(with_run)

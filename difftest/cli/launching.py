@@ -95,7 +95,7 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
     known = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
-    if problem := too_large((one, known[n].itemsize) for n, one in enumerate(shapes)):
+    if problem := too_large((shape, known[n].itemsize) for n, shape in enumerate(shapes)):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
@@ -177,8 +177,8 @@ def _misuses(kernel: Any, given: KernelArguments, result: LaunchResult) -> Itera
         is_output = is_mutable(parameters[name].annotation)
         if given.outputs is not None:
             is_output = name in given.outputs
-        written = any(array is one for one in result.written)
-        returned = any(array is one for one in result.returned)
+        written = any(array is output for output in result.written)
+        returned = any(array is output for output in result.returned)
         if returned and not written:
             yield f"the kernel returns its input {name} itself, to which it wrote nothing"
         elif written and not is_output and given.outputs is not None:
@@ -194,8 +194,8 @@ def _hint(kernel: Any, given: KernelArguments) -> str:
     names = input_names(kernel, given.arrays)
     integers = [
         name
-        for name, one in zip(names, given.arrays, strict=False)
-        if isinstance(one, np.ndarray) and one.dtype.kind in "iu"
+        for name, value in zip(names, given.arrays, strict=False)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu"
     ]
     if not integers:
         return ""
@@ -213,7 +213,7 @@ def _on_ranks(
     arrays = [given.arrays]
     for rank in range(1, ranks):
         rng = np.random.default_rng(rank)
-        arrays.append([rng.permuted(one, axis=None) for one in given.arrays])
+        arrays.append([rng.permuted(array, axis=None) for array in given.arrays])
     gridded = target[given.grid] if given.grid else target
     return launch_ranks(gridded, arrays, given.keywords, machine=machine, level=level)[0]
 

@@ -21,8 +21,8 @@ from difftest.lint.rule import SDKS, TARGETS
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     texts = ("Tell not.", "Tell.", "Tell, exit with 1.")
     levels = (
-        click.option(f"--{one.value}", multiple=True, metavar="ID|GROUP", help=text)
-        for one, text in zip(reading.Level, texts, strict=True)
+        click.option(f"--{level.value}", multiple=True, metavar="ID|GROUP", help=text)
+        for level, text in zip(reading.Level, texts, strict=True)
     )
     for option in (*reversed(argument_options), *levels):
         command = option(command)

@@ -18,13 +18,7 @@ from difftest.course.grading import KERNEL
 from difftest.host.loading import load_kernel
 from difftest.host.output import OutputFile, write_file
 
-_FAILURES = (
-    BackendMissingError,
-    DeviceError,
-    InfrastructureError,
-    NoCoreError,
-    UntrustedDeviceError,
-)
+_OURS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceError
 
 
 @click.command()
@@ -54,8 +48,8 @@ def measure(
             for threshold in wanted:
                 results.append(measure_threshold(threshold, load(), timer))
                 click.echo("\n".join(results[-1].lines()))
-    except _FAILURES as error:
+    except (DeviceError, *_OURS) as error:
         raise click.ClickException(str(error)) from error
     if json_file is not None:
-        write_file(json_file, json.dumps([one.to_json() for one in results], indent=1))
-    context.exit(int(MISSED in {one.result for one in results}))
+        write_file(json_file, json.dumps([result.to_json() for result in results], indent=1))
+    context.exit(int(MISSED in {result.result for result in results}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -69,9 +70,6 @@ def migrate(
     file: Path,
     output: Path | None,
     kernel: str | None,
-    machine: str | None,
-    level: str | None,
-    rounding: bool,
     **given: Any,
 ) -> None:
     """Rewrite the classic kernels of FILE (`neuronxcc.nki`) in today's dialect (`import nki`).
@@ -83,15 +81,22 @@ def migrate(
     """
     if lack := missing("libcst", "migrating", "migrate"):
         raise click.UsageError(lack)
+    from libcst import ParserSyntaxError
+
     _check_places(file, output)
-    kernel, calls = _calls(kernel, **given)
-    setting = Setting(machine_named(machine), level, rounding)
+    machine, *rest = map(given.pop, ("machine", "level", "rounding"))
+    kernel, calls = _calls(kernel, _Wanted(**given))
+    setting = Setting(machine_named(machine), *rest)
 
     def proven(old: Sources, new: Sources) -> bool:
         return kernel is None or _prove(old, new, kernel, calls, setting)
 
     change = _folder if file.is_dir() else _file
-    left, is_proven = change(file, output, kernel, proven)
+    try:
+        left, is_proven = change(file, output, kernel, proven)
+    except (ParserSyntaxError, UnicodeDecodeError) as error:
+        what = f"a file of {file}" if file.is_dir() else file
+        raise click.ClickException(f"{what} is no Python: {error}") from None
     if kernel is None:
         click.echo("not proven: name a --kernel and the --shape of its inputs, or --test", err=True)
     if left:
@@ -115,34 +120,39 @@ def _check_places(file: Path, output: Path | None) -> None:
     raise click.UsageError(problem)
 
 
-def _calls(
-    kernel: str | None,
-    shapes: Sequence[str],
-    sizes: Sequence[str],
-    test: str | None,
-    count: int,
-    dtypes: Sequence[str],
-    keywords: Sequence[str],
-    grid: str | None,
-) -> tuple[str | None, list[ProofCall]]:
+@dataclass(frozen=True)
+class _Wanted:
+    """The calls that prove a kernel, as the command's options say them."""
+
+    shapes: Sequence[str]
+    sizes: Sequence[str]
+    test: str | None
+    count: int
+    dtypes: Sequence[str]
+    keywords: Sequence[str]
+    grid: str | None
+
+
+def _calls(kernel: str | None, wanted: _Wanted) -> tuple[str | None, list[ProofCall]]:
     """The kernel to prove, and the calls of it."""
+    count = wanted.count
     if count < 1:
         raise click.BadParameter(f"--cases is at least 1; got {count}")
-    if test is not None:
-        if shapes:
+    if wanted.test is not None:
+        if wanted.shapes:
             raise click.UsageError("the cases come from --shape or from --test; got both")
         return with_spec(
-            test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
+            wanted.test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
         )
-    if (kernel is None) != (not shapes):
+    if (kernel is None) != (not wanted.shapes):
         raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")
     if kernel is None:
         return None, []
-    named = dict(map(_parse_sizes, sizes))
-    own = [_parse_named_shape(shape, named) for shape in shapes]
-    parsed = parse_keywords(keywords)
-    known_dtypes(dtypes)
-    calls = calls_of_shapes(own, named, dtypes, parsed, parse_grid(grid), count)
+    named = dict(map(_parse_sizes, wanted.sizes))
+    own = [_parse_named_shape(shape, named) for shape in wanted.shapes]
+    known_dtypes(wanted.dtypes)
+    fixed = parse_keywords(wanted.keywords), parse_grid(wanted.grid)
+    calls = calls_of_shapes(own, named, wanted.dtypes, *fixed, count)
     for call in calls:
         if problem := too_large((shape, as_dtype(call.dtype).itemsize) for shape in call.shapes):
             raise click.BadParameter(f"--shape: {problem}")
@@ -183,14 +193,9 @@ Proven = Callable[[Sources, Sources], bool]
 
 def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -> tuple[int, bool]:
     """One file rewritten; how many comments say what is left to do, and whether it is proven."""
-    from libcst import ParserSyntaxError
-
     from difftest.migration.rewriting import migrate as rewrite
 
-    try:
-        result = rewrite(file.read_text(encoding="utf-8"))
-    except (ParserSyntaxError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{file} is no Python: {error}") from None
+    result = rewrite(file.read_text(encoding="utf-8"))
     if output is None:
         click.echo(result.text, nl=False)
     else:
@@ -206,25 +211,20 @@ def _folder(
     folder: Path, output: Path | None, kernel: str | None, proven: Proven
 ) -> tuple[int, bool]:
     """The files of a folder rewritten together."""
-    from libcst import ParserSyntaxError
-
     from difftest.migration.rewriting import Package
 
     assert output is not None
     package = Package(folder, output)
-    try:
-        made = package.migrated()
-    except (ParserSyntaxError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"a file of {folder} is no Python: {error}") from None
-    if not made:
+    results = package.migrated()
+    if not results:
         raise click.ClickException(f"{folder} has no Python file")
-    for place, result in made.items():
+    for place, result in results.items():
         write_file(output / place, result.text)
         click.echo(f"{output / place}: {len(result.left)} left to do")
-    left = sum(len(result.left) for result in made.values())
+    left = sum(len(result.left) for result in results.values())
     if kernel is None:
         return left, True
-    places = [place for place, result in made.items() if kernel in result.kernels]
+    places = [place for place, result in results.items() if kernel in result.kernels]
     if len(places) != 1:
         raise click.ClickException(f"{len(places)} files of {folder} have a kernel {kernel}")
     [place] = places

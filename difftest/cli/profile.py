@@ -131,7 +131,7 @@ def _write(
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:
-        everything = {**as_mapping(report), "advice": [one.as_mapping() for one in found]}
+        everything = {**as_mapping(report), "advice": [finding.as_mapping() for finding in found]}
         write_file(json_file, json.dumps(everything, indent=1))
     if picture:
         with replacing(picture) as path:

@@ -14,7 +14,7 @@ from difftest.lint.stubs import stub_files
 def signatures() -> dict[str, list[str]]:
     """``nki.isa.activation`` -> its signature, what it does, and what is known; both dialects."""
     names = (*documented_names(CLASSIC), *documented_names(TODAY))
-    documented = {f"{one.dialect.package}{one.module}.{one.name}": one for one in names}
+    documented = {f"{entry.dialect.package}{entry.module}.{entry.name}": entry for entry in names}
     found = {}
     for file, text in stub_files().items():
         path = file.partition(".pyi")[0].removesuffix("/__init__").replace("-stubs", "")
@@ -31,12 +31,12 @@ def signatures() -> dict[str, list[str]]:
 
 def _known(page: str) -> list[str]:
     lines = []
-    for one in every_instruction().values():
-        if page in one.pages:
-            engines = ", ".join(own.value for own in one.engines if own.value != "unknown")
-            lines.append(f"- instruction {one.name}, on {engines}")
-            lines += [f"  - {role_text(role)}" for role in one.operands]
-            lines += [f"  - to {role_text(role)}" for role in one.destinations]
+    for record in every_instruction().values():
+        if page in record.pages:
+            engines = ", ".join(own.value for own in record.engines if own.value != "unknown")
+            lines.append(f"- instruction {record.name}, on {engines}")
+            lines += [f"  - {role_text(role)}" for role in record.operands]
+            lines += [f"  - to {role_text(role)}" for role in record.destinations]
     return lines
 
 
@@ -45,7 +45,7 @@ def explained_name(what: str) -> str:
     words = what.replace("nisa.", "isa.").replace("nl.", "language.").split(".")
     named = [name for name in signatures() if {*words} <= {*name.split(".")}]
     last = [signatures()[name] for name in named if name.endswith(f".{words[-1]}")]
-    return "\n\n".join("\n".join(filter(None, one)) for one in last)
+    return "\n\n".join("\n".join(filter(None, lines)) for lines in last)
 
 
 def signature_pages() -> dict[str, str]:

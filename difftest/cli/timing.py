@@ -72,13 +72,13 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
         for group in groups:
             comparisons.append(_compare(group, times, timelines))
             advance()
-    judged = [one for one in comparisons if one.first.kind == "measured"]
+    judged = [comparison for comparison in comparisons if comparison.first.kind == "measured"]
     ours = [one for one in judged if one.first.machine == MACHINE]
     parts = {name: [one.judged for one in part] for name, part in _parts(judged).items()}
     if not keyword:
         for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False)):
-            parts[name] = [probed(one) for one in probes() if one.fitted is fitted]
-    parts["all of trn2"] = [one.judged for one in ours]
+            parts[name] = [probed(probe) for probe in probes() if probe.fitted is fitted]
+    parts["all of trn2"] = [row.judged for row in ours]
     print_table(console, _classes(parts))
     print_table(console, _table(comparisons, None if each or keyword else FEW))
     engines = _engines(timelines)
@@ -112,8 +112,8 @@ def _compare(
 def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
     """The comparisons by what they show."""
     parts: dict[str, list[Comparison]] = {}
-    for one in comparisons:
-        first = one.first
+    for comparison in comparisons:
+        first = comparison.first
         if first.machine != MACHINE:
             title = "said to be trn1 (compared with trn2), in words"
         elif first.toolchain is Toolchain.TODAY:
@@ -122,9 +122,9 @@ def _parts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
             title = "convolutions, in words"
         else:
             title = f"the same kernels, {first.toolchain.value}"
-        parts.setdefault(title, []).append(one)
+        parts.setdefault(title, []).append(comparison)
         if first.notes == "held out":
-            parts.setdefault("products held out of the fit", []).append(one)
+            parts.setdefault("products held out of the fit", []).append(comparison)
     return parts
 
 
@@ -161,15 +161,15 @@ def _engines(timelines: dict[str, Schedule]) -> Table:
         ("Instructions", "Device", "Predicted", "Median offset", "Worst offset"),
     )
     for name, timeline in timelines.items():
-        for one in align(device_trace(name), timeline):
+        for pair in align(device_trace(name), timeline):
             table.add_row(
                 name,
-                one.unit,
-                f"{one.device_count} / {one.predicted_count}",
-                "{:.2f} to {:.2f}".format(*one.device_span),
-                "{:.2f} to {:.2f}".format(*one.predicted_span),
-                f"{one.median_offset:+.2f}",
-                f"{one.worst_offset:+.2f}",
+                pair.unit,
+                f"{pair.device_count} / {pair.predicted_count}",
+                "{:.2f} to {:.2f}".format(*pair.device_span),
+                "{:.2f} to {:.2f}".format(*pair.predicted_span),
+                f"{pair.median_offset:+.2f}",
+                f"{pair.worst_offset:+.2f}",
             )
     return table
 
@@ -178,7 +178,7 @@ def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
     """The rows; of many, ``most`` measured ones of the largest errors."""
     shown = list(comparisons)
     if most is not None:
-        shown = [one for one in shown if one.first.kind == "measured"]
+        shown = [row for row in shown if row.first.kind == "measured"]
         shown = sorted(shown, key=lambda one: -abs(one.error))[:most]
     left = len(comparisons) - len(shown)
     more = f", {left} others with --rows" if left else ""
@@ -207,7 +207,7 @@ def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
 
 def _say(console: Console, judged: Sequence[Judged]) -> None:
     """Whether the intervals hold where their scale is taken from other kernels."""
-    if len({one.kernel for one in judged}) < 2:
+    if len({row.kernel for row in judged}) < 2:
         return
     result = calibration(judged)
     console.print(

@@ -76,7 +76,7 @@ class _Collector(Generic[Result]):
                     place, _, own = self.wanted[name]
                     told = f" {own!r}{others(own, self.names)}" if own else ""
                     raise click.UsageError(f"{place} has no kernel test{told}")
-            named = {k: v for one in self.specs.values() for k, v in one.items()}
+            named = {k: v for spec in self.specs.values() for k, v in spec.items()}
             self.results.append(self.use(named))
         except BaseException as error:  # raised anew where the command can show it
             self.errors.append(error)

@@ -104,8 +104,8 @@ def results(
     try:
         members += [_started(serve) for _ in range(count)]
         while members:
-            first = min(one.deadline for one in members) - time.monotonic()
-            ready = wait([one.connection for one in members], max(0.0, first))
+            first = min(member.deadline for member in members) - time.monotonic()
+            ready = wait([member.connection for member in members], max(0.0, first))
             for one in [*members]:
                 if one.connection not in ready and not one.is_late():
                     continue

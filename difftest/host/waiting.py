@@ -77,7 +77,7 @@ def _shown(case: KernelCall | str) -> str:
 
 def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
     """``add on float32[128,512], float32[128,512]``."""
-    shapes = ", ".join(f"{one.dtype}[{','.join(map(str, one.shape))}]" for one in arrays)
+    shapes = ", ".join(f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays)
     return f"{getattr(function_of(kernel), '__name__', 'the kernel')} on {shapes}"
 
 

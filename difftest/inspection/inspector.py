@@ -11,7 +11,7 @@ from difftest.breakdown import unless_broken
 from difftest.inspection.orders import depends_on_order
 from difftest.simulator.witness import Testimony
 
-_PAGES = {one.id: one.page for one in DETECTORS}
+_PAGES = {detector.id: detector.page for detector in DETECTORS}
 
 
 def finding_text(finding: Finding) -> str:
@@ -75,7 +75,7 @@ class Inspector:
     @property
     def failures(self) -> list[Finding]:
         """The findings that fail a test."""
-        return [one for one in self.findings if fails(one, strict=self.strict)]
+        return [finding for finding in self.findings if fails(finding, strict=self.strict)]
 
 
 def inspect(testimony: Testimony) -> Detected:

@@ -135,7 +135,7 @@ class _Chart:
             lines.setdefault((*at, one.name, one.shape, one.dtype), []).append(live)
         when = self.placement.peak.event
         groups = [
-            _Group(tuple(lives), sum(one.first <= when <= one.last for one in lives))
+            _Group(tuple(lives), sum(life.first <= when <= life.last for life in lives))
             for lives in lines.values()
         ]
         groups.sort(key=lambda one: (-one.bytes, -one.lives[0].size, one.lives[0].first))
@@ -159,7 +159,7 @@ class _Chart:
         """A bar for each span of events, as high as the most that is live in it."""
         steps, limit = len(_BARS) - 1, self.placement.limit
         highest = self._highest(self.placement.peak.history)
-        return "".join(_BARS[min(steps, -(-one * steps // limit))] for one in highest)
+        return "".join(_BARS[min(steps, -(-peak * steps // limit))] for peak in highest)
 
     def _highest(self, steps: Sequence[tuple[int, int]], *, total: bool = False) -> list[int]:
         """The largest value in each column of what changes at events: to it, or by it (total)."""

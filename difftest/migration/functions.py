@@ -61,7 +61,7 @@ class FunctionWriter(InstructionWriter):
     def _called(self, name: str, wanted: Wanted, *operands: NewOperand) -> str:
         """The call of a function of today's."""
         end = [f"dtype={wanted.dtype}"] if wanted.dtype else []
-        return f"{self.nl(name)}({', '.join([*(one.text for one in operands), *end])})"
+        return f"{self.nl(name)}({', '.join([*(operand.text for operand in operands), *end])})"
 
     def _two_tiles(self, call: ast.Call, wanted: Wanted) -> str:
         """``nisa.tensor_tensor``: a column, which it repeats no more, goes to ``tensor_scalar``."""
@@ -106,7 +106,7 @@ class FunctionWriter(InstructionWriter):
         words = ast.unparse(self.value(axis))
         if axes is not None:
             words = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
-        others = {role: ast.unparse(self.value(one)) for role, one in given.items()}
+        others = {role: ast.unparse(self.value(value)) for role, value in given.items()}
         if wanted.is_value:
             others |= {"dtype": wanted.dtype} if wanted.dtype else {}
             end = "".join(f", {role}={text}" for role, text in others.items())

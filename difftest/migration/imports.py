@@ -42,8 +42,8 @@ class Names:
         self._is_package = today is not None
         self._renamed = today or (lambda name: None)
         self._new_names: set[str] = set()
-        for one in m.findall(module, m.Import() | m.ImportFrom()):
-            for name, local in _imported(one):
+        for statement in m.findall(module, m.Import() | m.ImportFrom()):
+            for name, local in _imported(statement):
                 if name in MODULES:
                     self._module_of[local] = MODULES[name]
 
@@ -221,11 +221,11 @@ class _Naming(cst.CSTTransformer):
 def _bound_names(module: cst.Module) -> set[str]:
     """The names that a file binds by other means than imports."""
     bound = set()
-    for one in ast.walk(ast.parse(module.code)):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-            bound.add(one.id)
-        elif isinstance(one, ast.arg):
-            bound.add(one.arg)
-        elif isinstance(one, (ast.FunctionDef, ast.ClassDef)):
-            bound.add(one.name)
+    for node in ast.walk(ast.parse(module.code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
     return bound

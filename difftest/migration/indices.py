@@ -127,7 +127,7 @@ def _extreme(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Ter
     others += [term for term in different if term.constant is None]
     if len(others) == 1:
         return others[0]
-    text = f"{function.__name__}({', '.join(one.text() for one in others)})"
+    text = f"{function.__name__}({', '.join(term.text() for term in others)})"
     return Term(((Monomial([text]), 1),))
 
 
@@ -182,8 +182,8 @@ class GridIndex:
 
     def at(self, items: list[ast.expr]) -> GridIndex:
         """With new dimensions: ``index[:, None]``."""
-        slices = [n - len(items) for n, one in enumerate(items) if isinstance(one, ast.Slice)]
-        new = [one for one in items if isinstance(one, ast.Constant) and one.value is None]
+        slices = [n - len(items) for n, item in enumerate(items) if isinstance(item, ast.Slice)]
+        new = [item for item in items if isinstance(item, ast.Constant) and item.value is None]
         if len(slices) != self.ndim or self.ndim > 1 or len(slices) + len(new) != len(items):
             raise NotMechanicalError(*GONE["nl.arange"])
         return GridIndex(self.offset, dict.fromkeys(slices, self.axes[-1]), len(items))
@@ -295,7 +295,7 @@ def items_of(node: ast.Subscript) -> list[ast.expr]:
 
 
 def _arange(node: ast.Call) -> GridIndex:
-    bounds = [Term.of(one) for one in node.args]
+    bounds = [Term.of(argument) for argument in node.args]
     if node.keywords or not 1 <= len(bounds) <= 2:
         raise NotMechanicalError(*GONE["nl.arange"])
     first, last = (ZERO, *bounds) if len(bounds) == 1 else bounds
@@ -383,7 +383,7 @@ def box(mask: ast.expr, grids: Grids) -> MaskBox:
     if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
         return box(mask.left, grids) & box(mask.right, grids)
     if isinstance(mask, ast.BoolOp) and isinstance(mask.op, ast.And):
-        return reduce(and_, [box(one, grids) for one in mask.values])
+        return reduce(and_, [box(value, grids) for value in mask.values])
     if isinstance(mask, ast.Name) and mask.id in grids.masks:
         return box(grids.masks[mask.id], grids)
     if isinstance(mask, ast.Constant) and mask.value is None:

@@ -84,12 +84,12 @@ class InstructionWriter(OperandWriter):
     def given(self, call: ast.Call) -> dict[str, ast.expr]:
         """The arguments of a call by name."""
         parameters = positional(self.names.meant(call.func) or "")
-        starred = any(isinstance(one, ast.Starred) for one in call.args)
-        starred = starred or any(one.arg is None for one in call.keywords)
+        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+        starred = starred or any(keyword.arg is None for keyword in call.keywords)
         if len(call.args) > len(parameters) or starred:
             raise NotMechanicalError(*UNKNOWN_CALL)
         given = dict(zip(parameters, call.args, strict=False))
-        return given | {str(one.arg): one.value for one in call.keywords}
+        return given | {str(keyword.arg): keyword.value for keyword in call.keywords}
 
     def _operands(
         self, name: str, given: dict[str, ast.expr], limits: MaskBox
@@ -124,7 +124,7 @@ class InstructionWriter(OperandWriter):
         if self.scope.tile(self.value(node)) is None and not isinstance(node, ast.Subscript):
             return self.operand(node)
         operand = self.operand(node, limits)
-        on_bits = op is not None and any(one in self.operator_name(op) for one in BITWISE)
+        on_bits = op is not None and any(word in self.operator_name(op) for word in BITWISE)
         return operand if operand.tile is None or on_bits else self.column(operand)
 
     def _allocated(
@@ -137,9 +137,9 @@ class InstructionWriter(OperandWriter):
     ) -> None:
         """The allocation of a result."""
         buffer = self._buffer(calling, operands)
-        for role, one in operands.items():
-            if isinstance(expression(one.text), ast.Call) and role not in NUMPY_OPS:
-                source = self.named(one.text, role)
+        for role, operand in operands.items():
+            if isinstance(expression(operand.text), ast.Call) and role not in NUMPY_OPS:
+                source = self.named(operand.text, role)
                 operands[role] = NewOperand(source, self.scope.tile(expression(source)))
         if wanted.limits is not EVERYTHING and operands[calling.first].shape is None:
             raise NotMechanicalError(*MASK)

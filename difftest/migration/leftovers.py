@@ -89,11 +89,11 @@ def _last_first(kind: type[Any]) -> list[str] | None:
     """The names of a node's fields from the last to the first; decorators come first in a text."""
     if not issubclass(kind, cst.CSTNode) or issubclass(kind, SPACE):
         return None
-    return sorted((one.name for one in fields(kind)[::-1]), key="decorators".__eq__)
+    return sorted((field.name for field in fields(kind)[::-1]), key="decorators".__eq__)
 
 
 def _of_kind(tree: list[Any], *kinds: type[cst.CSTNode]) -> list[Any]:
-    return [one for one in tree if isinstance(one, kinds)]
+    return [node for node in tree if isinstance(node, kinds)]
 
 
 def _is_tile(node: cst.CSTNode, scope: Scope) -> bool:
@@ -119,7 +119,7 @@ class Definitions:
         """The definitions whose names other lines still use."""
         used = _names(function.visit(_Settling(self.lines, [])))
         kept: list[cst.SimpleStatementLine] = []
-        while new := [one for one in self.lines if one not in kept and _targets(one) & used]:
+        while new := [line for line in self.lines if line not in kept and _targets(line) & used]:
             kept += new
             used |= set().union(*map(_names, new))
         return kept
@@ -140,8 +140,8 @@ class _Settling(cst.CSTTransformer):
 
     def __init__(self, lines: list[Any], kept: list[Any]) -> None:
         super().__init__()
-        self.kept = {id(one) for one in kept}
-        self.gone = {id(one) for one in lines} - self.kept
+        self.kept = {id(line) for line in kept}
+        self.gone = {id(line) for line in lines} - self.kept
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine

@@ -106,7 +106,7 @@ class OperandWriter(ABC):
 
     def items(self, node: ast.Subscript) -> list[ast.expr]:
         """What stands between the brackets; block dimensions come behind the partitions."""
-        items = [one for item in items_of(node) for one in self._axes(item)]
+        items = [axis for item in items_of(node) for axis in self._axes(item)]
         base = node.value
         if isinstance(base, ast.Name) and base.id in self.scope.blocks:
             count = self.scope.blocks[base.id]

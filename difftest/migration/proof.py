@@ -74,11 +74,11 @@ def calls_of_shapes(
         drawn = [draw(recipes(wanted.name, random=True)) for _ in own]
 
         def arrays() -> list[Array]:
-            return [one.build(shape, wanted) for one, shape in zip(drawn, own, strict=True)]
+            return [recipe.build(shape, wanted) for recipe, shape in zip(drawn, own, strict=True)]
 
         return ProofCall(dtype, own, arrays, keywords, grid)
 
-    return [one for dtype in dtypes for one in examples(call(dtype), count)]
+    return [example for dtype in dtypes for example in examples(call(dtype), count)]
 
 
 def calls_of_spec(spec: KernelSpec, count: int) -> list[ProofCall]:
@@ -223,9 +223,9 @@ def _imports_from(sources: Sources, name: str) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(root))
-        for one in list(sys.modules):
-            if one.split(".")[0] in {*own, name}:
-                del sys.modules[one]
+        for module in list(sys.modules):
+            if module.split(".")[0] in {*own, name}:
+                del sys.modules[module]
         sys.modules.update(hidden)
 
 
@@ -278,7 +278,7 @@ def _difference(before: list[Array], after: list[Array], where: str) -> str | No
                 f"and is {new.dtype}{list(new.shape)}"
             )
         if old.tobytes() != new.tobytes():
-            bits = [one.view(f"u{one.dtype.itemsize}") for one in (old, new)]
+            bits = [array.view(f"u{array.dtype.itemsize}") for array in (old, new)]
             place = tuple(int(index) for index in np.argwhere(bits[0] != bits[1])[0])
             values = f"{float(old[place]):.9g} before, {float(new[place]):.9g} after"
             return f"{where}: array {number} differs, first at {place}: {values}"

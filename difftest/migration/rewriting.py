@@ -92,10 +92,10 @@ def migrate(text: str, others: Others | None = None) -> Migrated:
 def _imported(module: cst.Module, others: Others) -> dict[str, KnownTile]:
     """What the functions return that a file imports from others."""
     found: dict[str, KnownTile] = {}
-    for one in ast.walk(ast.parse(module.code)):
-        if isinstance(one, ast.ImportFrom) and one.module:
-            known = others.returns(one.module)
-            for alias in one.names:
+    for node in ast.walk(ast.parse(module.code)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            known = others.returns(node.module)
+            for alias in node.names:
                 if alias.name in known:
                     found[alias.asname or alias.name] = known[alias.name]
     return found
@@ -106,7 +106,7 @@ def _with_itemsize(module: cst.Module, names: Names) -> str:
     text = _ITEMSIZE.format(name=ITEMSIZE, nl=names.local("nl"))
     body = list(module.body)
     kinds = (cst.FunctionDef, cst.ClassDef)
-    place = next(n for n, one in enumerate(body) if isinstance(one, kinds))
+    place = next(n for n, statement in enumerate(body) if isinstance(statement, kinds))
     body[place:place] = cst.parse_module(text).body
     return module.with_changes(body=body).code
 
@@ -114,7 +114,7 @@ def _with_itemsize(module: cst.Module, names: Names) -> str:
 def kernels_of(code: str) -> dict[str, int]:
     """How many comments of this program each kernel of a file has, in what it calls there too."""
     tree, lines = ast.parse(code), code.splitlines()
-    functions = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     mark = COMMENT.partition(":")[0]
     counts = {}
     for name, one in functions.items():
@@ -190,19 +190,19 @@ class _Rewriting:
                 scope.integers.add(statement.target.value)
         if isinstance(statement.body, cst.IndentedBlock):
             inner = self.block(statement.body.body, scope)
-            scope.counts = {one: name for one, name in counts.items() if one in scope.counts}
+            scope.counts = {key: name for key, name in counts.items() if key in scope.counts}
             changes["body"] = statement.body.with_changes(body=inner)
         for clause in CLAUSES:
             if getattr(statement, clause, None) is not None:
                 [changes[clause]] = self._statement(getattr(statement, clause), scope)
         if hasattr(statement, "handlers"):
             changes["handlers"] = self.block(statement.handlers, scope)
-        scope.counts = {one: name for one, name in counts.items() if one in scope.counts}
+        scope.counts = {key: name for key, name in counts.items() if key in scope.counts}
         return self._commented(statement.with_changes(**changes), rules)
 
     def _function(self, function: cst.FunctionDef) -> Any:
         """A function, in a scope of its own; its index grids go where nothing uses them."""
-        if any(self.names.of(one) for one in nodes(function, cst.Attribute)):
+        if any(self.names.of(node) for node in nodes(function, cst.Attribute)):
             visited = function.visit(_Preparing())
             assert isinstance(visited, cst.FunctionDef)
             function = visited
@@ -230,10 +230,10 @@ class _Rewriting:
                 decorator = decorator.with_changes(decorator=bare)
             decorators.append(decorator)
         parameters = [
-            one.with_changes(annotation=None)
-            if one.annotation and self._is_typing(one.annotation.annotation)
-            else one
-            for one in function.params.params
+            param.with_changes(annotation=None)
+            if param.annotation and self._is_typing(param.annotation.annotation)
+            else param
+            for param in function.params.params
         ]
         return function.with_changes(
             decorators=decorators, params=function.params.with_changes(params=parameters)
@@ -267,9 +267,9 @@ class _Rewriting:
             rule, remedy = problem.args
             return [self._commented(line, [(rule, remedy)])]
         if new is None:
-            for one in parsed:
-                scope.learn(one)
-                self._note_return(one, scope)
+            for statement in parsed:
+                scope.learn(statement)
+                self._note_return(statement, scope)
             return [self._commented(line, rules_broken(line, scope))]
         self._note_return(ast.parse(new[-1].strip()).body[0], scope)
         lines: list[Any] = [cst.parse_statement(text) for text in new]
@@ -302,7 +302,7 @@ def _bound(statement: cst.CSTNode) -> tuple[set[str], set[str]]:
 
 
 def _target_names(several: list[Any]) -> set[str]:
-    whole = [one.target for one in several if not isinstance(one.target, cst.Subscript)]
+    whole = [target.target for target in several if not isinstance(target.target, cst.Subscript)]
     return {name.value for target in whole for name in nodes(target, cst.Name)}
 
 
@@ -384,8 +384,8 @@ class Package:
     def file_of(self, name: str) -> Path | None:
         """The file of a module's dotted name; None if it is not in the folder."""
         parts = [name.split("."), *(rest for _, rest in self._named(name))]
-        places = [self.folder.joinpath(*one) for one in parts]
-        files = [one for at in places for one in (at.with_suffix(".py"), at / "__init__.py")]
+        places = [self.folder.joinpath(*part) for part in parts]
+        files = [place for at in places for place in (at.with_suffix(".py"), at / "__init__.py")]
         return next((file for file in files if file in self.files), None)
 
     def sources(self, folder: Path, place: Path) -> Sources:

@@ -199,10 +199,10 @@ class Scope:
 
     def _made(self, name: str, call: ast.Call) -> KnownTile:
         """What a function of NKI returns."""
-        given = {one.arg: one.value for one in call.keywords if one.arg}
+        given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         dtype = ast.unparse(given["dtype"]) if "dtype" in given else None
-        operands = [self.tile(one) for one in [*call.args, *given.values()]]
-        tiles = [one for one in operands if one is not None]
+        operands = [self.tile(node) for node in [*call.args, *given.values()]]
+        tiles = [tile for tile in operands if tile is not None]
         first = tiles[0] if tiles else KnownTile()
         if name in MAKERS:
             return self._new(name, call, given)
@@ -223,12 +223,12 @@ class Scope:
 
     def _product(self, call: ast.Call) -> Shape | None:
         """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
-        given = {one.arg: one.value for one in call.keywords}
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
         sides = [*call.args, *(given[name] for name in ("x", "y") if name in given)]
         known = [self.tile(side) for side in sides[:2]]
-        if len(known) != 2 or any(one is None or len(one.shape or ()) != 2 for one in known):
+        if len(known) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in known):
             return None
-        x, y = (one.shape or () for one in known if one is not None)
+        x, y = (tile.shape or () for tile in known if tile is not None)
         turned = given.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
         is_turned = turned is not None and ast.unparse(turned) == "True"
         return (x[1] if is_turned else x[0], y[1])
@@ -276,14 +276,14 @@ def _sizes(node: ast.expr | None) -> Shape | None:
     """The sizes of a written shape."""
     if not isinstance(node, (ast.Tuple, ast.List)):
         return None
-    starred = any(isinstance(one, ast.Starred) for one in node.elts)
+    starred = any(isinstance(element, ast.Starred) for element in node.elts)
     return None if starred else tuple(map(Term.of, node.elts))
 
 
 def axes_of(node: ast.expr | None) -> list[int] | None:
     """The axes that an argument names; None if it does not say so in numbers."""
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    numbers = [Term.of(one).constant for one in items if one is not None]
+    numbers = [Term.of(item).constant for item in items if item is not None]
     known = [number for number in numbers if number is not None]
     return known if known and len(known) == len(items) else None
 
@@ -301,9 +301,9 @@ def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | 
 def bound_names(node: ast.AST) -> set[str]:
     """The names that a statement or a target binds."""
     return {
-        one.id
-        for one in ast.walk(node)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        name.id
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
 
 
@@ -337,12 +337,12 @@ def _place(call: ast.Call, names: Names) -> int:
 def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
     """Whether each use has an index for each block dimension, or asks for the dtype."""
     nodes = list(ast.walk(function))
-    uses = [one for one in nodes if _is_use(one, name)]
+    uses = [node for node in nodes if _is_use(node, name)]
     dtypes = [one for one in nodes if isinstance(one, ast.Attribute) and _is_use(one.value, name)]
-    dtypes = [one for one in dtypes if one.attr == "dtype"]
+    dtypes = [dtype for dtype in dtypes if dtype.attr == "dtype"]
     indexed = [one for one in nodes if isinstance(one, ast.Subscript) and _is_use(one.value, name)]
     return len(uses) == len(dtypes) + len(indexed) and all(
-        _names_blocks(items_of(one), place) for one in indexed
+        _names_blocks(items_of(node), place) for node in indexed
     )
 
 

@@ -41,7 +41,7 @@ class ExpressionWriter(FunctionWriter):
             own = bool(self.names.meant(node))
             return node if own else ast.Attribute(self.value(node.value), node.attr, node.ctx)
         if isinstance(node, (ast.Tuple, ast.List)):
-            return type(node)([self.value(one) for one in node.elts], node.ctx)
+            return type(node)([self.value(element) for element in node.elts], node.ctx)
         if isinstance(node, ast.Starred):
             return ast.Starred(self.value(node.value), node.ctx)
         return node
@@ -94,17 +94,17 @@ class ExpressionWriter(FunctionWriter):
             function = ast.Attribute(inner, function.attr, function.ctx)
             is_tile = self.scope.tile(inner) is not None or isinstance(inner, ast.Name)
             if function.attr == "broadcast_to" and is_tile and self.scope.function:
-                sizes = ", ".join(ast.unparse(self.value(one)) for one in node.args)
+                sizes = ", ".join(ast.unparse(self.value(argument)) for argument in node.args)
                 return expression(f"{self.nl('broadcast_to')}({ast.unparse(inner)}, {sizes})")
         elif isinstance(function, ast.Subscript):
             function = self._subscript(function)
         change = self.of_numpy if name.startswith(("nl.", "nisa.")) else self.value
-        arguments = [change(one) for one in node.args]
-        keywords = [ast.keyword(one.arg, change(one.value)) for one in node.keywords]
+        arguments = [change(argument) for argument in node.args]
+        keywords = [ast.keyword(keyword.arg, change(keyword.value)) for keyword in node.keywords]
         if name == "nl.rand" and len(arguments) == 1 and not keywords:
             keywords.append(ast.keyword("dtype", expression(self.nl("float32"))))
         if name in MAKERS:
-            arguments = [self._without_blocks(one) for one in arguments]
+            arguments = [self._without_blocks(arg) for arg in arguments]
             keywords = [ast.keyword(k.arg, self._without_blocks(k.value)) for k in keywords]
         return ast.Call(function, arguments, keywords)
 
@@ -124,7 +124,7 @@ class ExpressionWriter(FunctionWriter):
         if self.scope.grids.is_index(node):
             return node
         left, right = self.value(node.left), self.value(node.right)
-        sides = [NewOperand(ast.unparse(one), self.scope.tile(one)) for one in (left, right)]
+        sides = [NewOperand(ast.unparse(side), self.scope.tile(side)) for side in (left, right)]
         if all(side.tile is None for side in sides):
             return ast.BinOp(left, node.op, right)
         name = OPERATORS.get(type(node.op).__name__)
@@ -255,7 +255,7 @@ class StatementWriter(ExpressionWriter):
         """A tile, a number or a sum, put at a place in a tile."""
         value = node.value
         if isinstance(value, ast.BinOp) and type(value.op).__name__ in OPERATORS:
-            sides = [self.operand(one) for one in (value.left, value.right)]
+            sides = [self.operand(side) for side in (value.left, value.right)]
             if any(side.tile is not None for side in sides):
                 name = OPERATORS[type(value.op).__name__]
                 self.binary(name, sides[0], sides[1], Wanted(value, dst))
@@ -332,7 +332,7 @@ class StatementWriter(ExpressionWriter):
 
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next((one.value for one in call.keywords if one.arg == name), None)
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def _is_of_tile(target: ast.Subscript) -> bool:

@@ -53,7 +53,7 @@ def parse_axis(text: str) -> SweepAxis:
     if not (separator and name.isidentifier() and given):
         raise click.BadParameter(f"an axis is NAME=VALUES, as in pool_size=1,2,3; got {text!r}")
     values = tuple(itertools.chain.from_iterable(_values(part, text) for part in given.split(",")))
-    twice = [one for at, one in enumerate(values) if one in values[:at]]
+    twice = [value for at, value in enumerate(values) if value in values[:at]]
     if twice:
         raise click.BadParameter(f"{name} has the value {twice[0]!r} twice")
     return SweepAxis(name, values)
@@ -96,7 +96,7 @@ def parse_case(text: str | None) -> Point:
     if isinstance(given, Mapping) and isinstance(given.get("values"), Mapping):
         given = {**given["values"], "dtype": given.get("dtype")}
     if not isinstance(given, Mapping) or not all(
-        one is None or isinstance(one, (bool, int, float, str)) for one in given.values()
+        value is None or isinstance(value, (bool, int, float, str)) for value in given.values()
     ):
         raise click.BadParameter(f'--case takes an object such as {{"n": 128}}; got {text!r}')
     return dict(given)
@@ -207,10 +207,10 @@ def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
 def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     """The spec of one kernel: of the first, or of the one whose title has the name in it."""
     single = alone(spec)
-    found = [one for one in single if name is None or str(name) in one.name]
-    exact = [one for one in found if one.name == name or one.name.endswith(f"({name})")]
+    found = [own for own in single if name is None or str(name) in own.name]
+    exact = [own for own in found if own.name == name or own.name.endswith(f"({name})")]
     if not found or (name is not None and len(found) > 1 and not exact):
-        known = ", ".join(one.name for one in single)
+        known = ", ".join(own.name for own in single)
         raise click.UsageError(f"kernel={name}: the test has {known}")
     return (exact or found)[0]
 
@@ -238,13 +238,13 @@ def _parameters(spec: KernelSpec) -> list[str]:
     shown = signature_of(spec.kernel)
     rows = shown.parameters.values() if shown is not None else ()
     given = {*spec.inputs, *spec.outputs, *spec.parameters}
-    return [one.name for one in rows if one.name not in given and one.default is not one.empty]
+    return [row.name for row in rows if row.name not in given and row.default is not row.empty]
 
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     """The modules of a constant that the kernel's code reads when it runs."""
     functions = functions_of(spec.kernel)
-    modules = {id(one.__globals__): one.__globals__ for one in functions}
+    modules = {id(function.__globals__): function.__globals__ for function in functions}
     read = {id(one.__globals__) for one in functions if name in code_names(one.__code__)}
     have = {at for at, one in modules.items() if is_plain(one.get(name, one))}
     if have & read:

@@ -65,9 +65,9 @@ def features(
     """All that a case did: at branches and loops, by instructions, to detectors, to the judge."""
     return {
         *_of_forks(coverage),
-        *(one for trace in traces for one in _of_trace(trace)),
-        *(f"{_at(one.location)} {one.id}" for one in findings),
-        *(_of_verdict(one) for one in verdicts.values()),
+        *(feature for trace in traces for feature in _of_trace(trace)),
+        *(f"{_at(finding.location)} {finding.id}" for finding in findings),
+        *(_of_verdict(verdict) for verdict in verdicts.values()),
     }
 
 
@@ -206,8 +206,8 @@ class CampaignRunner(Runner):
         try:
             with one_thread():
                 verdicts = super().check(spec, case, reference)
-            seen = [one for *_, one in self.hazards]
-            if failing := [one for one in seen if fails(one, strict=self.strict)]:
+            seen = [hazard for *_, hazard in self.hazards]
+            if failing := [hazard for hazard in seen if fails(hazard, strict=self.strict)]:
                 raise HazardFailure(spec, case, self.again, failing)
         except (DifferentialFailure, HazardFailure) as failure:
             self._keep(failure)

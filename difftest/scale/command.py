@@ -45,24 +45,24 @@ def fuzz(
     need("hypofuzz", "a campaign")
     start, spawn = moment(), multiprocessing.get_context("spawn")
     cases: Any = spawn.Array("q", processes)
-    workers = [Member(partial(_work, pytest_args, one, cases)) for one in range(processes)]
+    workers = [Member(partial(_work, pytest_args, number, cases)) for number in range(processes)]
     begun, columns = time.monotonic(), (TextColumn("{task.description}"), BarColumn())
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("collecting", total=60 * minutes)
         over = begun + 60 * minutes
-        while any(one.process.is_alive() for one in workers) and time.monotonic() < over:
+        while any(worker.process.is_alive() for worker in workers) and time.monotonic() < over:
             time.sleep(0.1)
             done, told = time.monotonic() - begun, f"{sum(cases):,} cases" if any(cases) else None
             progress.update(bar, completed=done, description=told)
-    broken = [one for one in workers if one.process.exitcode]
+    broken = [worker for worker in workers if worker.process.exitcode]
     took = (time.monotonic() - begun) / 60
     for one in workers:
         one.process.terminate()
         one.end()
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
-    found = [one for one in Findings() if one.changed >= start]
+    found = [finding for finding in Findings() if finding.changed >= start]
     if not found and not sum(cases):
         raise click.ClickException("no case has run: name kernel tests, and give it more time")
     click.echo(f"{len(found)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
@@ -79,7 +79,7 @@ class _Share(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         self.cases[self.part.start] = sum(
-            one.provider.ninputs for one in self.worker.targets.values()
+            target.provider.ninputs for target in self.worker.targets.values()
         )
         if self.worker.targets and not self.worker.valid_targets:
             sys.exit()  # each of its tests has failed: nothing is left to do
@@ -129,7 +129,7 @@ def bisect_commits(found: Found, good: str, bad: str = "HEAD") -> str:
 
 def by_level(found: Found) -> Iterator[tuple[str, str]]:
     """Each level of NKI, and whether the case passes at it."""
-    options = [one for one in found.arguments if not one.startswith("--nki-level")]
+    options = [argument for argument in found.arguments if not argument.startswith("--nki-level")]
     for level in LEVELS:
         words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -189,7 +189,7 @@ def close(ids: tuple[str, ...]) -> None:
 
     One that fails again is opened again.
     """
-    for found in [_found(one) for one in ids]:
+    for found in [_found(id) for id in ids]:
         Findings().put(found.now(CLOSED, commit_of(Path.cwd())))
 
 
@@ -217,6 +217,6 @@ def _found(id: str) -> Found:
     known = Findings()
     found = known.get(id)
     if found is None:
-        ids = ", ".join(one.id for one in known if one.state == OPEN) or "none"
+        ids = ", ".join(finding.id for finding in known if finding.state == OPEN) or "none"
         raise click.UsageError(f"no one finding begins with {id!r}; open are {ids}")
     return found

@@ -136,13 +136,13 @@ def _row(judgement: Judgement) -> dict[str, Any]:
     times = judgement.time or {}
     bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
     peaks = {"sbuf": None, "psum": None}
-    for one in judgement.memory:
-        peaks[one["memory"]] = max(one["needed"], peaks[one["memory"]] or 0)
+    for peak in judgement.memory:
+        peaks[peak["memory"]] = max(peak["needed"], peaks[peak["memory"]] or 0)
     return {
         "kernel": judgement.kernel["name"],
         "outcome": judgement.outcome.value,
         "reason": judgement.reason,
-        "findings": sorted({one["id"] for one in judgement.findings}),
+        "findings": sorted({finding["id"] for finding in judgement.findings}),
         "cases": judgement.evidence.cases,
         "case": judgement.case,
         **{name: times.get(name) for name in _TIMES},

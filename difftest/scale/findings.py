@@ -89,7 +89,7 @@ class Found:
     def limits(self) -> tuple[str, ...]:
         """The options without which it may never end, where it is that a case takes too much."""
         is_limit = self.kind.endswith("LimitError")
-        return tuple(one for one in self.options if is_limit and one.startswith("--case-"))
+        return tuple(option for option in self.options if is_limit and option.startswith("--case-"))
 
     @property
     def case_text(self) -> str:
@@ -117,7 +117,7 @@ def found_from_json(text: str | bytes) -> Found:
     """What :meth:`Found.to_json` wrote; FoundError if it is something else."""
     try:
         document = json.loads(text)
-        known = {one.name: document[one.name] for one in fields(Found)}
+        known = {field.name: document[field.name] for field in fields(Found)}
     except (ValueError, KeyError, TypeError) as error:
         raise FoundError(f"no finding ({type(error).__name__}: {error})") from None
     return Found(**{**known, "options": tuple(known["options"])})
@@ -237,12 +237,12 @@ class Findings:
 
     def __iter__(self) -> Iterator[Found]:
         """Each finding, in the state that it came to last; the oldest first."""
-        known = _newest([*self._files(), *(one for _, one in self._entries())])
+        known = _newest([*self._files(), *(finding for _, finding in self._entries())])
         return iter(sorted(known.values(), key=lambda one: (one.found, one.id)))
 
     def get(self, id: str) -> Found | None:
         """The finding of an id, or of its first digits if one alone begins so."""
-        fitting = [one for one in self if one.id.startswith(id)]
+        fitting = [finding for finding in self if finding.id.startswith(id)]
         return fitting[0] if len(fitting) == 1 else None
 
     def put(self, found: Found) -> None:
@@ -259,15 +259,15 @@ class Findings:
 
     def exchange(self) -> None:
         """Let the files have what the database has, and the other way round."""
-        files, entries = _newest(self._files()), _newest(one for _, one in self._entries())
+        files, entries = _newest(self._files()), _newest(finding for _, finding in self._entries())
         for found in self:
             is_entered = self.database is None or entries.get(found.id) == found
             if files.get(found.id) != found or not is_entered:
                 self.put(found)
 
     def _forget(self, found: Found) -> None:
-        for entry, one in tuple(self._entries()):
-            if one.id == found.id and self.database is not None:
+        for entry, finding in tuple(self._entries()):
+            if finding.id == found.id and self.database is not None:
                 self.database.delete(KEY, entry)
 
     def _file(self, found: Found) -> Path:
@@ -288,4 +288,4 @@ class Findings:
 
 def _newest(several: Iterable[Found]) -> dict[str, Found]:
     """By id the one whose state changed last."""
-    return {one.id: one for one in sorted(several, key=lambda one: one.changed)}
+    return {finding.id: finding for finding in sorted(several, key=lambda one: one.changed)}

@@ -57,7 +57,7 @@ class _Replayed:
     def pytest_sessionstart(self) -> None:
         """Read what is known, now that it is sure which profile of Hypothesis counts."""
         self.findings.exchange()
-        self.known = {one.id: one for one in self.findings}
+        self.known = {finding.id: finding for finding in self.findings}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(
@@ -72,8 +72,8 @@ class _Replayed:
         found = [one for one in self.known.values() if one.test == node and self._is_fit(one, test)]
         if not found:
             return items
-        cases = [case_from_json(one.case_text, test.spec) for one in found]
-        labels = [f"{_LABEL}{one.id}" for one in found]
+        cases = [case_from_json(finding.case_text, test.spec) for finding in found]
+        labels = [f"{_LABEL}{finding.id}" for finding in found]
         check = case_check(test, list(getattr(obj, "pytestmark", ())), cases, labels)
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
@@ -114,7 +114,7 @@ class _Replayed:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what became of findings, and how many are open."""
-        still = sum(one.state == OPEN for one in self.known.values())
+        still = sum(finding.state == OPEN for finding in self.known.values())
         if self.told or still:
             terminalreporter.section("findings of campaigns")
             total = f"{still} open of {len(self.known)}: difftest findings"

@@ -58,9 +58,9 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
         title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
         table = titled_table(title, (*names, "limit"), ("us (from, to)", "bound", "SBUF", "PSUM"))
         for row in timed[:LISTED]:
-            predicted, *ends, bound = (microseconds(row[one]) for one in _TIMES)
+            predicted, *ends, bound = (microseconds(row[column]) for column in _TIMES)
             times = f"{predicted} ({', '.join(ends)})"
-            bytes_of = (str(row[one] or "") for one in ("sbuf_bytes", "psum_bytes"))
+            bytes_of = (str(row[column] or "") for column in ("sbuf_bytes", "psum_bytes"))
             left = (*(str(row[name]) for name in names), row["limited_by"])
             table.add_row(*left, times, bound, *bytes_of)
         print_table(table_console(), table)
@@ -83,7 +83,7 @@ def heat_map(rows: Sequence[Row], x: str, y: str, file: Path) -> None:
         place = down.index(row[y]), across.index(row[x])
         wrong[place] += not agrees(row)
         times[place] += [row["predicted_us"]] if row["predicted_us"] is not None else []
-    medians = {place: statistics.median(known) for place, known in times.items() if known}
+    medians = {place: statistics.median(several) for place, several in times.items() if several}
     shades = np.full((len(down), len(across)), np.nan)
     for place, median in medians.items():
         shades[place] = np.log(median)
@@ -156,7 +156,7 @@ def shifts(pairs: Sequence[tuple[Row, Row]], axes: Sequence[str]) -> list[Shift]
 
 
 def _timed(pairs: Sequence[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-    return [one for one in pairs if one[0]["predicted_us"] and one[1]["predicted_us"]]
+    return [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
 
 
 def comparison(
@@ -179,7 +179,7 @@ def comparison(
 
 
 def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
-    sure = [one for one in shifts(pairs, names) if one.chance < SURE]
+    sure = [shift for shift in shifts(pairs, names) if shift.chance < SURE]
     for one in sure:
         way = "slower" if one.ratio > 1 else "faster" if one.ratio < 1 else "shifted"
         yield (
@@ -192,5 +192,5 @@ def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iter
         yield f"no shift of the predicted latencies is sure; {count} points changed"
     for ratio, before, now in sorted(changed, key=lambda one: -one[0])[:3]:
         if ratio > 1:
-            times = " -> ".join(microseconds(one["predicted_us"]) for one in (before, now))
+            times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"

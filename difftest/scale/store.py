@@ -63,7 +63,7 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
     """Digests of all that decides what comes of a point, and of the versions."""
     kernels = [spec.kernel, *spec.others]
     functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
-    functions += [one for one in spec.domain.values() if is_function_of_the_domain(one)]
+    functions += [source for source in spec.domain.values() if is_function_of_the_domain(source)]
     told = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
     own = Path(test.partition("::")[0])
     return {
@@ -75,8 +75,8 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
 
 def _files(functions: Iterable[Any]) -> list[bytes]:
     """The files of the functions and of those of the same author that they call."""
-    reached = [inner for one in functions for inner in functions_of(one)]
-    return [Path(one).read_bytes() for one in sorted({f.__code__.co_filename for f in reached})]
+    reached = [inner for function in functions for inner in functions_of(function)]
+    return [Path(file).read_bytes() for file in sorted({f.__code__.co_filename for f in reached})]
 
 
 def _digest(parts: Iterable[bytes]) -> str:
@@ -155,7 +155,7 @@ def write_rows(file: Path, rows: Sequence[Row], axes: Sequence[str]) -> None:
         try:
             return pa.array(values)
         except pa.ArrowException:  # of several kinds
-            return pa.array([None if one is None else str(one) for one in values])
+            return pa.array([None if value is None else str(value) for value in values])
 
     table = pa.table({name: column(name) for name in dict.fromkeys([*axes, *COLUMNS])})
     parquet.write_table(table, file)

@@ -96,7 +96,7 @@ class Tuner:
         while len(known) < min(trials, len(self.axes)):
             if repeats > _REPEATS:
                 places = itertools.product(*map(range, counts.values()))
-                unknown = next(one for one in places if one not in known)
+                unknown = next(place for place in places if place not in known)
                 study.enqueue_trial(dict(zip(counts, unknown, strict=True)))
             trial = study.ask(kinds)
             at = tuple(trial.params[name] for name in counts)
@@ -166,7 +166,7 @@ class Tuner:
     def judged(self, found: Attempt) -> Attempt:
         """The attempt with its outcome on drawn cases of the domain, then on the case itself."""
         point = {**self.axes.shared, **found.point}
-        free = {name: one for name, one in point.items() if name not in self.spec.domain}
+        free = {name: value for name, value in point.items() if name not in self.spec.domain}
         row = PointJudge(self.spec, self.cases).row({**free, **found.point})
         if row["outcome"] == AGREES:
             row = PointJudge(self.spec, 1).row(point)
@@ -174,7 +174,7 @@ class Tuner:
 
     def own(self) -> Attempt | None:
         """The defaults of its parameters, timed, and judged if faster than the best; or None."""
-        chosen = {name: one for name, one in self.axes.shared.items() if name == "kernel"}
+        chosen = {name: value for name, value in self.axes.shared.items() if name == "kernel"}
         shown = signature_of(placed(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
         names = [axis.name for axis in self.axes.axes]
@@ -251,8 +251,8 @@ def tuned(
 def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
     """The improvements, how far the others were looked at, the best beside the kernel's own."""
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
-    for before, one in zip([None, *tuner.ladder], tuner.ladder, strict=False):
-        yield f"{microseconds(one.latency_us):>10} us  {_step(before, one)}"
+    for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
+        yield f"{microseconds(attempt.latency_us):>10} us  {_step(before, attempt)}"
     for status, count in Counter(one.status for one in tuner.attempts).most_common():
         yield f"  {count} {_LEFT.get(status, status.replace('_', ' '))}"
     if not tuner.ladder:

@@ -54,8 +54,6 @@ PARAMETERS = 6
 OF_NKI = ("simulator/frontend/",)
 WIDE = {
     "analysis/detectors/uninitialised.py:_finding",
-    "cli/migrate.py:_calls",
-    "cli/migrate.py:migrate",
     "harness/compare.py:_mismatch",
     "harness/decorator.py:kernel_test",
     "simulator/instructions/mx.py:nc_matmul_mx",
