@@ -47,6 +47,7 @@ class KernelCall:
         does.
     names : of the inputs, then of the outputs, as the kernel names them; empty to pass them by
         position.
+    ranks, by_rank : how many ranks, or 0; the arrays of which each has its own, by the first axis.
     exact : how an exact run beside it counts roundings; None if none is wanted. Only the embedded
         simulator has one.
     """
@@ -61,13 +62,17 @@ class KernelCall:
     inspect: bool = False
     exact: ExactSettings | None = None
     names: tuple[str, ...] = ()
+    ranks: int = 0
+    by_rank: tuple[str, ...] = ()
 
-    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the kernel is called with, by position and by name."""
+    def arguments(self, rank: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the kernel is called with, on a rank: by position and by name."""
         arrays = (*self.inputs, *self.outputs)
         if not self.names:
             return arrays, dict(self.parameters)
-        return call_of(self.kernel, dict(zip(self.names, arrays, strict=True)), self.parameters)
+        named = zip(self.names, arrays, strict=True)
+        own = {name: one[rank] if name in self.by_rank else one for name, one in named}
+        return call_of(self.kernel, own, self.parameters)
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,7 @@ class Sdk:
     @property
     def found(self) -> str:
         """Both generations in words."""
-        return (
-            f"{self.classic.found}; {self.newer.found}" if self.newer.module else self.classic.found
-        )
+        return "; ".join([self.classic.found, *[self.newer.found] * bool(self.newer.module)])
 
     def refuses_classic(self) -> str | None:
         """Why classic kernels do not run on a device with this SDK; None if they may."""

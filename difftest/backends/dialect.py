@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from difftest.backends.base import Backend, Crashed, KernelCall, Outcome
+from difftest.backends.base import Backend, Crashed, KernelCall, Outcome, Unsupported
 from difftest.backends.detection import CLASSIC, NEWER, PACKAGES
 
 _INNER = ("__wrapped__", "function", "func", "fn")
@@ -55,8 +55,7 @@ def is_of(value: object, package: str) -> bool:
 
 def close_backend(backend: Backend) -> None:
     """Give back what a backend holds, if it holds anything: processes, a NeuronCore."""
-    close = getattr(backend, "close", None)
-    if close is not None:
+    if (close := getattr(backend, "close", None)) is not None:
         close()
 
 
@@ -77,13 +76,14 @@ class ByDialect:
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel on its generation; without that, say so and compile nothing."""
+        if call.ranks:
+            return Unsupported(NotImplementedError(f"{self.name} runs no ranks; the embedded does"))
         dialect = dialect_of(call.kernel)
         backend = self.backend_for(dialect)
         if backend is not None:
             self._last = backend
             return backend.run(call)
-        assert dialect is not None
-        return Crashed(DialectError(self._refusal(dialect)))
+        return Crashed(DialectError(self._refusal(str(dialect))))
 
     def takes(self, kernel: Callable[..., Any]) -> bool:
         """Whether the generation that the kernel is written for is here."""
@@ -103,8 +103,7 @@ class ByDialect:
     def rest(self) -> None:
         """End the processes that a backend keeps for one kernel."""
         for backend in self._backends.values():
-            rest = getattr(backend, "rest", None)
-            if rest is not None:
+            if (rest := getattr(backend, "rest", None)) is not None:
                 rest()
 
     def close(self) -> None:

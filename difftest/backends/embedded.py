@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from difftest.analysis.finding import Finding
 from difftest.backends.base import (
@@ -24,17 +26,13 @@ from difftest.breakdown import unless_broken
 from difftest.harness.frames import entries, is_own
 from difftest.host.worker import Worker
 from difftest.inspection import Inspector
-from difftest.simulator import (
-    MissingNameError,
-    NkiError,
-    NotModelledError,
-    SignatureError,
-    launch,
-)
+from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.frontend.install import embedded
+from difftest.simulator.launch import Launch, LaunchResult, ran_together, witnessed
 from difftest.simulator.machine import MACHINES
+from difftest.simulator.strictness import judging
 from difftest.simulator.trace import Trace
 from difftest.simulator.witness import witnessing
 
@@ -65,22 +63,14 @@ class EmbeddedSimulator:
         What the simulator does not model is neither right nor wrong. Any other error is a bug: of
         the simulator, if it comes out of its code, else of the kernel's Python.
         """
-        args, kwargs = call.arguments()
         inspector = Inspector() if call.inspect else None
+        machine = MACHINES[call.machine] if call.machine is not None else None
+        how = call.grid, machine, call.record, self.plain, self.level, call.exact or False
+        calls = map(call.arguments, range(call.ranks or 1))
+        runs = [Launch(call.kernel, args, named, *how) for args, named in calls]
         try:
-            with witnessing(inspector):
-                result = launch(
-                    call.kernel,
-                    args,
-                    kwargs,
-                    grid=call.grid,
-                    machine=MACHINES[call.machine] if call.machine is not None else None,
-                    record=call.record,
-                    plain=self.plain,
-                    exact=call.exact or False,
-                    level=self.level,
-                    strictness=self.strictness,
-                )
+            with witnessing(inspector), judging(self.strictness):
+                result = joined(ran_together(runs)) if call.ranks else witnessed(*runs).result()
         except NotModelledError as error:
             return Unsupported(error)
         except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule
@@ -93,8 +83,7 @@ class EmbeddedSimulator:
             if isinstance(error, AssertionError) and not in_backend:
                 return Rejected(error)
             return Crashed(error, in_backend)
-        trace = result.trace if call.record else None
-        exact = result.exact
+        trace, exact = result.trace if call.record else None, result.exact
         findings = tuple(inspector.findings) if inspector else ()
         if inspector and self.reader:
             with unless_broken("the linter"):
@@ -104,8 +93,19 @@ class EmbeddedSimulator:
             if exact is not None:
                 exact = exact.of(call.outputs)
             outputs, unwritten = call.outputs, tuple(map(still_poisoned, call.outputs))
-        of_inputs = result.written, result.returned
-        return Ran(outputs, unwritten, trace, exact, findings, *of_inputs)
+        return Ran(outputs, unwritten, trace, exact, findings, result.written, result.returned)
+
+
+def joined(ranks: Sequence[LaunchResult]) -> LaunchResult:
+    """What all ranks give back: outputs on a first axis, the arrays given, the first's trace."""
+    outputs = tuple(map(np.stack, zip(*(one.outputs for one in ranks), strict=True)))
+    masks = [
+        np.stack([np.broadcast_to(mask is not None and mask, array.shape[1:]) for mask in several])
+        for array, *several in zip(outputs, *(one.unwritten for one in ranks), strict=True)
+    ]
+    parts = [part for one in ranks for part in one.written], [p for r in ranks for p in r.returned]
+    whole = [tuple(one if one.base is None else one.base for one in several) for several in parts]
+    return LaunchResult(outputs, (*masks,), ranks[0].trace, written=whole[0], returned=whole[1])
 
 
 def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:
@@ -186,7 +186,6 @@ def call_embedded(function: Callable[..., Any], *arguments: Any) -> Any:
 def forget_sdk() -> None:
     """Take every module that holds a part of the classic SDK out of ``sys.modules``."""
     for name, module in list(sys.modules.items()):
-        if any(
-            is_of(value, PACKAGES[CLASSIC]) for value in [*getattr(module, "__dict__", {}).values()]
-        ):
+        values = [*getattr(module, "__dict__", {}).values()]
+        if any(is_of(value, PACKAGES[CLASSIC]) for value in values):
             del sys.modules[name]

@@ -10,7 +10,7 @@ import ast
 import functools
 import linecache
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -19,24 +19,21 @@ TURNS = ("it never ran", "never a second turn", "never a third turn")
 """What is said of a loop that made no turn, or one, or two."""
 BRANCHES = ("never true", "never false")
 """What is said of a branch that was always passed over, or always taken."""
+_SAYINGS = {True: TURNS, False: BRANCHES}
+"""Of what loops, and of what does not."""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """An ``if`` or a loop: the lines of its head and of its body, first and last."""
+    """An ``if`` or a loop: the line where it begins, the first and last of its body."""
 
-    head: tuple[int, int]
+    line: int
     body: tuple[int, int]
     loops: bool
 
-    @property
-    def line(self) -> int:
-        """Where it begins."""
-        return self.head[0]
-
     def holds(self, line: int) -> bool:
         """Whether a line is one of the head or of the body."""
-        return self.head[0] <= line <= self.body[1]
+        return self.line <= line <= self.body[1]
 
     def enters(self, line: int) -> bool:
         """Whether a line is one of the body."""
@@ -68,7 +65,7 @@ def _forks_in(file: str) -> dict[int, Fork]:
             last = head.end_lineno or head.lineno
             body = (node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno)
             if body[0] > last:
-                fork = Fork((node.lineno, last), body, not isinstance(node, ast.If))
+                fork = Fork(node.lineno, body, not isinstance(node, ast.If))
                 forks.update(dict.fromkeys(range(node.lineno, last + 1), fork))
     return forks
 
@@ -121,7 +118,7 @@ class Coverage:
 
     def is_complete(self, place: Place) -> bool:
         """Whether all has happened at a fork that can."""
-        return len(self.done.get(place, ())) == len(_sayings(self.forks[place]))
+        return len(self.done.get(place, ())) == len(_SAYINGS[self.forks[place]])
 
     def merge(self, other: Coverage) -> None:
         """Add what other cases did."""
@@ -184,19 +181,11 @@ def missed(coverage: Coverage) -> list[Missed]:
     found = []
     for (file, line), kernels in sorted(coverage.kernels.items()):
         loops = coverage.forks[file, line]
-        left = _left(loops, coverage.done.get((file, line), set()))
-        source = linecache.getline(file, line).strip()
-        found += [Missed(_near(file), line, (*sorted(kernels),), what, source) for what in left]
+        done = coverage.done.get((file, line), ())
+        left = [text for what, text in enumerate(_SAYINGS[loops]) if what not in done]
+        at, source = (_near(file), line, (*sorted(kernels),)), linecache.getline(file, line).strip()
+        found += [Missed(*at, what, source) for what in left[: 1 if loops else None]]
     return found
-
-
-def _left(loops: bool, done: Iterable[int]) -> list[str]:
-    left = [text for what, text in enumerate(_sayings(loops)) if what not in done]
-    return left[:1] if loops else left
-
-
-def _sayings(loops: bool) -> tuple[str, ...]:
-    return TURNS if loops else BRANCHES
 
 
 def _near(file: str) -> str:

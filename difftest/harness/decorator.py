@@ -78,6 +78,7 @@ def kernel_test(
     allow_inconclusive: bool = False,
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = (),
     lnc: int | str | None = None,
+    ranks: str | None = None,
     machine: str | None = None,
 ) -> Callable[[TestFunction], TestFunction]:
     """Test a kernel against its reference on drawn cases; see :class:`KernelSpec` for arguments.

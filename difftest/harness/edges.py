@@ -119,7 +119,7 @@ def defaults_of(spec: KernelSpec) -> dict[str, Any]:
 
 def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     for name, value in base.items():
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int) or name == spec.ranks:
             continue
         for step in (value - 1, value + 1):
             if step >= 1:
@@ -137,7 +137,7 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     for name, given in arrays.items():
         shape = spec.shape(name, base)
         for axis, token in enumerate(dimensions_of(given).split()):
-            if tokens.count(token) > 1 and not token.isdecimal():
+            if tokens.count(token) > 1 and not (token.isdecimal() or token == spec.ranks):
                 other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
                 why = f"{name} of shape {other}"
                 yield from _edge(base, spec, why, shapes={name: other})

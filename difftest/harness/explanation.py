@@ -121,6 +121,5 @@ def _loss(loss: Loss) -> str:
 def _at(location: Location | None) -> str:
     if location is None:
         return ""
-    text = location.text
     place = f"{os.path.basename(location.file)}:{location.line}"
-    return f" at {place}" + (f" ({text})" if text else "")
+    return f" at {place}" + (f" ({location.text})" if location.text else "")

@@ -150,9 +150,8 @@ class DifferentialFailure(CaseFailure):
     @cached_property
     def looks(self) -> dict[str, str]:
         """By backend what its wrong values look like; of those that say something."""
-        history = self.history
         said = {
-            backend: history.looks(self.case, backend, verdict)
+            backend: self.history.looks(self.case, backend, verdict)
             for backend, verdict in self.verdicts.items()
             if isinstance(verdict, Mismatch)
         }

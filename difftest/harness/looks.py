@@ -192,11 +192,8 @@ def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
                 if start:
                     left = array.copy()
                     left[(slice(None),) * axis + (slice(start, None),)] = 0
-                    yield (
-                        name,
-                        left,
-                        f"a missing last term: as if {name} had not {what} of axis {axis}",
-                    )
+                    text = f"a missing last term: as if {name} had not {what} of axis {axis}"
+                    yield name, left, text
 
 
 def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
@@ -271,10 +268,8 @@ def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...
 def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> str:
     """Whether one dtype alone fails, though others were tried, in words; else empty."""
     others = sorted({one.dtype for one in agreed} - {one.dtype for one in (case, *failing)})
-    if not others or any(one.dtype != case.dtype for one in failing):
-        return ""
-    same = sum(one.dtype == case.dtype for one in agreed)
-    if same:
+    same = any(one.dtype == case.dtype for one in agreed)
+    if same or not others or any(one.dtype != case.dtype for one in failing):
         return ""
     return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(others)}"
 

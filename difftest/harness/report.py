@@ -81,11 +81,9 @@ def text_of(title: str, rows: Iterable[Row], findings: Iterable[Finding] = ()) -
 def case_rows(spec: KernelSpec, case: Case, shapes: Shapes) -> list[Row]:
     """What was run; ``shapes`` has those arrays that are not as their dimensions say."""
     values = [f"{name}={value}" for name, value in case.values.items()]
-    rows = [("case", ", ".join([*values, case.dtype]))]
-    for name in spec.inputs:
-        shape = shapes.get(name) or spec.shape(name, case.values)
-        rows.append((name, f"{shape} {case.data[name]!r}"))
-    return rows
+    own = {name: shapes.get(name) or spec.shape(name, case.values) for name in spec.inputs}
+    data = [(name, f"{shape} {case.data[name]!r}") for name, shape in own.items()]
+    return [("case", ", ".join([*values, case.dtype])), *data]
 
 
 def rejection_text(spec: KernelSpec, rejection: Rejection, backend: str, outcome: Outcome) -> str:

@@ -55,10 +55,7 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
         for backend in backends
     }
     for one in specs:
-        chosen = tuple(
-            backend for backend in backends if any(one is other for other in taken[backend.name])
-        )
-        if chosen:
+        if chosen := tuple(b for b in backends if any(one is own for own in taken[b.name])):
             yield one, chosen
 
 

@@ -38,8 +38,8 @@ from difftest.harness.spec_arguments import (
 from difftest.simulator.dtypes import NAMES, TFLOAT32
 from difftest.simulator.machine import MACHINES
 
-Value: TypeAlias = int | float | str | bool
-"""What a name of the domain may stand for."""
+Value: TypeAlias = int | float | str | bool | tuple[tuple[int, ...], ...]
+"""What a name of the domain may stand for; the last are groups of ranks."""
 Source: TypeAlias = SearchStrategy[Any] | Sequence[Value] | Callable[..., Any]
 """Where values come from: a strategy, a sequence from simple to complex, or a function that takes
 earlier names of the domain and returns one of these."""
@@ -65,9 +65,7 @@ class Input:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes of its own; empty if it has the case's."""
-        if self.dtype is None:
-            return ()
-        return (self.dtype,) if isinstance(self.dtype, str) else tuple(self.dtype)
+        return (self.dtype,) if isinstance(self.dtype, str) else tuple(self.dtype or ())
 
 
 @dataclass(frozen=True)
@@ -139,6 +137,9 @@ class KernelSpec:
     others : further kernels of the same contract, in either dialect: each runs every case.
     lnc : cores of a logical NeuronCore that run a kernel of today's dialect: a number, or a name
         of the domain. Classic kernels run on one.
+    ranks : a name of the domain: the kernel runs once on each of so many ranks, which talk in
+        ``nki.collectives``. Of arrays whose first dimension it is each rank gets its own part, of
+        others all; outputs, returned ones too, get it as first dimension.
     machine : the generation that the embedded simulator stands for, "trn1", "trn2" or "trn3", or a
         name of the domain; None for the kernel's own. Other backends run what they are.
     title : what the kernel is called in reports; its name if empty.
@@ -165,6 +166,7 @@ class KernelSpec:
     grid: tuple[int, ...] | Callable[..., tuple[int, ...]] = ()
     others: tuple[Callable[..., Any], ...] = ()
     lnc: int | str | None = None
+    ranks: str | None = None
     machine: str | None = None
     title: str = ""
 
@@ -244,6 +246,16 @@ class KernelSpec:
             raise refused("machine", name, f"one of {', '.join(MACHINES)}, or a name of the domain")
         return None if name is None else str(name)
 
+    def ranks_of(self, values: Mapping[str, Value]) -> int:
+        """The number of ranks; 0 of a kernel that runs on none."""
+        return 0 if self.ranks is None else gridded("ranks", (values[self.ranks],))[0]
+
+    @property
+    def by_rank(self) -> tuple[str, ...]:
+        """The arrays of which each rank has its own."""
+        arrays = {**self.inputs, **self.outputs}
+        return tuple(one for one in arrays if dimensions_of(arrays[one]).split()[0] == self.ranks)
+
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
         return {name: values[name] for name in self.parameters}
@@ -251,6 +263,8 @@ class KernelSpec:
 
 def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, Value]]:
     """The arrays that a kernel is called with, zeros for those that it writes, and the others."""
+    if spec.ranks:
+        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
     outputs = [
         np.zeros(spec.shape(name, case.values), spec.output_dtype_of(case, index))
         for index, name in enumerate(spec.outputs)
@@ -306,13 +320,18 @@ def _check_domain(spec: KernelSpec) -> None:
 
 
 def _check_cores(spec: KernelSpec) -> None:
-    """``lnc`` and ``machine`` are values or names of the domain, and no grid is beside lnc."""
+    """``lnc``, ``machine`` and ``ranks`` are of the domain, and no grid is beside lnc."""
     if isinstance(spec.lnc, str):
         _check_names("lnc", (spec.lnc,), tuple(spec.domain))
     elif spec.lnc is not None:
         spec.grid_of({})
     if spec.lnc is not None and spec.grid != ():
         raise SpecError("lnc: received both lnc and grid; accepted: one of them")
+    _check_names("ranks", [spec.ranks] if spec.ranks is not None else [], tuple(spec.domain))
+    if spec.ranks and not set(spec.outputs) < {*spec.by_rank}:
+        raise refused(
+            "ranks", spec.ranks, "the first dimension of each output, and of an input at least"
+        )
     if spec.machine is not None and spec.machine not in spec.domain:
         spec.machine_of({})
 

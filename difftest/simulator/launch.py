@@ -429,20 +429,21 @@ def launch_ranks(
     """
     if not args or not all(isinstance(one, (list, tuple)) for one in args):
         raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
-    told = witness()
+    run = Launch(kernel, (), kwargs, machine=machine, level=level, record=record)
+    return ran_together([replace(run, args=one) for one in args])
 
-    recorded = record or told is not None
-    run = Launch(kernel, (), kwargs, machine=machine, level=level, record=recorded)
-    finished = _run_ranks(run, args)
-    if told is not None:
-        others = functools.cache(
-            lambda order: [
-                one.everything()
-                for one in _run_ranks(replace(run, record=False, order=order), args)
-            ]
-        )
-        for number, one in enumerate(finished):
-            told(_testimony(number, one, others))
+
+def ran_together(runs: Sequence[Launch]) -> tuple[LaunchResult, ...]:
+    """What launches give back that talk to each other, one on each rank, in their order."""
+    told = witness()
+    if told is None:
+        return tuple(one.result() for one in _run_ranks(runs))
+    finished = _run_ranks(runs, record=True)
+    others = functools.cache(
+        lambda order: [one.everything() for one in _run_ranks(runs, record=False, order=order)]
+    )
+    for number, one in enumerate(finished):
+        told(_testimony(number, one, others))
     return tuple(one.result() for one in finished)
 
 
@@ -459,11 +460,9 @@ def _testimony(
     )
 
 
-def _run_ranks(run: Launch, args: Sequence[Sequence[Any]]) -> list[Finished]:
+def _run_ranks(runs: Sequence[Launch], **changes: Any) -> list[Finished]:
     """Run the ranks to their ends, before a caller's array changes."""
-    baton = Baton([f"rank {number}" for number in range(len(args))], lambda before, after: None)
-    ranks = [Rank(number, len(args), baton) for number in range(len(args))]
-    finished: list[Finished] = baton.run(
-        [replace(run, args=args[rank.number], rank=rank).finished for rank in ranks]
-    )
+    baton = Baton([f"rank {number}" for number in range(len(runs))], lambda before, after: None)
+    ranks = [replace(one, rank=Rank(n, len(runs), baton), **changes) for n, one in enumerate(runs)]
+    finished: list[Finished] = baton.run([one.finished for one in ranks])
     return finished

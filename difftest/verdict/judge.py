@@ -298,10 +298,8 @@ class Judge:
             add_memory(judgement, trace)
             add_time(judgement, trace, case, self.spec)
         judgement.instructions = instructions_of(trace)
-        evidence = judgement.evidence
-        judgement.reason = (
-            f"{evidence.decided} cases and {evidence.elements} elements agree with the reference"
-        )
+        decided, elements = judgement.evidence.decided, judgement.evidence.elements
+        judgement.reason = f"{decided} cases and {elements} elements agree with the reference"
 
     def _tell(self) -> None:
         """What the worker knows beside: coverage, and what it saw."""
@@ -355,5 +353,7 @@ def _silenced(trace: Trace) -> tuple[Finding, ...]:
 
 def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
     """The spec of a candidate in the place of the test's kernels; SpecError if it does not fit."""
+    if spec.ranks:
+        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
     lnc = None if dialect == "classic" else spec.lnc
     return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)

@@ -57,8 +57,7 @@ class DeviceRunner(Runner):
         """Begin a test: forget what the test before it found."""
         super().start(again)
         self._shrinking_on, self._difference = (), None
-        rest = getattr(self.device, "rest", None)
-        if rest is not None:
+        if (rest := getattr(self.device, "rest", None)) is not None:
             rest()  # a module may be patched between two tests
 
     def check(
