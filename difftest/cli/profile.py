@@ -19,7 +19,7 @@ from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
-from difftest.timing.descriptors import TODAYS, Toolchain
+from difftest.timing.descriptors import Toolchain
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.perfetto import perfetto
@@ -47,8 +47,8 @@ def _picture(context: click.Context, parameter: click.Parameter, path: Path | No
     "--toolchain",
     type=click.Choice([one.value for one in Toolchain]),
     help="What compiles the kernel, and so makes DMA descriptors: today's compiler (of today's "
-    "dialect), or the classic one for a profile (--disable-dge; of the classic dialect) or a "
-    "benchmark.",
+    "dialect), or the classic one for a benchmark (of the classic dialect) or a profile "
+    "(--disable-dge).",
 )
 @click.option("--perfetto", "trace_file", type=OutputFile(), help="Trace for ui.perfetto.dev.")
 @click.option(
@@ -78,14 +78,13 @@ def profile(
         trace, target, function = run.launch()[:3]
     if not len(trace):
         raise click.ClickException("the kernel issued no instruction: there is nothing to time")
-    named = toolchain or ("today" if trace.dialect == TODAYS else "classic-profile")
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("predicting", total=len(trace))
         try:
             prediction = predict(
                 trace,
                 target,
-                dge=Toolchain(named),
+                dge=Toolchain(toolchain) if toolchain else None,
                 progress=lambda done, total: progress.update(task, completed=done, total=total),
             )
         except UnknownCostError as error:
@@ -102,7 +101,8 @@ def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Ma
     report = Report(prediction)
     console = table_console()
     for line in text.totals(report):
-        console.print(line, highlight=False, markup=False)
+        for part in textwrap.wrap(line, console.width):
+            console.print(part, highlight=False, markup=False, soft_wrap=True)
     console.print()
     print_table(console, text.engines(report))
     print_table(console, text.lines("Source lines", report.by_line()))

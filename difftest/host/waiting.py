@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import sys
 import threading
 import time
@@ -17,8 +18,9 @@ from difftest.backends.base import KernelCall
 from difftest.backends.dialect import function_of
 from difftest.harness.limits import LIMITS, limit
 
-AFTER = 10.0
-"""Seconds before the first line of a case; the next comes after twice as many."""
+AFTER, LATER = 10.0, 60.0
+"""Seconds before a terminal shows a case in the line below the last one, and before a log has a
+line of it; the log's next comes after twice as many."""
 EVERY = 1.0
 """Seconds between two looks."""
 
@@ -26,7 +28,8 @@ EVERY = 1.0
 class Waiting:
     """A thread that looks at what runs, and writes where no capture takes it away.
 
-    To be made while pytest captures nothing. In a worker of pytest-xdist it writes for itself.
+    On a terminal it is one live line, which goes with its case: pytest's dots stay whole. To be
+    made while pytest captures nothing. In a worker of pytest-xdist it writes for itself.
 
     Parameters
     ----------
@@ -37,6 +40,7 @@ class Waiting:
     def __init__(self, now: Callable[[], Any], label: Callable[[Any], str]) -> None:
         self._now, self._label, self._over = now, label, threading.Event()
         self._file = _terminal()
+        self._is_live = self._file.isatty()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
@@ -47,15 +51,29 @@ class Waiting:
         self._file.close()
 
     def _look(self) -> None:
-        known, began, after = None, 0.0, AFTER
+        first = AFTER if self._is_live else LATER
+        known, began, after, shown = None, 0.0, first, False
         while not self._over.wait(EVERY):
             now = self._now()
             if now is not known:
-                known, began, after = now, time.monotonic(), AFTER
+                if shown:
+                    self._below("")
+                known, began, after, shown = now, time.monotonic(), first, False
             elif now is not None and (seconds := time.monotonic() - began) >= after:
-                text = f"{self._label(now)} has run for {seconds:.0f} s"
-                print(f"\ndifftest: {text}; --case-timeout stops it", file=self._file, flush=True)
-                after *= 2
+                text = f"difftest: {self._label(now)} has run for {seconds:.0f} s"
+                text, shown = f"{text}; --case-timeout stops it", self._is_live
+                if shown:
+                    self._below(text[: shutil.get_terminal_size().columns - 1])
+                else:
+                    print(f"\n{text}", file=self._file, flush=True)
+                    after *= 2
+        if shown:
+            self._below("")
+
+    def _below(self, text: str) -> None:
+        """Show a text in the line below the cursor's, which stays where it is."""
+        # Down and up first: at the screen's end that scrolls, and with it the place to come back to
+        print(f"\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8", end="", file=self._file, flush=True)
 
 
 def patient(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -68,7 +68,7 @@ def waiting_for(runner: Runner) -> Waiting:
 
     def told(now: tuple[KernelSpec, Case]) -> str:
         where = f"{runner.again.node}: " if runner.again else ""
-        return f"{where}{now[0].name}, on the case {label(now[1])},"
+        return f"{where}{now[0].name}, at {short(*now)},"
 
     return Waiting(lambda: runner.now, told)
 

@@ -264,12 +264,12 @@ def test_add(case):
 
 def test_a_case_that_takes_long_is_named_while_it_runs(project, monkeypatch, capfd):
     before = threading.active_count()
-    monkeypatch.setattr(waiting, "AFTER", 0.1)
+    monkeypatch.setattr(waiting, "LATER", 0.1)
     monkeypatch.setattr(waiting, "EVERY", 0.02)
     project.pytester.makepyfile(test_sleeps=SLEEPS)
     project.run("--simulate").assert_outcomes(passed=1)
     told = capfd.readouterr().err
-    assert "difftest: test_sleeps.py::test_add: add, on the case m=3, float" in told
+    assert "difftest: test_sleeps.py::test_add: add, at m=3, " in told
     assert threading.active_count() == before
 
 

@@ -21,26 +21,25 @@ TOP = 12
 
 
 def totals(report: Report) -> Iterator[str]:
-    """The predicted times in sentences; the first says that they are predicted."""
+    """The predicted times in sentences: the first three have the answer, and how it is meant."""
     prediction = report.prediction
     toolchain = prediction.schedule.toolchain
-    yield (
-        f"Predicted for {prediction.program.machine.name}, not measured; compiled as "
-        f"{toolchain.value}: DMA descriptors {toolchain.words}."
-    )
+    said = f"predicted for {prediction.program.machine.name}"
+    own = f"of it the kernel's own part {prediction.middle:,.1f} us"
+    phase = ""
     if prediction.unknown:
-        yield f"NO TOTAL: {prediction.describe_unknown()}."
+        yield f"NO TOTAL ({said}): {prediction.describe_unknown()}."
     elif toolchain is not Toolchain.CLASSIC_PROFILE:
         low, high = (prediction.get_latency_percentile(p) for p in (0, 100))
-        phase = f" (throttle phase: {low:,.1f} to {high:,.1f})" if high > low else ""
-        yield f"nc_latency {prediction.latency:,.1f} us{phase}"
+        phase = f"; by the phase of throttling {low:,.1f} to {high:,.1f} us" if high > low else ""
+        yield f"nc_latency {prediction.latency:,.1f} us {said}, {own}"
         yield between(prediction.latency_interval)
     else:
-        yield f"total_time {prediction.total_time:,.1f} us"
+        yield f"total_time {prediction.total_time:,.1f} us {said}, {own}"
         yield between(prediction.total_time_interval)
+    yield f"not measured; compiled as {toolchain.value}: DMA descriptors {toolchain.words}{phase}"
     if prediction.caution:
         yield f"CAUTION: {prediction.caution}."
-    yield f"of it the kernel's own part {prediction.middle:,.1f} us"
     bounds = roofline(prediction)
     yield (
         f"bounds: {bounds.tensor_bound:,.1f} us arithmetic, {bounds.memory_bound:,.1f} us memory; "

@@ -80,7 +80,7 @@ SLEEP = "__import__('time').sleep(1000)"
 
 def test_a_kernel_that_does_not_end_is_named_and_stopped(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(waiting, "AFTER", 0.04)
+    monkeypatch.setattr(waiting, "LATER", 0.04)
     monkeypatch.setattr(waiting, "EVERY", 0.01)
     (tmp_path / "ending_sleeps.py").write_text(LEAVING.format(leave=SLEEP))
     (tmp_path / "ending_import.py").write_text(SLEEP)
