@@ -24,8 +24,7 @@ from difftest.host.loading import load_kernel
 from difftest.host.waiting import patient
 from difftest.simulator import NkiError
 
-SEEDS = click.IntRange(0, 2**32 - 1)
-"""What NumPy's RandomState takes."""
+SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
 
 
 @click.command()
@@ -66,10 +65,11 @@ def _correctness(
     tests = correctness_tests(max_pool=max_pool)
     count = sum(len(test.channels) for test in tests)
     graded = grade_correctness(kernel, tests, seed)
-    results = []
+    results: list[CaseResult] = []
     for result in progress.track(graded, count, description="correctness"):
+        is_new = result.failure not in [one.failure for one in results]
         results.append(result)
-        progress.console.out(_case_line(result), highlight=False)
+        progress.console.out(_case_line(result, is_new), highlight=False)
     return results
 
 
@@ -87,20 +87,14 @@ def _predictions(
 
 
 def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(),
-        transient=True,
-    )
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    return Progress(*columns, TimeElapsedColumn(), console=Console(), transient=True)
 
 
-def _case_line(result: CaseResult) -> str:
+def _case_line(result: CaseResult, is_new: bool) -> str:
     verdict = "passed" if result.passed else "FAILED"
-    rows = [f"{verdict}  {result.test.name}: {result.case}", *(result.failure or "").splitlines()]
-    return "\n        ".join(rows)
+    said = (result.failure or "").splitlines() if is_new or result.passed else ["as above"]
+    return "\n        ".join([f"{verdict}  {result.test.name}: {result.case}", *said])
 
 
 def _score(
@@ -124,12 +118,9 @@ def _score(
 
 
 def _performance_line(test: PerformanceTest, predicted: PredictedP99 | None) -> str:
-    line = (
-        f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
-        f"{test.relaxed_us:g} relaxed"
-    )
-    if predicted is not None:
-        line += (
-            f"; predicted {predicted.p99:,.0f} us ({predicted.low:,.0f} to {predicted.high:,.0f})"
-        )
-    return line
+    line = f"        {test.name}: {test.points:g} points under {test.full_us:g} us p99, "
+    line += f"{test.relaxed_us:g} relaxed"
+    if predicted is None:
+        return line
+    p99, low, high = predicted
+    return f"{line}; predicted {p99:,.0f} us ({low:,.0f} to {high:,.0f})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,13 +197,11 @@ def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -
     from difftest.migration.rewriting import migrate as rewrite
 
     result = rewrite(file.read_text(encoding="utf-8"))
-    if output is None:
-        click.echo(result.text, nl=False)
-    else:
-        write_file(output, result.text)
     with TemporaryDirectory() as folder:
-        new = Path(folder) / file.name
-        new.write_text(result.text, encoding="utf-8")
+        new = Path(folder, file.name) if output is None else output.resolve()
+        write_file(new, result.text)
+        if output is None:
+            click.echo(result.text, nl=False)
         root = file.resolve().parent
         return len(result.left), proven(Sources(file.resolve()), Sources(new, root))
 
@@ -238,7 +237,8 @@ def _prove(
     try:
         proof = prove(old, new, kernel, calls, setting)
     except ProofError as error:
-        click.echo(f"{kernel} is not proven: {error}", err=True)
+        why = str(error).replace(f"{new.file.parent}{os.sep}", "")  # of a folder that may go
+        click.echo(f"{kernel} is not proven: {why}", err=True)
         return False
     click.echo(f"{kernel} is proven: {proof.text()}", err=True)
     return True

@@ -78,18 +78,21 @@ def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:
 
 
 def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
-    """What no case did in the kernels' own code: a line each, the first few unless all are wanted.
+    """What no case did in the kernels' own code: the first few, those of a file together, or all.
 
     That a loop never had a third turn is said to who wants all: often nothing in the domain can.
     """
     places = [one for one in missed(tally.coverage) if verbose or one.what != TURNS[-1]]
-    for one in places if verbose else places[:_FEW]:
-        names = ", ".join(one.kernels) if verbose else _named(one.kernels, 1)
-        yield f"no case: {one.file}:{one.line}: {one.what} ({names})"
+    alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for one in places:
+        alike[one.file, one.what, _named(one.kernels, 1)].append(str(one.line))
         if verbose:
+            yield f"no case: {one.file}:{one.line}: {one.what} ({', '.join(one.kernels)})"
             yield f"           {one.source}"
-    if not verbose and len(places) > _FEW:
-        yield f"no case: and {len(places) - _FEW} more branches and loops; -v has all"
+    for (file, what, names), lines in [] if verbose else [*alike.items()][:_FEW]:
+        yield f"no case: {file}:{_named(lines)}: {what} ({names})"
+    if not verbose and (left := sum(map(len, [*alike.values()][_FEW:]))):
+        yield f"no case: and {left} more branches and loops; -v has all"
     for why in sorted(tally.coverage.unknown) if verbose else ():
         yield f"not every case's branches and loops are known: {why}"
 

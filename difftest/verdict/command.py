@@ -32,8 +32,9 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 @click.option(
     "--fail-on",
     multiple=True,
+    metavar="CLASS",
     type=click.Choice(CLASSES),
-    help="What alone makes the exit code other than 0; several times for several.",
+    help=f"What alone makes the exit code other than 0, several times: {', '.join(CLASSES)}.",
 )
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")

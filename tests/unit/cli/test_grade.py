@@ -97,6 +97,12 @@ def test_a_wrong_kernel_exits_with_1(grade):
     assert "not measured (correctness comes first)" in result.output
 
 
+def test_an_error_is_told_once(grade):
+    lines = grade(student.RAISING, "--test-maxpool").output.splitlines()
+    assert lines.count("        the kernel raised KeyError: 'bias'") == 1
+    assert lines.count("        as above") == 1
+
+
 def test_no_such_file():
     result = CliRunner().invoke(main, ["grade", "nowhere.py"])
     assert result.exit_code == 2

@@ -62,3 +62,5 @@ def test_help_says_of_each_command_what_it_says_of_itself():
         for name in group.list_commands(None):
             command = group.get_command(None, name)
             assert f" {name} {command.get_short_help_str(400)}" in page
+            own = CliRunner().invoke(command, ["--help"], terminal_width=80).stdout
+            assert not [line for line in own.splitlines() if len(line) > 80], name

@@ -258,6 +258,7 @@ def test_the_command_counts_what_is_left(command):
     assert result.exit_code == 1
     assert "old.py: 1 left to do" in result.output
     assert "double is not proven: the new kernel fails" in result.output
+    assert "where:    old.py:" in result.output  # no folder that is gone
 
 
 def test_the_command_refuses_what_cannot_be(command, tmp_path):
