@@ -19,8 +19,7 @@ from difftest.backends.dialect import function_of
 from difftest.harness.limits import LIMITS, limit
 
 AFTER, LATER = 10.0, 60.0
-"""Seconds before a terminal shows a case in the line below the last one, and before a log has a
-line of it; the log's next comes after twice as many."""
+"""Seconds before a terminal shows a case below the last line, and a log has a line, then twice."""
 EVERY = 1.0
 """Seconds between two looks."""
 
@@ -60,12 +59,11 @@ class Waiting:
                     self._below("")
                 known, began, after, shown = now, time.monotonic(), first, False
             elif now is not None and (seconds := time.monotonic() - began) >= after:
-                text = f"difftest: {self._label(now)} has run for {seconds:.0f} s"
-                text, shown = f"{text}; --case-timeout stops it", self._is_live
-                if shown:
-                    self._below(text[: shutil.get_terminal_size().columns - 1])
+                said = f"{self._label(now)} has run for {seconds:.0f} s; --case-timeout stops it"
+                if shown := self._is_live:
+                    self._below(f"difftest: {said}"[: shutil.get_terminal_size().columns - 1])
                 else:
-                    print(f"\n{text}", file=self._file, flush=True)
+                    print(f"\ndifftest: {said}", file=self._file, flush=True)
                     after *= 2
         if shown:
             self._below("")

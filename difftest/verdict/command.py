@@ -23,6 +23,9 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
     return count
 
 
+_FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.join(CLASSES)}."
+
+
 @click.command()
 @click.argument("names", nargs=-1, metavar="[FILE.py:KERNEL] PATH::TEST")
 @click.option("--json", type=OutputFile(), help="The verdict, as its schema says.")
@@ -30,11 +33,7 @@ def _processes(context: click.Context, option: click.Parameter, value: str) -> i
 @click.option("--markdown", type=OutputFile(), help="For a comment, or GitHub's step summary.")
 @click.option("--html", type=OutputFile(), help="A page; needs the extra `report`.")
 @click.option(
-    "--fail-on",
-    multiple=True,
-    metavar="CLASS",
-    type=click.Choice(CLASSES),
-    help=f"What alone makes the exit code other than 0, several times: {', '.join(CLASSES)}.",
+    "--fail-on", multiple=True, metavar="CLASS", type=click.Choice(CLASSES), help=_FAIL_ON
 )
 @click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True, help="Drawn.")
 @click.option("--seed", type=int, help="Of what is drawn; else another one each time.")
