@@ -31,7 +31,7 @@ from difftest.timing.ranges import (
     range_of_evidence,
     spilled,
 )
-from difftest.timing.schedule import Schedule, Span, Stretch, critical_path, waited_for_place
+from difftest.timing.schedule import Schedule, Span, critical_path, waited_for_place
 from difftest.timing.transfer import Transfer
 
 COVERAGE = 0.9
@@ -163,8 +163,16 @@ def foundation(schedule: Schedule) -> Foundation:
         ranges[figure] = less, more
 
     path = critical_path(schedule)
+    known: dict[tuple[int, int, Engine], tuple[Basis, Range]] = {}
     for stretch in path:
-        figure, within = _rests_on(stretch, schedule)
+        one, engine = stretch.span.instruction, stretch.span.engine
+        if stretch.next is not None and waited_for_place(stretch.next):
+            add(Basis(INFERRED, "places in memory"), stretch.time, PLACED)
+            continue
+        key = id(one.times), id(one.transfer or one.matmul), engine  # equal costs share them
+        if key not in known:
+            known[key] = _cost_of(stretch.span, schedule)
+        figure, within = known[key]
         add(figure, stretch.time, within)
     own = schedule.end / 1e3
     after = max(0.0, own - path[-1].span.end / 1e3)
@@ -183,13 +191,6 @@ def foundation(schedule: Schedule) -> Foundation:
         spilling if schedule.timeline.spilled else (0.0, 0.0),
         whole,
     )
-
-
-def _rests_on(stretch: Stretch, schedule: Schedule) -> tuple[Basis, Range]:
-    span = stretch.span
-    if stretch.next is not None and waited_for_place(stretch.next):
-        return Basis(INFERRED, "places in memory"), PLACED
-    return _cost_of(span, schedule)
 
 
 def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:

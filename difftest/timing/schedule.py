@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.descriptors import Toolchain, ways
 from difftest.timing.planner import planned_order
 from difftest.timing.program import LoweredInstruction, Program, Progress
 from difftest.timing.scheduler import Order, Scheduler
@@ -72,13 +72,21 @@ class Schedule:
         """
         if other.instructions is not self.program.instructions:
             return False
-        if other.compiler.toolchain not in (None, self.toolchain):
+        if not self._has_the_ways_of(other.compiler.toolchain or self.toolchain):
             return False
         if other.compiler.one_table and self.timeline.table_loads > other.cores:
             return False
         if order is None and self.order is not None:
             return not self.timeline.held and self.order == list(map(sorted, self.order))
         return order == self.order
+
+    def _has_the_ways_of(self, toolchain: Toolchain) -> bool:
+        """Whether no DMA is made otherwise by it, nor more stores waited for at the end."""
+        if toolchain is self.toolchain:
+            return True
+        machine, instructions = self.program.machine, self.program.instructions
+        few = sum(one.is_store for one in instructions) <= self.program.clockwork.outstanding
+        return few and ways(toolchain, machine) == ways(self.toolchain, machine)
 
     @cached_property
     def residence(self) -> dict[int, tuple[float, float]]:
