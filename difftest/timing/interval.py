@@ -31,7 +31,7 @@ from difftest.timing.ranges import (
     range_of_evidence,
     spilled,
 )
-from difftest.timing.schedule import Schedule, Span, critical_path, waited_for_place
+from difftest.timing.schedule import Schedule, Span, waited_for_place
 from difftest.timing.transfer import Transfer
 
 COVERAGE = 0.9
@@ -162,9 +162,8 @@ def foundation(schedule: Schedule) -> Foundation:
         less, more = less - time * math.log(within.low), more + time * math.log(within.high)
         ranges[figure] = less, more
 
-    path = critical_path(schedule)
     known: dict[tuple[int, int, Engine], tuple[Basis, Range]] = {}
-    for stretch in path:
+    for stretch in schedule.path:
         one, engine = stretch.span.instruction, stretch.span.engine
         if stretch.next is not None and waited_for_place(stretch.next):
             add(Basis(INFERRED, "places in memory"), stretch.time, PLACED)
@@ -175,7 +174,7 @@ def foundation(schedule: Schedule) -> Foundation:
         figure, within = known[key]
         add(figure, stretch.time, within)
     own = schedule.end / 1e3
-    after = max(0.0, own - path[-1].span.end / 1e3)
+    after = max(0.0, own - schedule.path[-1].span.end / 1e3)
     add(Basis(Evidence.MEASURED.value, "the last waits"), after, MEASURED)
     whole = (-own * math.log(MODEL.low), own * math.log(MODEL.high))
     if schedule.program.cores > 1:

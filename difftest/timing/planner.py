@@ -21,7 +21,11 @@ def planned_order(program: Program, *, dge: bool | Toolchain) -> Order | None:
     """The order that the compiler gives; None if it is that in which they get ready."""
     part = program.compiler.expected
     tensor = any(one.engine is Engine.TENSOR for one in program.instructions)
-    return Planner(program, dge=dge, part=part).order() if tensor and part is not None else None
+    if not tensor or part is None:
+        return None
+    planner = Planner(program, dge=dge, part=part)
+    planner.run()
+    return planner.taken
 
 
 class Planner(Scheduler):
@@ -44,11 +48,6 @@ class Planner(Scheduler):
                 self.sums.setdefault(one.tensors[0], []).append(one.index)
         for unit in self.by_number:
             unit.may_wait = unit.engine is Engine.TENSOR
-
-    def order(self) -> Order:
-        """The instructions of each core's Tensor Engine."""
-        self.run()
-        return self.taken
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Whether it begins no sum while an earlier one is not whole (TRACE)."""

@@ -19,7 +19,7 @@ from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import LoweredInstruction
-from difftest.timing.schedule import Span, critical_path
+from difftest.timing.schedule import Span
 from difftest.timing.transfer import in_software
 
 ENGINES = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.SYNC)
@@ -172,7 +172,7 @@ class Report:
         return self._grouped(lambda span: f"{span.instruction.opcode} ({unit(span)})")
 
     def _grouped(self, key: Callable[[Span], str]) -> list[Line]:
-        critical = dict(self.critical_path)
+        critical = self.prediction.schedule.critical
         groups: dict[str, list[Span]] = {}
         for span in self.prediction.schedule.spans:
             groups.setdefault(key(span), []).append(span)
@@ -188,15 +188,6 @@ class Report:
             for group, spans in groups.items()
         ]
         return sorted(lines, key=lambda line: (-line.critical, -line.busy, line.group))
-
-    @cached_property
-    def critical_path(self) -> list[tuple[int, float]]:
-        """(instruction, its microseconds) from the first to the last of the chain that ends last.
-
-        Their times add up to the time of the last one's end.
-        """
-        path = critical_path(self.prediction.schedule)
-        return [(one.span.instruction.index, one.time) for one in path]
 
     def evidence(self) -> dict[str, float]:
         """Evidence class -> the part of the engines' and DMAs' time that rests on it."""

@@ -49,6 +49,16 @@ class Span:
     """The instruction before it on its engine."""
 
 
+class Stretch(NamedTuple):
+    """The part of the time that the chain spends in one instruction."""
+
+    span: Span
+    time: float
+    """Microseconds, from its start to that of the next one in the chain, or to its own end."""
+    next: Span | None
+    """The instruction that began when this stretch was over; None for the last one."""
+
+
 @dataclass(eq=False)
 class Schedule:
     """The timeline of a program; times in ns from the start of the kernel's own part."""
@@ -99,6 +109,31 @@ class Schedule:
         return {tensor: (start[opener[tensor]], end) for end, tensor in found}
 
     @cached_property
+    def path(self) -> list[Stretch]:
+        """From the first to the last instruction of the chain that ends last.
+
+        Each instruction waited for the one before it: for its result, its buffer, or its turn on
+        the engine. Their times add up to the time of the last one's end.
+        """
+        ends = self.timeline.end
+        until = max(ends)
+        span: Span | None = self.span(len(ends) - 1 - ends[::-1].index(until))
+        chain: list[Stretch] = []
+        following: Span | None = None
+        while span is not None:
+            before = span.released_by if waited_for_engine(span) else span.waited_for
+            previous = None if before < 0 else self.span(before)
+            since = min(span.start, until) if previous is not None else 0.0
+            chain.append(Stretch(span, (until - since) / 1e3, following))
+            until, following, span = since, span, previous
+        return chain[::-1]
+
+    @cached_property
+    def critical(self) -> dict[int, float]:
+        """Instruction of that chain -> the microseconds that it spends in it, in its order."""
+        return {one.span.instruction.index: one.time for one in self.path}
+
+    @cached_property
     def spans(self) -> list[Span]:
         """By instruction."""
         return [self.span(index) for index in range(len(self.program.instructions))]
@@ -139,36 +174,6 @@ def without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
     again = Scheduler(schedule.program, dge=schedule.toolchain, phase=phase, order=order)
     again.spared = spared
     return again.run()
-
-
-class Stretch(NamedTuple):
-    """The part of the time that the chain spends in one instruction."""
-
-    span: Span
-    time: float
-    """Microseconds, from its start to that of the next one in the chain, or to its own end."""
-    next: Span | None
-    """The instruction that began when this stretch was over; None for the last one."""
-
-
-def critical_path(schedule: Schedule) -> list[Stretch]:
-    """From the first to the last instruction of the chain that ends last.
-
-    Each instruction waited for the one before it: for its result, its buffer, or its turn on the
-    engine. Their times add up to the time of the last one's end.
-    """
-    ends = schedule.timeline.end
-    until = max(ends)
-    span: Span | None = schedule.span(len(ends) - 1 - ends[::-1].index(until))
-    chain: list[Stretch] = []
-    following: Span | None = None
-    while span is not None:
-        before = span.released_by if waited_for_engine(span) else span.waited_for
-        previous = None if before < 0 else schedule.span(before)
-        since = min(span.start, until) if previous is not None else 0.0
-        chain.append(Stretch(span, (until - since) / 1e3, following))
-        until, following, span = since, span, previous
-    return chain[::-1]
 
 
 def waited_for_engine(span: Span) -> bool:

@@ -103,21 +103,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
 
 def source_of(event: Event) -> Region:
     """What a DMA moves: the first of what it reads that names no elements."""
-    first = event.reads[0]
-    if first.role != INDEX:
-        return first
     return next(region for region in event.reads if region.role != INDEX)
-
-
-def is_addressed(event: Event) -> bool:
-    """Whether a DMA's place is known only when it runs: not that of a loop's variable."""
-    if purpose(event) in INDIRECT:
-        return False
-    named = event.kind.options
-    moved = (named.get(f"register of {role}", "") for role in ("src", "dst"))
-    return any("register" in one for one in moved) or any(
-        region.role == INDEX for region in event.reads
-    )
 
 
 def kind_of(event: Event, source: Region) -> str:
@@ -129,8 +115,9 @@ def kind_of(event: Event, source: Region) -> str:
     mode, does = str(event.arguments.get("dge_mode")), purpose(event)
     if does in INDIRECT:
         return "index"
-    if is_addressed(event):
-        return "register"
+    moved = (event.kind.options.get(f"register of {role}", "") for role in ("src", "dst"))
+    if any("register" in place for place in moved) or any(r.role == INDEX for r in event.reads):
+        return "register"  # a loop's variable is known before the run
     if mode in ("none", "swdge"):
         return mode
     if does is not Purpose.TRANSPOSE:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difftest.simulator.trace import Allocation, Space
 from difftest.timing.advice.worth import Advice, Units, Worth, advice_on
 from difftest.timing.memory_usage import memory_usage
-from difftest.timing.schedule import Schedule, Span, critical_path
+from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1
 """Of the kernel's time: less is not worth a line."""
@@ -19,8 +19,7 @@ SOON = 1000.0
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads for which SBUF has no place, so that they do not run ahead of those who need them."""
-    late = [(one.span, one.time) for one in critical_path(schedule) if _waited_for_room(one.span)]
-    time = sum(time for _, time in late)
+    time = sum(one.time for one in schedule.path if _waited_for_room(one.span))
     if time < NOTABLE * schedule.end / 1e3:
         return
     usage = memory_usage(schedule, Space.SBUF)

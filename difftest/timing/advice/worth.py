@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine, Location
-from difftest.timing.schedule import Schedule, Span, critical_path
+from difftest.timing.schedule import Schedule, Span
 
 DMA_ENGINES = "dma engines"
 DMA_TRIGGER = "dma triggers"
@@ -95,8 +95,7 @@ class Units:
 
     def __init__(self, schedule: Schedule) -> None:
         self.busy = Removed(schedule.spans).times
-        path = critical_path(schedule)
-        self.critical = {one.span.instruction.index: one.time for one in path}
+        self.critical = schedule.critical
 
     def most(self, name: str) -> float:
         """How long a unit of this name is busy, on the core where it is so longest; ns."""

@@ -103,7 +103,7 @@ def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
 def _arrows(report: Report, places: dict[int, tuple[int, int]]) -> list[dict[str, Any]]:
     """Flow events along the critical path."""
     spans = report.prediction.schedule.spans
-    chain = [index for index, _ in report.critical_path]
+    chain = report.prediction.schedule.critical
     arrows = []
     for number, (before, after) in enumerate(itertools.pairwise(chain)):
         common = {"cat": "critical path", "name": "critical path", "id": number}

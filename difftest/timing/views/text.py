@@ -118,7 +118,11 @@ def findings(found: Iterable[Finding]) -> Iterator[str]:
     number = 0
     for number, one in enumerate(found, start=1):
         where = f"{Path(one.location.file).name}:{one.location.line}" if one.location else ""
-        worth = _worth(one) if isinstance(one, Advice) else ""
+        worth = ""
+        if isinstance(one, Advice):
+            worth = f"at most {one.lost:,.1f} us to gain, {one.work:,.1f} us of work (predicted)"
+            if one.severity is Severity.NOTE:
+                worth = f"{one.lost:,.1f} us of waiting"
         yield f"{number}. {one.id}: {one.happened}"
         yield f"   {where}{'  ' if where and worth else ''}{worth}"
         if one.location and one.location.text:
@@ -127,9 +131,3 @@ def findings(found: Iterable[Finding]) -> Iterator[str]:
         yield f"   {one.remedy}"
     if not number:
         yield "nothing found"
-
-
-def _worth(one: Advice) -> str:
-    if one.severity is Severity.NOTE:
-        return f"{one.lost:,.1f} us of waiting"
-    return f"at most {one.lost:,.1f} us to gain, {one.work:,.1f} us of work (predicted)"
