@@ -57,7 +57,6 @@ WIDE = {
     "harness/compare.py:_mismatch",
     "harness/decorator.py:kernel_test",
     "simulator/instructions/mx.py:nc_matmul_mx",
-    "simulator/instructions/rules.py:_alike",
     "simulator/launch.py:launch",
 }
 """Functions with more parameters. The list may only shrink: a name that fits is taken off it."""

@@ -159,6 +159,7 @@ def check(core: Core, issued: Issue) -> Call:
     for role in instruction.destinations:
         _check_shape(call, role, call.destinations.get(role.name), "writes")
     call.reads_dst = instruction.reads_dst(call)
+    call.reduces = "reduce_cmd" in call.options
     _foresee_event(call, issued)
     return call
 

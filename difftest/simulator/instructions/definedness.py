@@ -22,11 +22,19 @@ import numpy as np
 
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
-from difftest.simulator.dtypes import Array, is_float
+from difftest.simulator.dtypes import BOOL, Array, is_float
 from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import OutOfBoundsError
 from difftest.simulator.indirect import IndirectTile
-from difftest.simulator.instructions.marks import LEFT, NEVER, PLANE, REGISTERS, Marks, mark
+from difftest.simulator.instructions.marks import (
+    LEFT,
+    NEVER,
+    PLANE,
+    REGISTERS,
+    Marks,
+    bits_of,
+    mark,
+)
 from difftest.simulator.instructions.observing import origin_of, see
 from difftest.simulator.instructions.record import DST, Call, Issue, Masked
 from difftest.simulator.instructions.unboxed import kept_of
@@ -128,7 +136,7 @@ class Gapped:
         if not self.call.instruction.carries:
             self.never = {}
         registers, observer = self.core.registers, self.core.followers.observer
-        if not (self.never or self.left or (registers.origins and self._reduces)):
+        if not (self.never or self.left or (registers.origins and self.call.reduces)):
             return compute(self.call, *values)
         if not self._has_some():
             return self.results(compute)
@@ -229,6 +237,8 @@ class Gapped:
 
     def _may_go_on(self) -> bool:
         """Whether what nothing wrote may be carried on; if not, and that is no error, go on."""
+        if not self.never:
+            return True
         dst, plane = self.issued.dst, over(self.call.result.shape, self.planes[0])
         is_argument = dst._in_hbm and dst._storage.allocation.location is None
         given = is_argument or dst._storage.masked
@@ -251,13 +261,9 @@ class Gapped:
 
     # -- the engine's registers --------------------------------------------------------------------
 
-    @property
-    def _reduces(self) -> bool:
-        return "reduce_cmd" in self.call.options
-
     def _mark_registers(self) -> None:
         """Let registers have the marks that they are known to have."""
-        if not self._reduces:
+        if not self.call.reduces:
             return
         held: dict[str, Any] = self.core.registers.accumulators
         for engine in [name for name in held if not name.endswith(_ACCOUNT)]:
@@ -298,13 +304,14 @@ class Gapped:
         for at, (tile, plane) in enumerate(
             zip((dst, *self.issued.others), self.planes, strict=False)
         ):
+            there = 0 if tile is None else bits_of(plane)
             for kind, marks in KINDS.items():
-                elements = (plane & marks) != 0
                 if not at and marks & self.decided:
-                    elements = np.ones_like(elements)
-                if tile is None or not elements.any():
+                    elements = np.ones(tile.shape, BOOL)
+                elif there & marks:
+                    elements = over(tile.shape, (plane & marks) != 0)
+                else:
                     continue
-                elements = over(tile.shape, elements)
                 chosen = None if at else self.where if kind == UNWRITTEN else where
                 if chosen is not None:
                     elements = elements & spread(chosen, tile.shape)
@@ -319,7 +326,7 @@ class Gapped:
         if not elements.any():
             return
         held = self.core.registers.origins.get(f"{self.call.engine.value} {kind}")
-        held = held if self._reduces else None
+        held = held if self.call.reduces else None
         own = self.origins[kind]
         origin = own or held if first else held or own
         if origin is None:

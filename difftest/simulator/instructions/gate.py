@@ -78,16 +78,16 @@ def run(core: Core, issued: Issue) -> Any:
         observer.alarm = False
         for watch in call.watches:
             watch(core, call, issued)
-    gaps = Gapped(core, call, issued) if _reads_gaps(core, call, issued) else None
-    issued.gaps = gaps
+    if _reads_gaps(core, call, issued):
+        issued.gaps = Gapped(core, call, issued)
     in_place = call.instruction.in_place
     results = (_let_move if in_place else _results)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
     if not in_place:
         _put(issued, results, in_part)
-    if gaps is not None:
-        gaps.settle(issued.where)
+    if issued.gaps is not None:
+        issued.gaps.settle(issued.where)
     for tell in core.followers.after:
         tell(call, issued)
     _record(core, call, issued, in_part)
@@ -107,7 +107,7 @@ def _read_in_part(call: Call, issued: Issue) -> list[Part]:
 
 def _reads_gaps(core: Core, call: Call, issued: Issue) -> bool:
     """Whether something that a call reads may not be defined."""
-    if core.registers.origins and "reduce_cmd" in call.options:
+    if call.reduces and core.registers.origins:
         return True
     for operand in issued.operands:
         if isinstance(operand, Tile):

@@ -139,6 +139,8 @@ class Call:
     numbers: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     """The numbers and index patterns among its operands; None where it has none."""
     reads_dst: bool = False
+    reduces: bool = False
+    """Whether its engine's registers may take part."""
     is_simple: bool = False
     """Whether it reads tiles and writes one: what its event says is known beforehand."""
     read_places: tuple[int, ...] = ()

@@ -65,35 +65,6 @@ def needs_generation(call: Call, version: int) -> None:
         )
 
 
-def _alike(
-    name: str,
-    roles: tuple[str, ...],
-    rule_text: str,
-    of: Callable[[Descriptor], object],
-    noun: str = "{}",
-    error: type[NkiError] = ShapeError,
-    remedy: str | Callable[[Mapping[str, Any]], str] | None = None,
-) -> Rule:
-    """The operands have one and the same ``of``; ``noun`` says of what the values are."""
-
-    def rule(call: Call) -> None:
-        tiles = _tiles(call, roles)
-        values = [of(tile) for tile in tiles.values()]
-        if any(value != values[0] for value in values):
-            these = noun.format(" and ".join(map(str, values)))
-            raise error(
-                f"{call.name} takes {rule_text}",
-                happened=f"{call.name} got {' and '.join(tiles)} of {these}",
-                received=", ".join(
-                    f"{role} {list(tile.shape)} {name_of(tile.dtype)}"
-                    for role, tile in tiles.items()
-                ),
-                remedy=remedy(tiles) if callable(remedy) else remedy,
-            )
-
-    return named(rule, name, roles)
-
-
 def _partitions_alike(tiles: Mapping[str, Any]) -> str:
     """What to do about tiles of different partitions."""
     rows = {name: tile.shape[0] for name, tile in tiles.items()}
@@ -103,29 +74,55 @@ def _partitions_alike(tiles: Mapping[str, Any]) -> str:
     return f"take as many partitions of {larger}: {larger}[0:{fewest}]"
 
 
-def same_partitions(*roles: str) -> Rule:
-    """The operands have the same number of partitions."""
-    return _alike(
-        "same_partitions",
-        roles,
-        "operands with the same number of partitions",
-        lambda tile: tile.partitions,
-        "{} partitions",
-        remedy=_partitions_alike,
-    )
+def _alike(
+    name: str,
+    rule_text: str,
+    of: Callable[[Descriptor], object],
+    noun: str = "{}",
+    error: type[NkiError] = ShapeError,
+    remedy: str | Callable[[Mapping[str, Any]], str] | None = None,
+) -> Callable[..., Rule]:
+    """Rules that operands have one and the same ``of``; ``noun`` says of what the values are."""
+
+    def rule(call: Call, *roles: str) -> None:
+        tiles = _tiles(call, roles)
+        values = [of(tile) for tile in tiles.values()]
+        if any(value != values[0] for value in values):
+            these = noun.format(" and ".join(map(str, values)))
+            raise error(
+                f"{call.name} takes {rule_text.format(roles=' and '.join(roles))}",
+                happened=f"{call.name} got {' and '.join(tiles)} of {these}",
+                received=", ".join(
+                    f"{role} {list(tile.shape)} {name_of(tile.dtype)}"
+                    for role, tile in tiles.items()
+                ),
+                remedy=remedy(tiles) if callable(remedy) else remedy,
+            )
+
+    rule.__name__ = name
+    return made(rule)
+
+
+same_partitions = _alike(
+    "same_partitions",
+    "operands with the same number of partitions",
+    lambda tile: tile.partitions,
+    "{} partitions",
+    remedy=_partitions_alike,
+)
+_free_sizes_alike = _alike(
+    "same_elements",
+    "operands with the same number of elements a partition",
+    lambda tile: tile.free_size,
+    "{} elements a partition",
+)
 
 
 @made
 def same_elements(call: Call, *roles: str) -> None:
     """The operands have the same partitions, and the same number of elements in each."""
     same_partitions(*roles)(call)
-    _alike(
-        "same_elements",
-        roles,
-        "operands with the same number of elements a partition",
-        lambda tile: tile.free_size,
-        "{} elements a partition",
-    )(call)
+    _free_sizes_alike(*roles)(call)
 
 
 def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
@@ -170,55 +167,32 @@ def arithmetic_in_float32(call: Call, /, **operands: str) -> None:
             )
 
 
-def same_rank(*roles: str) -> Rule:
-    """The operands have the same number of dimensions.
-
-    NumPy would align the last dimensions, and so the partitions of one with free elements of the
-    other, which no engine does.
-    """
-    return _alike(
-        "same_rank",
-        roles,
-        "operands with the same number of dimensions",
-        lambda tile: len(tile.shape),
-        "{} dimensions",
-        remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
-    )
-
-
-def same_shape(*roles: str) -> Rule:
-    """The operands have one shape."""
-    return _alike(
-        "same_shape",
-        roles,
-        "operands of one shape",
-        lambda tile: list(tile.shape),
-        "the shapes {}",
-    )
-
-
-def one_dtype(*roles: str) -> Rule:
-    """The operands and destinations have one dtype."""
-    return _alike(
-        "one_dtype",
-        roles,
-        f"{' and '.join(roles)} of one dtype",
-        lambda tile: name_of(tile.dtype),
-        error=DtypeError,
-        remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
-    )
-
-
-def one_memory(*roles: str) -> Rule:
-    """The tensors lie all in HBM, or all on chip."""
-    return _alike(
-        "one_memory",
-        roles,
-        "all its tensors in hbm, or all of them on chip",
-        lambda tile: "hbm" if tile.space.is_hbm else tile.space.value,
-        "the memories {}",
-        error=BufferError,
-    )
+same_rank = _alike(
+    "same_rank",
+    "operands with the same number of dimensions",
+    lambda tile: len(tile.shape),
+    "{} dimensions",
+    remedy="insert dimensions of size 1 behind the partitions: tile[:, None, :]",
+)
+"""NumPy would align the last dimensions, and so the partitions of one with free elements of the
+other, which no engine does."""
+same_shape = _alike(
+    "same_shape", "operands of one shape", lambda tile: list(tile.shape), "the shapes {}"
+)
+one_dtype = _alike(
+    "one_dtype",
+    "{roles} of one dtype",
+    lambda tile: name_of(tile.dtype),
+    error=DtypeError,
+    remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
+)
+one_memory = _alike(
+    "one_memory",
+    "all its tensors in hbm, or all of them on chip",
+    lambda tile: "hbm" if tile.space.is_hbm else tile.space.value,
+    "the memories {}",
+    error=BufferError,
+)
 
 
 def one_of(option: str, *allowed: Any, says: str = "") -> Rule:
