@@ -83,9 +83,9 @@ def states(dialect: Dialect) -> dict[DocumentedName, State]:
 
 def _state(module: object, name: str) -> State:
     try:
-        found = getattr(module, name)
+        value = getattr(module, name)
     except NotModelledError:
         return State.RAISES
     except AttributeError:
         return State.MISSING
-    return State.RAISES if isinstance(found, Unmodelled) else State.MODELLED
+    return State.RAISES if isinstance(value, Unmodelled) else State.MODELLED

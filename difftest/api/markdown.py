@@ -98,8 +98,8 @@ def _names(dialect: Dialect) -> Iterator[str]:
 
 def _issued(name: DocumentedName) -> str:
     """The instructions that rest on the name's page."""
-    found = [record for record in every_instruction().values() if name.page in record.pages]
-    return ", ".join(f"[`{record.name}`](#{record.name})" for record in found)
+    records = [record for record in every_instruction().values() if name.page in record.pages]
+    return ", ".join(f"[`{record.name}`](#{record.name})" for record in records)
 
 
 # -- instructions ----------------------------------------------------------------------------------

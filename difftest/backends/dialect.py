@@ -38,13 +38,13 @@ def dialect_of(kernel: Callable[..., Any]) -> str | None:
     function = function_of(kernel)
     if function is None:
         return None
-    found = {
+    dialects = {
         dialect
         for value in function.__globals__.values()
         for dialect, package in PACKAGES.items()
         if is_of(value, package)
     }
-    return found.pop() if len(found) == 1 else None
+    return dialects.pop() if len(dialects) == 1 else None
 
 
 def is_of(value: object, package: str) -> bool:

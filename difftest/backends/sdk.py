@@ -84,17 +84,17 @@ class SdkSimulator:
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:
     """The simulators of the generations found here, as one backend; or a BackendMissingError."""
     sdk = sdk or detect_sdk()
-    found: dict[str, Backend] = {}
+    simulators: dict[str, Backend] = {}
     errors: list[BackendMissingError] = []
     detections = {CLASSIC: sdk.classic, NEWER: sdk.newer}
     for dialect, detection in detections.items():
         try:
-            found[dialect] = SdkSimulator(detection, dialect)
+            simulators[dialect] = SdkSimulator(detection, dialect)
         except BackendMissingError as error:
             errors.append(error)
-    if not found:
+    if not simulators:
         raise errors[1] if sdk.newer.module else errors[0]
-    return ByDialect(found, {dialect: one.found for dialect, one in detections.items()})
+    return ByDialect(simulators, {dialect: one.found for dialect, one in detections.items()})
 
 
 def has_simulator(sdk: Sdk) -> bool:

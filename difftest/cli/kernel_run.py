@@ -73,10 +73,10 @@ class KernelRun:
             return with_case(self.kernel, self.case, use)
         arrays = random_arrays([parse_shape(shape) for shape in self.shapes], self.dtypes)
         bounds = parse_bounds(self.bounds)
-        given = KernelArguments(arrays, parse_keywords(self.keywords), grid)
+        arguments = KernelArguments(arrays, parse_keywords(self.keywords), grid)
         with embedded():
             kernel = load_kernel(self.kernel)
-            return use(kernel, bounded(kernel, given, bounds))
+            return use(kernel, bounded(kernel, arguments, bounds))
 
 
 level_option = click.option(

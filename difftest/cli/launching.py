@@ -59,13 +59,13 @@ class TracedLaunch(NamedTuple):
     """What it did with its arrays that no kernel test would let pass."""
 
 
-def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:
+def bounded(kernel: Any, arguments: KernelArguments, bounds: Mapping[str, int]) -> KernelArguments:
     """The same arguments, the named inputs drawn from 0 to their bound, the bound excluded.
 
     No number is drawn twice where there are enough of them: most indices name a place once.
     """
-    names = input_names(kernel, given.arrays)
-    arrays = list(given.arrays)
+    names = input_names(kernel, arguments.arrays)
+    arrays = list(arguments.arrays)
     for name, bound in bounds.items():
         if name not in names:
             raise click.BadParameter(
@@ -81,7 +81,7 @@ def bounded(kernel: Any, given: KernelArguments, bounds: Mapping[str, int]) -> K
         rng = np.random.default_rng(0)
         drawn = rng.choice(bound, old.size, replace=old.size > bound)
         arrays[names.index(name)] = drawn.reshape(old.shape).astype(old.dtype)
-    return given._replace(arrays=arrays)
+    return arguments._replace(arrays=arrays)
 
 
 def input_names(kernel: Any, arrays: Sequence[Any]) -> list[str]:
@@ -94,14 +94,14 @@ def random_arrays(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> l
     """Random arrays; one dtype for all or one for each."""
     if len(dtypes) not in (1, len(shapes)):
         raise click.BadParameter(f"{len(dtypes)} dtypes for {len(shapes)} shapes")
-    known = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
-    if problem := too_large((shape, known[n].itemsize) for n, shape in enumerate(shapes)):
+    kinds = known_dtypes(dtypes if len(dtypes) > 1 else [*dtypes] * len(shapes))
+    if problem := too_large((shape, kinds[n].itemsize) for n, shape in enumerate(shapes)):
         raise click.BadParameter(f"--shape: {problem}")
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
     return [
         (values * 8 if dtype.kind in "iu" else values).astype(dtype)
-        for values, dtype in zip(drawn, known, strict=True)
+        for values, dtype in zip(drawn, kinds, strict=True)
     ]
 
 
@@ -170,18 +170,18 @@ def launched(
     return TracedLaunch(result.trace, target, kernel, given.arrays, misuses)
 
 
-def _misuses(kernel: Any, given: KernelArguments, result: LaunchResult) -> Iterator[str]:
+def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
     """A test names what is written in place; without one a kernel says it, or returns that."""
     parameters = inspect.signature(getattr(kernel, "function", kernel)).parameters
-    for name, array in zip(input_names(kernel, given.arrays), given.arrays, strict=False):
+    for name, array in zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False):
         is_output = is_mutable(parameters[name].annotation)
-        if given.outputs is not None:
-            is_output = name in given.outputs
+        if arguments.outputs is not None:
+            is_output = name in arguments.outputs
         written = any(array is output for output in result.written)
         returned = any(array is output for output in result.returned)
         if returned and not written:
             yield f"the kernel returns its input {name} itself, to which it wrote nothing"
-        elif written and not is_output and given.outputs is not None:
+        elif written and not is_output and arguments.outputs is not None:
             yield f"the kernel writes to its input {name}, which its test does not name in outputs="
         elif written and not (is_output or returned) and result.outputs:
             yield f"the kernel writes to its input {name}, and does not return it"
@@ -189,12 +189,12 @@ def _misuses(kernel: Any, given: KernelArguments, result: LaunchResult) -> Itera
         yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
 
 
-def _hint(kernel: Any, given: KernelArguments) -> str:
+def _hint(kernel: Any, arguments: KernelArguments) -> str:
     """What to do if random integers were taken as indices."""
-    names = input_names(kernel, given.arrays)
+    names = input_names(kernel, arguments.arrays)
     integers = [
         name
-        for name, value in zip(names, given.arrays, strict=False)
+        for name, value in zip(names, arguments.arrays, strict=False)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu"
     ]
     if not integers:
@@ -206,16 +206,16 @@ def _hint(kernel: Any, given: KernelArguments) -> str:
 
 
 def _on_ranks(
-    kernel: Any, given: KernelArguments, machine: Machine, level: str | None, *, ranks: int
+    kernel: Any, arguments: KernelArguments, machine: Machine, level: str | None, *, ranks: int
 ) -> LaunchResult:
     """What the first rank has; the others get the same numbers in other places."""
     target = as_nki_kernel(kernel)
-    arrays = [given.arrays]
+    arrays = [arguments.arrays]
     for rank in range(1, ranks):
         rng = np.random.default_rng(rank)
-        arrays.append([rng.permuted(array, axis=None) for array in given.arrays])
-    gridded = target[given.grid] if given.grid else target
-    return launch_ranks(gridded, arrays, given.keywords, machine=machine, level=level)[0]
+        arrays.append([rng.permuted(array, axis=None) for array in arguments.arrays])
+    gridded = target[arguments.grid] if arguments.grid else target
+    return launch_ranks(gridded, arrays, arguments.keywords, machine=machine, level=level)[0]
 
 
 def machine_named(name: str | None) -> Machine | None:

@@ -53,7 +53,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @patient
 @click.pass_context
 def lint(
-    context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **given: Any
+    context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **options: Any
 ) -> None:
     """Look in FILES, or in the files of folders, for what the compiler would refuse.
 
@@ -62,18 +62,18 @@ def lint(
     or --target that you name refuses; --deny, --warn and --allow change it), 2 if a file could not
     be read or a rule broke. `# difftest: ignore[ID] reason` at a statement silences a rule there.
     """
-    if explain or given.pop("listed"):
+    if explain or options.pop("listed"):
         click.echo(rules()[explain].page if explain else rules_page(), nl=False)
         return
-    if not files and not given["kernel"]:
+    if not files and not options["kernel"]:
         raise click.UsageError("name a file, or a folder, of kernels, or a --kernel to run")
-    fix, unsafe, shown = (given.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
-    ranks = given.pop("ranks")
+    fix, unsafe, shown = (options.pop(name) for name in ("fix", "unsafe_fixes", "shown"))
+    ranks = options.pop("ranks")
     try:
-        asked = {name: given.pop(name) for name in ("sdk", "before", "target", "ids")}
+        asked = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
         request = reading.request_of(
             {**reading.project_settings(Path.cwd()), **{k: v for k, v in asked.items() if v}},
-            {one: given.pop(one.value) for one in reading.Level},
+            {one: options.pop(one.value) for one in reading.Level},
         )
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
@@ -84,9 +84,9 @@ def lint(
     diagnostics, unread = request.of_files(files)
     for text in (unread := [*unread, *broken()]):
         click.echo(text, err=True)
-    if given["kernel"]:
+    if options["kernel"]:
         machine, level = request.target, request.sdk.level if request.sdk else None
-        run = KernelRun(machine=machine, level=level, **given).launch(ranks)
+        run = KernelRun(machine=machine, level=level, **options).launch(ranks)
         diagnostics += request.of_trace(run.trace)
     if text := FORMATS[form](diagnostics, request.levels):
         click.echo(text)

@@ -71,7 +71,7 @@ def migrate(
     file: Path,
     output: Path | None,
     kernel: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Rewrite the classic kernels of FILE (`neuronxcc.nki`) in today's dialect (`import nki`).
 
@@ -85,8 +85,8 @@ def migrate(
     from libcst import ParserSyntaxError
 
     _check_places(file, output)
-    machine, *rest = map(given.pop, ("machine", "level", "rounding"))
-    kernel, calls = _calls(kernel, _Wanted(**given))
+    machine, *rest = map(options.pop, ("machine", "level", "rounding"))
+    kernel, calls = _calls(kernel, _Wanted(**options))
     setting = Setting(machine_named(machine), *rest)
 
     def proven(old: Sources, new: Sources) -> bool:

@@ -91,12 +91,12 @@ def profile(
             raise click.ClickException(str(error)) from None
         progress.update(task, description="asking for other compilers", total=None)
         _ = prediction.compiled  # kept: the interval is made from it
-    found = [*advise(prediction.schedule), *unused_helpers(function)]
-    show(prediction, found, trace, target)
-    _write(prediction, found, run.title, trace_file, picture, json_file)
+    findings = [*advise(prediction.schedule), *unused_helpers(function)]
+    show(prediction, findings, trace, target)
+    _write(prediction, findings, run.title, trace_file, picture, json_file)
 
 
-def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Machine) -> None:
+def show(prediction: Prediction, findings: list[Finding], trace: Trace, machine: Machine) -> None:
     """Print the summary, the tables, the memories and the advice."""
     report = Report(prediction)
     console = table_console()
@@ -111,7 +111,7 @@ def show(prediction: Prediction, found: list[Finding], trace: Trace, machine: Ma
     chart = memory_text(trace, machine, Console().width)
     console.print(chart, highlight=False, markup=False, soft_wrap=True)
     console.print("\nAdvice, the largest gain first (predicted)", style="bold")
-    for line in text.findings(found):
+    for line in text.findings(findings):
         # What goes on below begins under the words, so that the numbers stand out.
         folded = textwrap.wrap(line, console.width, subsequent_indent="   ") or [line]
         for part in folded:

@@ -15,7 +15,7 @@ def signatures() -> dict[str, list[str]]:
     """``nki.isa.activation`` -> its signature, what it does, and what is known; both dialects."""
     names = (*documented_names(CLASSIC), *documented_names(TODAY))
     documented = {f"{entry.dialect.package}{entry.module}.{entry.name}": entry for entry in names}
-    found = {}
+    pages = {}
     for file, text in stub_files().items():
         path = file.partition(".pyi")[0].removesuffix("/__init__").replace("-stubs", "")
         for node in ast.parse(text).body if file.endswith(".pyi") else ():
@@ -25,8 +25,8 @@ def signatures() -> dict[str, list[str]]:
                 lines = [f"{name}({ast.unparse(node.args).replace(': Any', '')})", says]
                 if page := documented.get(name):
                     lines += [*_known(page.page), f"- more: {page.url}"]
-                found[name] = lines
-    return found
+                pages[name] = lines
+    return pages
 
 
 def _known(page: str) -> list[str]:

@@ -99,8 +99,8 @@ def _compare(
         with embedded():
             module, _, function = first.counterpart.partition(":")
             kernel = getattr(import_shipped(module), function)
-            given = KernelArguments(arrays, dict(first.keywords))
-            trace, machine = launched(kernel, given, MACHINES["trn2"])[:2]
+            arguments = KernelArguments(arrays, dict(first.keywords))
+            trace, machine = launched(kernel, arguments, MACHINES["trn2"])[:2]
         prediction = predict(trace, machine, dge=first.toolchain)
         times[first.run] = prediction.estimates
         name = TRACES.get((first.counterpart, first.keywords))

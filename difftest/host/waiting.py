@@ -99,9 +99,9 @@ def call_text(kernel: Any, arrays: Sequence[Any]) -> str:
 
 def _limited(context: click.Context, option: click.Parameter, value: float | None) -> None:
     """Hold calls to a limit until the command is over."""
-    given = {"case_timeout": None, "case_memory": None, option.name: value}
+    limits = {"case_timeout": None, "case_memory": None, option.name: value}
     try:
-        context.call_on_close(limit(given["case_timeout"], given["case_memory"]))
+        context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]))
     except OSError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -68,14 +68,14 @@ class _Group(NamedTuple):
     @property
     def label(self) -> str:
         """Where they are made, how many of them there are, and what they are."""
-        one = self.lives[0].allocation
+        tensor = self.lives[0].allocation
         total = len(self.lives)
-        name = str(one).rpartition(" in ")[0]
+        name = str(tensor).rpartition(" in ")[0]
         if total > 1:
             kind = name[name.index("[") :]
             count = f"{self.there} of {total}" if 0 < self.there < total else str(total)
-            name = f"{count} {one.name or 'tensors'} {kind}"
-        at = one.location
+            name = f"{count} {tensor.name or 'tensors'} {kind}"
+        at = tensor.location
         if at is None:
             return name
         call = "".join(f", called at line {line.line}" for line in at.calls[:1])
@@ -130,9 +130,9 @@ class _Chart:
         """The tensors by line, those that take most at the peak first, then the largest."""
         lines: dict[tuple[object, ...], list[Live]] = {}
         for live in self.placement.lives:
-            one = live.allocation
-            at = one.location, one.location and one.location.calls
-            lines.setdefault((*at, one.name, one.shape, one.dtype), []).append(live)
+            tensor = live.allocation
+            at = tensor.location, tensor.location and tensor.location.calls
+            lines.setdefault((*at, tensor.name, tensor.shape, tensor.dtype), []).append(live)
         when = self.placement.peak.event
         groups = [
             _Group(tuple(lives), sum(life.first <= when <= life.last for life in lives))

@@ -83,27 +83,27 @@ def _is_rounding(testimony: Testimony, order: Order) -> bool:
     if testimony.exactly is None:
         return False
     with contextlib.redirect_stdout(io.StringIO()):
-        one, other = testimony.exactly(FORWARD), testimony.exactly(order)
-    if not one:  # random numbers have no exact run: it can be told neither way
+        first, other = testimony.exactly(FORWARD), testimony.exactly(order)
+    if not first:  # random numbers have no exact run: it can be told neither way
         random = Purpose.BITS, Purpose.DRAW
         return any(purpose(event) in random for event in testimony.trace.events)
-    return len(one) == len(other) and all(map(_agree, one, other))
+    return len(first) == len(other) and all(map(_agree, first, other))
 
 
-def _agree(one: ExactOutput, other: ExactOutput) -> bool:
+def _agree(first: ExactOutput, other: ExactOutput) -> bool:
     """Whether two exact runs differ by the roundings of float64 alone."""
-    if one.value.shape != other.value.shape:
+    if first.value.shape != other.value.shape:
         return False
-    errors = [output.error for output in (one, other) if output.error is not None]
+    errors = [output.error for output in (first, other) if output.error is not None]
     limit = _FLOAT64 * np.maximum.reduce(errors) if errors else 0.0
     with np.errstate(invalid="ignore"):
-        near = np.abs(one.value - other.value) <= limit
-    same = (one.value == other.value) | (np.isnan(one.value) & np.isnan(other.value))
+        near = np.abs(first.value - other.value) <= limit
+    same = (first.value == other.value) | (np.isnan(first.value) & np.isnan(other.value))
     return bool(np.all(near | same))
 
 
-def _equal(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and np.array_equal(
-        np.ascontiguousarray(one).reshape(-1).view(np.uint8),
+def _equal(first: Array, other: Array) -> bool:
+    return first.shape == other.shape and np.array_equal(
+        np.ascontiguousarray(first).reshape(-1).view(np.uint8),
         np.ascontiguousarray(other).reshape(-1).view(np.uint8),
     )

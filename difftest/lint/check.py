@@ -201,14 +201,14 @@ def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Findi
     )
 
 
-def _finding(one: Diagnostic) -> Finding:
+def _finding(diagnostic: Diagnostic) -> Finding:
     return Finding(
-        id=one.id,
-        severity=Severity.NOTE if one.rule.group is Group.PERFORMANCE else Severity.WARNING,
-        happened=one.happened,
-        rule=one.rule.rule,
-        locations=(Location(one.path, one.line),),
-        remedy=one.rule.remedy,
+        id=diagnostic.id,
+        severity=Severity.NOTE if diagnostic.rule.group is Group.PERFORMANCE else Severity.WARNING,
+        happened=diagnostic.happened,
+        rule=diagnostic.rule.rule,
+        locations=(Location(diagnostic.path, diagnostic.line),),
+        remedy=diagnostic.rule.remedy,
     )
 
 

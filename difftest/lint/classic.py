@@ -61,8 +61,8 @@ def _scope(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
 
 @rule("NKT203", nodes=(ast.Call,), **_CLASSIC)
 def _shared(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    given = (*node.args, *(keyword.value for keyword in node.keywords))
-    is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in given)
+    values = (*node.args, *(keyword.value for keyword in node.keywords))
+    is_shared = any(at.name(at.value(value)) == "nl.shared_hbm" for value in values)
     if at.name(node.func) in MAKERS and is_shared:
         is_helper = at.function in at.source.in_kernels - at.source.kernels
         if is_helper or any(_is_scope(block, at) for block in at.source.around(node)):
@@ -99,9 +99,9 @@ def _annotation(node: ast.AnnAssign, at: Spot) -> Iterator[Refusal]:
         return
     if isinstance(call, ast.Call) and at.name(call.func) in (*MAKERS, "nl.load") and call.args:
         said, first = _sizes(annotated.slice, at), call.args[0]
-        made = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
-        if said and made and None not in (*said, *made) and said != made:
-            yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(made)}"
+        sizes = _sizes(first, at) if at.name(call.func) in MAKERS else _sliced(first, len(said))
+        if said and sizes and None not in (*said, *sizes) and said != sizes:
+            yield node.annotation, f"{ast.unparse(annotated)} annotates a tensor {list(sizes)}"
 
 
 @rule("NKT207", nodes=(ast.If, ast.While, ast.IfExp), **_CLASSIC)
@@ -240,18 +240,18 @@ def _transpose(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if name not in ("nisa.nc_transpose", "nl.matmul") or not _places(at):
         return
     needed = "engine" if name == "nisa.nc_transpose" else "transpose_x"
-    given = at.argument(node, needed)
-    if given is None:
+    value = at.argument(node, needed)
+    if value is None:
         yield node, f"{name} got no {needed}"
-    elif at.name(given) == "nisa.tensor_engine":
-        yield node, f"{name} got engine={ast.unparse(given)}"
+    elif at.name(value) == "nisa.tensor_engine":
+        yield node, f"{name} got engine={ast.unparse(value)}"
 
 
 @rule("NKT212", nodes=(ast.Call,), **_CLASSIC)
 def _value(node: ast.Call, at: Spot) -> Iterator[Refusal]:
-    given = at.argument(node, "buffer")
-    if at.name(node.func) in _WITH_VALUES and given is not None and _is_allocator(given, at):
-        yield node, f"{ast.unparse(node.func)} got buffer={ast.unparse(given)}"
+    buffer = at.argument(node, "buffer")
+    if at.name(node.func) in _WITH_VALUES and buffer is not None and _is_allocator(buffer, at):
+        yield node, f"{ast.unparse(node.func)} got buffer={ast.unparse(buffer)}"
 
 
 @rule("NKT213", nodes=(ast.Call,), **_CLASSIC)

@@ -74,7 +74,7 @@ class Levels:
         return own or (Level.DENY if is_certain and is_known else Level.WARN)  # on a record
 
 
-def levels_by_name(given: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
+def levels_by_name(choices: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
     """The level of each name of a rule or a group.
 
     Raises
@@ -82,7 +82,7 @@ def levels_by_name(given: Mapping[Level, Iterable[str]]) -> dict[str, Level]:
     SettingsError : there is no such rule or group, or a name has two levels.
     """
     chosen: dict[str, Level] = {}
-    for level, names in given.items():
+    for level, names in choices.items():
         for name in names:
             ids_of([name])
             if chosen.setdefault(name, level) is not level:
@@ -124,17 +124,17 @@ def project_settings(folder: Path) -> dict[str, Any]:
     file = next((one for one in files if one.is_file()), None)
     table = _table(file) if file else {}
     try:
-        known = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
+        settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
         for name, values in (("sdk", SDKS), ("target", TARGETS)):
-            if known[name] is not None and known[name] not in values:
-                raise SettingsError(f"{name} is one of {', '.join(values)}; got {known[name]!r}")
-        given = {one: table.pop(one.value, []) for one in Level}
-        for level, names in given.items():
+            if settings[name] is not None and settings[name] not in values:
+                raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
+        choices = {one: table.pop(one.value, []) for one in Level}
+        for level, names in choices.items():
             if not isinstance(names, list):
                 raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
         if table:
             raise SettingsError(f"there is no setting {', '.join(table)}")
-        return {**known, "levels": levels_by_name(given)}
+        return {**settings, "levels": levels_by_name(choices)}
     except SettingsError as error:
         raise SettingsError(f"{file}, {TABLE}: {error}") from None
 
@@ -169,16 +169,16 @@ class LintRequest:
 
     def of_source(self, source: Source) -> list[Diagnostic]:
         """The diagnostics of a file; in its own order."""
-        found = lint(source, self.sdk or source.sdk, self.target, self.ids)
+        diagnostics = lint(source, self.sdk or source.sdk, self.target, self.ids)
         before = self.before
-        known = set(lint(source, before, self.target, self.ids)) if before else set()
-        return [one for one in found if one not in known and self._is_told(one)]
+        earlier = set(lint(source, before, self.target, self.ids)) if before else set()
+        return [one for one in diagnostics if one not in earlier and self._is_told(one)]
 
     def of_trace(self, trace: Trace) -> list[Diagnostic]:
         """The same of the run of a kernel."""
-        known = lint_trace(trace, self.before, self.ids) if self.before else []
-        found = lint_trace(trace, self.sdk, self.ids)
-        return [one for one in found if one not in known and self._is_told(one)]
+        earlier = lint_trace(trace, self.before, self.ids) if self.before else []
+        diagnostics = lint_trace(trace, self.sdk, self.ids)
+        return [one for one in diagnostics if one not in earlier and self._is_told(one)]
 
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
         """The diagnostics of files and folders, and what is to be said of those nobody can read."""
@@ -217,8 +217,8 @@ class LintRequest:
                 break
         return text
 
-    def _is_told(self, one: Diagnostic) -> bool:
-        return self.levels.of(one.rule) is not Level.ALLOW
+    def _is_told(self, diagnostic: Diagnostic) -> bool:
+        return self.levels.of(diagnostic.rule) is not Level.ALLOW
 
 
 def request_of(asked: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) -> LintRequest:

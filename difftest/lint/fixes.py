@@ -87,8 +87,8 @@ def _no_star(node: ast.arg, at: Spot) -> Fix | None:
     function = at.function
     if function is None or function.args.vararg or None in function.args.kw_defaults:
         return None  # what has no default cannot follow what has one
-    given = [*function.args.args, *function.args.defaults]
-    start = max((at.source.span(one)[1] for one in given), default=at.source.span(function)[0])
+    arguments = [*function.args.args, *function.args.defaults]
+    start = max((at.source.span(one)[1] for one in arguments), default=at.source.span(function)[0])
     end = at.source.span(node)[0]
     text = re.sub(r"\*\s*,\s*", "", at.source.text[start:end], count=1)
     return Fix("leave the * out", (at.source.edit(start, end, text),))
@@ -159,9 +159,9 @@ def _member(node: ast.keyword, at: Spot) -> Fix | None:
 
 @fixer("NKL112")
 def _shared(node: ast.Name, at: Spot) -> Fix | None:
-    made = at.value(node)
-    given = [keyword.value for keyword in made.keywords] if isinstance(made, ast.Call) else []
-    buffers = [value for value in given if at.name(value) == "nl.hbm"]
+    call = at.value(node)
+    values = [keyword.value for keyword in call.keywords] if isinstance(call, ast.Call) else []
+    buffers = [value for value in values if at.name(value) == "nl.hbm"]
     return _replaced(buffers[0], "nl.shared_hbm", at) if buffers else None
 
 
@@ -195,9 +195,9 @@ def _migrated(node: ast.AST, at: Spot) -> Fix | None:
     from difftest.migration.rewriting import migrate
 
     text = at.source.text
-    made = migrate(text)
-    edits = (at.source.edit(0, len(text), made.text),) if made.text != text else ()
-    left = len(made.left)
+    result = migrate(text)
+    edits = (at.source.edit(0, len(text), result.text),) if result.text != text else ()
+    left = len(result.left)
     title = "rewrite the file as `difftest migrate` does"
     places = f", which leaves {left} place{'s' * (left > 1)} to do by hand" if left else ""
     return Fix(title + places, edits, is_safe=not left)

@@ -28,37 +28,37 @@ _PRECISION = {
 """What GitHub calls a rule's confidence, by which it orders alerts."""
 
 
-def as_text(found: Sequence[Diagnostic], levels: Levels) -> str:
+def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """``FILE:line:column: ID text``, as ruff writes it: ``[*]`` marks what has a safe fix."""
     return "\n".join(
         f"{one.path}:{one.line}:{one.region.column}: {one.id} "
         f"{'[*] ' if one.fix and one.fix.is_safe else ''}"
         f"{'warning: ' if levels.of(one.rule) is Level.WARN else ''}{one.text}"
-        for one in found
+        for one in diagnostics
     )
 
 
-def as_json(found: Sequence[Diagnostic], levels: Levels) -> str:
+def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """A list of objects."""
-    return json.dumps([_mapping(diagnostic, levels) for diagnostic in found], indent=1)
+    return json.dumps([_mapping(diagnostic, levels) for diagnostic in diagnostics], indent=1)
 
 
-def as_github(found: Sequence[Diagnostic], levels: Levels) -> str:
+def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Workflow commands, which GitHub shows at the lines of a pull request."""
     return "\n".join(
         f"::{SEVERITIES[levels.of(one.rule)]} file={one.path},line={one.line},"
         f"col={one.region.column},endLine={one.region.end_line},title={one.id}"
         f"::{_escaped(one.text)}"
-        for one in found
+        for one in diagnostics
     )
 
 
-def as_sarif(found: Sequence[Diagnostic], levels: Levels) -> str:
+def as_sarif(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """A log of SARIF that declares every rule, with a fingerprint that outlives moved lines."""
     ids = list(rules())
     said: Counter[str] = Counter()
     results = []
-    for one in found:
+    for one in diagnostics:
         text = f"{one.id}\0{Path(one.path).as_posix()}\0{one.happened}"
         results.append(_result(one, ids.index(one.id), levels, f"{text}\0{said[text]}"))
         said[text] += 1
@@ -83,13 +83,13 @@ FORMATS: dict[str, Callable[[Sequence[Diagnostic], Levels], str]] = {
 }
 
 
-def summary(found: Sequence[Diagnostic], levels: Levels) -> str:
+def summary(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """How many there are, how many of them are denied, and how many a fix would mend."""
-    if not found:
+    if not diagnostics:
         return "nothing found"
-    denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in found)
-    text = f"{len(found)} finding{'s' * (len(found) > 1)}, {denied} denied"
-    fixes = Counter(diagnostic.fix.is_safe for diagnostic in found if diagnostic.fix)
+    denied = sum(levels.of(diagnostic.rule) is Level.DENY for diagnostic in diagnostics)
+    text = f"{len(diagnostics)} finding{'s' * (len(diagnostics) > 1)}, {denied} denied"
+    fixes = Counter(diagnostic.fix.is_safe for diagnostic in diagnostics if diagnostic.fix)
     if fixes[True]:
         text += f"; [*] {fixes[True]} fixable with --fix"
     if fixes[False]:
@@ -97,17 +97,17 @@ def summary(found: Sequence[Diagnostic], levels: Levels) -> str:
     return text
 
 
-def _mapping(one: Diagnostic, levels: Levels) -> dict[str, Any]:
+def _mapping(diagnostic: Diagnostic, levels: Levels) -> dict[str, Any]:
     return {
-        "file": one.path,
-        **one.region._asdict(),
-        "id": one.id,
-        "group": one.rule.group.value,
-        "level": levels.of(one.rule).value,
-        "happened": one.happened,
-        "rule": one.rule.rule,
-        "remedy": one.rule.remedy,
-        "fix": _fix(one.fix) if one.fix else None,
+        "file": diagnostic.path,
+        **diagnostic.region._asdict(),
+        "id": diagnostic.id,
+        "group": diagnostic.rule.group.value,
+        "level": levels.of(diagnostic.rule).value,
+        "happened": diagnostic.happened,
+        "rule": diagnostic.rule.rule,
+        "remedy": diagnostic.rule.remedy,
+        "fix": _fix(diagnostic.fix) if diagnostic.fix else None,
     }
 
 
@@ -127,27 +127,27 @@ def _declared(rule: Rule, levels: Levels) -> dict[str, Any]:
     }
 
 
-def _result(one: Diagnostic, index: int, levels: Levels, said: str) -> dict[str, Any]:
-    artifact = {"uri": Path(one.path).as_posix()}
-    place = {"artifactLocation": artifact, "region": _region(one.region)}
+def _result(diagnostic: Diagnostic, index: int, levels: Levels, said: str) -> dict[str, Any]:
+    artifact = {"uri": Path(diagnostic.path).as_posix()}
+    place = {"artifactLocation": artifact, "region": _region(diagnostic.region)}
     result = {
-        "ruleId": one.id,
+        "ruleId": diagnostic.id,
         "ruleIndex": index,
-        "level": SEVERITIES[levels.of(one.rule)],
-        "message": {"text": one.text},
+        "level": SEVERITIES[levels.of(diagnostic.rule)],
+        "message": {"text": diagnostic.text},
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"kernel/v1": hashlib.sha256(said.encode()).hexdigest()[:32]},
     }
-    if one.fix:
+    if diagnostic.fix:
         changes = [
             {"deletedRegion": _region(edit.region), "insertedContent": {"text": edit.text}}
-            for edit in one.fix.edits
+            for edit in diagnostic.fix.edits
         ]
         result["fixes"] = [
             {
-                "description": {"text": one.fix.title},
+                "description": {"text": diagnostic.fix.title},
                 "artifactChanges": [{"artifactLocation": artifact, "replacements": changes}],
-                "properties": {"safe": one.fix.is_safe},
+                "properties": {"safe": diagnostic.fix.is_safe},
             }
         ]
     return result
@@ -200,19 +200,19 @@ def rules_page() -> str:
     return _HEAD + own + _REFUSALS + refused + pages
 
 
-def _row(one: Rule) -> tuple[str, ...]:
-    versions = [sdk.version for sdk in SDKS.values() if one.holds(sdk, None)]
+def _row(rule: Rule) -> tuple[str, ...]:
+    versions = [sdk.version for sdk in SDKS.values() if rule.holds(sdk, None)]
     return (
-        _link(one.id),
-        one.title,
-        "a trace" if one.reads_traces else "source",
+        _link(rule.id),
+        rule.title,
+        "a trace" if rule.reads_traces else "source",
         f"{versions[0]} to {versions[-1]}",
-        ", ".join(sorted(one.targets)) or "all",
-        one.confidence.value,
-        one.words.get("Our simulator", "runs it"),
-        one.words.get("AWS's simulator", "runs it"),
-        one.words.get("Compiler", "refuses it"),
-        one.words["Sources"],
+        ", ".join(sorted(rule.targets)) or "all",
+        rule.confidence.value,
+        rule.words.get("Our simulator", "runs it"),
+        rule.words.get("AWS's simulator", "runs it"),
+        rule.words.get("Compiler", "refuses it"),
+        rule.words["Sources"],
     )
 
 

@@ -141,8 +141,8 @@ class Kinds:
     def _of_call(self, node: ast.Call) -> Sort | None:
         name = self._named(node.func)
         if name in MAKERS:
-            given = [*node.args[2:], *(one.value for one in node.keywords if one.arg == "buffer")]
-            buffers = [self.value(value) for value in given]
+            values = [*node.args[2:], *(one.value for one in node.keywords if one.arg == "buffer")]
+            buffers = [self.value(value) for value in values]
             if _IN_HBM.intersection(map(self._named, buffers)):
                 return Sort.TENSOR
             return None if any(isinstance(buffer, ast.Name) for buffer in buffers) else Sort.TILE

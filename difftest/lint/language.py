@@ -132,8 +132,8 @@ def _output(node: ast.Return, at: Spot) -> Iterator[Refusal]:
     if function is None or function not in at.source.kernels or node.value is None:
         return
     for value in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
-        made = at.value(value)
-        buffer = at.argument(made, "buffer", 2) if isinstance(made, ast.Call) else None
+        call = at.value(value)
+        buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
         if isinstance(value, ast.Name) and buffer is not None and at.name(buffer) == "nl.hbm":
             yield value, f"{function.name} returns {value.id}, which is in nl.hbm"
 

@@ -102,14 +102,14 @@ class Spot:
 
     def given(self, call: ast.Call, name: str, place: int | None = None) -> ast.expr | None:
         """What a call passes by a keyword, or else at a place."""
-        given = [keyword.value for keyword in call.keywords if keyword.arg == name]
-        given += call.args[place : place + 1] if place is not None else []
-        return given[0] if given else None
+        values = [keyword.value for keyword in call.keywords if keyword.arg == name]
+        values += call.args[place : place + 1] if place is not None else []
+        return values[0] if values else None
 
     def argument(self, call: ast.Call, name: str, place: int | None = None) -> ast.AST | None:
         """The same, or the expression that the name passed stands for."""
-        given = self.given(call, name, place)
-        return self.value(given) if given is not None else None
+        values = self.given(call, name, place)
+        return self.value(values) if values is not None else None
 
 
 class ImportedNames:

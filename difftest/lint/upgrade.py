@@ -79,9 +79,9 @@ def _of_psum(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     argument, place, ended, instead = _NOT_OF_PSUM.get(name, ("", 0, "", ""))
     tile = at.given(node, argument, place) if ended and _reached(ended, at) else None
     tile = tile.value if isinstance(tile, ast.Subscript) else tile
-    made = at.value(tile) if tile is not None else None
-    given = at.argument(made, "buffer", 2) if isinstance(made, ast.Call) else None
-    if given is not None and at.name(given) == "nl.psum":
+    call = at.value(tile) if tile is not None else None
+    buffer = at.argument(call, "buffer", 2) if isinstance(call, ast.Call) else None
+    if buffer is not None and at.name(buffer) == "nl.psum":
         yield node, f"{name} of a tile in PSUM ended with NKI {ended} (now: {instead})"
 
 
@@ -103,11 +103,11 @@ def _argument(node: ast.Call, at: Spot) -> Iterator[Refusal]:
 @rule("NKU305", group=Group.CORRECTNESS, nodes=(ast.Attribute,))
 def _unknown_name(node: ast.Attribute, at: Spot) -> Iterator[Refusal]:
     module, _, rest = (at.name(node) or "").partition(".")
-    known = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
+    names = _FUNCTIONS[at.source.names.has_classic(node)].get(module)
     is_todays = rest in _FUNCTIONS[False].get(module, {})  # which AWS's last classic tests use
     name = f"{module}.{rest}"
     is_part = not rest or "." in rest  # the module itself, or an attribute of a name of it
-    if not (known is None or is_part or rest in known or is_todays or name in LIFETIMES):
+    if not (names is None or is_part or rest in names or is_todays or name in LIFETIMES):
         yield node, f"{name} is no name of NKI"
 
 
@@ -119,8 +119,8 @@ def _signature(node: ast.Call, at: Spot) -> Iterator[Refusal]:
     if signature is None or any(arg is None or isinstance(arg, ast.Starred) for arg in arguments):
         return
     is_classic = at.source.names.has_classic(node.func)  # AWS's classic stubs have **kwargs
-    known = [keyword for keyword in node.keywords if f"{name}({keyword.arg})" not in LIFETIMES]
-    own = [keyword for keyword in known if not is_classic or keyword.arg in signature.parameters]
+    keywords = [keyword for keyword in node.keywords if f"{name}({keyword.arg})" not in LIFETIMES]
+    own = [keyword for keyword in keywords if not is_classic or keyword.arg in signature.parameters]
     try:
         signature.bind(*node.args, **{keyword.arg: keyword for keyword in own if keyword.arg})
     except TypeError as error:

@@ -64,9 +64,9 @@ INSTRUCTIONS = {
 def positional(name: str) -> tuple[str, ...]:
     """The positional parameters of a classic function, ``nl.load``; none of one that is not."""
     module, _, function = name.partition(".")
-    known = getattr({"nl": language, "nisa": isa}[module], function, None)
-    given = inspect.signature(known).parameters.values() if known else ()
-    return tuple(one.name for one in given if one.kind is one.POSITIONAL_OR_KEYWORD)
+    callee = getattr({"nl": language, "nisa": isa}[module], function, None)
+    parameters = inspect.signature(callee).parameters.values() if callee else ()
+    return tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
 
 
 MATMUL = "nisa.nc_matmul"

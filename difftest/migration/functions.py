@@ -65,15 +65,15 @@ class FunctionWriter(InstructionWriter):
 
     def _two_tiles(self, call: ast.Call, wanted: Wanted) -> str:
         """``nisa.tensor_tensor``: a column, which it repeats no more, goes to ``tensor_scalar``."""
-        given = self.given(call)
-        if {"mask", "engine"} & set(given) or not {"data1", "data2", "op"} <= set(given):
+        arguments = self.given(call)
+        if {"mask", "engine"} & set(arguments) or not {"data1", "data2", "op"} <= set(arguments):
             return self.instruction(call, wanted)
-        marked = [self._is_column(given[role]) for role in ("data1", "data2")]
-        name = self.operator_name(given["op"]).rpartition(".")[2]
+        marked = [self._is_column(arguments[role]) for role in ("data1", "data2")]
+        name = self.operator_name(arguments["op"]).rpartition(".")[2]
         if marked[0] == marked[1] or name not in SCALED:
             return self.instruction(call, wanted)
-        left, right = (self.operand(given[role]) for role in ("data1", "data2"))
-        wanted = self.asked(wanted, given)
+        left, right = (self.operand(arguments[role]) for role in ("data1", "data2"))
+        wanted = self.asked(wanted, arguments)
         tile, column = (right, left) if marked[0] else (left, right)
         return self._scaled(name, tile, column, tile is right, wanted)
 
@@ -96,17 +96,17 @@ class FunctionWriter(InstructionWriter):
         return self.issued(name, operands, target, wanted)
 
     def _reduction(
-        self, name: str, data: NewOperand, given: dict[str, ast.expr], wanted: Wanted
+        self, name: str, data: NewOperand, arguments: dict[str, ast.expr], wanted: Wanted
     ) -> str:
         """``nl.sum(x, axis=...)``; today's reduced axes come last."""
-        axis = given.pop("axis")
+        axis = arguments.pop("axis")
         axes = axes_of(axis)
         if axes is not None and data.shape is not None:
             data, axes = _with_axes_last(data, [one % len(data.shape) for one in axes])
         words = ast.unparse(self.value(axis))
         if axes is not None:
             words = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
-        others = {role: ast.unparse(self.value(value)) for role, value in given.items()}
+        others = {role: ast.unparse(self.value(value)) for role, value in arguments.items()}
         if wanted.is_value:
             others |= {"dtype": wanted.dtype} if wanted.dtype else {}
             end = "".join(f", {role}={text}" for role, text in others.items())
@@ -146,8 +146,8 @@ class FunctionWriter(InstructionWriter):
         A number that is no integer makes the classic result float32.
         """
         tile, number = (right, left) if left.tile is None else (left, right)
-        float32, known = self.nl("float32"), tile.tile and tile.tile.dtype
-        if wanted.dtype is None and known != float32 and wanted.dst is None:
+        float32, dtype = self.nl("float32"), tile.tile and tile.tile.dtype
+        if wanted.dtype is None and dtype != float32 and wanted.dst is None:
             is_integer = self.scope.is_integer(expression(number.text))
             wanted = wanted._replace(dtype=None if is_integer else float32)
         if wanted.is_value:
@@ -181,8 +181,8 @@ class FunctionWriter(InstructionWriter):
     def _wider(self, left: NewOperand, right: NewOperand) -> str | None:
         """float32, if one operand is that and the first one may be narrower; else None."""
         float32 = self.nl("float32")
-        known = [None if side.tile is None else side.tile.dtype for side in (left, right)]
-        return float32 if known[1] == float32 and known[0] != float32 and left.tile else None
+        dtypes = [None if side.tile is None else side.tile.dtype for side in (left, right)]
+        return float32 if dtypes[1] == float32 and dtypes[0] != float32 and left.tile else None
 
 
 def _joined(left: Shape | None, right: Shape | None) -> Shape | None:

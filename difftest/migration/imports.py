@@ -66,12 +66,12 @@ class Names:
         longest = max(fitting, key=len, default="")
         return f"{self._module_of[longest]}{full[len(longest) :]}" if fitting else None
 
-    def rules_broken(self, one: Any) -> list[tuple[str, str]]:
+    def rules_broken(self, statement: Any) -> list[tuple[str, str]]:
         """The rules for imports of NKI that no rule rewrites, and for those of other modules."""
-        is_from = isinstance(one, cst.ImportFrom)
-        if is_from and (one.relative or one.module is None):
+        is_from = isinstance(statement, cst.ImportFrom)
+        if is_from and (statement.relative or statement.module is None):
             return [] if self._is_package else [OTHERS]
-        named = [one.module] if is_from else [alias.name for alias in one.names]
+        named = [statement.module] if is_from else [alias.name for alias in statement.names]
         names = {get_full_name_for_node(name) or "" for name in named}
         if names <= self._new_names:
             return []
@@ -82,9 +82,9 @@ class Names:
 
     def with_new_names(self, module: cst.Module) -> cst.Module:
         """The file with the new names of the modules that are rewritten too."""
-        made = module.visit(_Renaming(self._renamed, self._new_names))
-        assert isinstance(made, cst.Module)
-        return made
+        renamed = module.visit(_Renaming(self._renamed, self._new_names))
+        assert isinstance(renamed, cst.Module)
+        return renamed
 
     def with_modules_named(self, module: cst.Module) -> cst.Module:
         """The file with ``nl.par_dim`` for a ``par_dim`` that it imported by itself.
@@ -95,8 +95,8 @@ class Names:
         meant: dict[str, str] = {}
         body = []
         for line in module.body:
-            one = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-            single = self._single_names(one)
+            statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+            single = self._single_names(statement)
             if not single or bound & set(single):
                 body.append(line)
                 continue
@@ -105,14 +105,14 @@ class Names:
             body += self._missing_imports(modules, line)
         if not meant:
             return module
-        made = module.with_changes(body=body).visit(_Naming(meant))
-        assert isinstance(made, cst.Module)
-        return made
+        whole = module.with_changes(body=body).visit(_Naming(meant))
+        assert isinstance(whole, cst.Module)
+        return whole
 
-    def _single_names(self, one: Any) -> dict[str, str]:
+    def _single_names(self, statement: Any) -> dict[str, str]:
         """``{"par_dim": "nl.par_dim"}`` for an import of single names of NKI's modules."""
         single = {}
-        for full, local in _imported(one) if isinstance(one, cst.ImportFrom) else ():
+        for full, local in _imported(statement) if isinstance(statement, cst.ImportFrom) else ():
             module, _, name = full.rpartition(".")
             if module.startswith(CLASSIC) and MODULES.get(module, "nki") != "nki":
                 single[local] = f"{self.local(MODULES[module])}.{name}"
@@ -120,13 +120,13 @@ class Names:
 
     def _missing_imports(self, modules: set[str], line: Any) -> list[Any]:
         """The imports of whole modules that stand for one of single names."""
-        made = []
+        lines = []
         for name, local in MODULES.items():
             if local in modules and local not in self._module_of:
                 self._module_of[local] = local
                 new = cst.parse_statement(f"import {name} as {local}")
-                made.append(new.with_changes(leading_lines=line.leading_lines))
-        return made
+                lines.append(new.with_changes(leading_lines=line.leading_lines))
+        return lines
 
     def imported_today(self, body: Any) -> list[Any]:
         """The statements of a module with the imports of NKI in today's words."""

@@ -304,14 +304,14 @@ def _arange(node: ast.Call) -> GridIndex:
 
 def _mgrid(node: ast.Subscript) -> tuple[GridIndex, ...]:
     items = items_of(node)
-    made = []
+    axes = []
     for number, item in enumerate(items):
         if not isinstance(item, ast.Slice) or item.step is not None or item.upper is None:
             raise NotMechanicalError(*GONE["nl.mgrid"])
         first = ZERO if item.lower is None else Term.of(item.lower)
         axis = GridAxis(ONE, Term.of(item.upper) - first)
-        made.append(GridIndex(first, {number - len(items): axis}, len(items)))
-    return tuple(made)
+        axes.append(GridIndex(first, {number - len(items): axis}, len(items)))
+    return tuple(axes)
 
 
 _SWAPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}

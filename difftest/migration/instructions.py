@@ -59,22 +59,22 @@ class InstructionWriter(OperandWriter):
         meant = self.names.meant(call.func) or ""
         calling = INSTRUCTIONS[meant]
         name = calling.name or meant
-        given = self.given(call)
-        wanted = self.asked(wanted, given)
+        arguments = self.given(call)
+        wanted = self.asked(wanted, arguments)
         if wanted.limits is not EVERYTHING and calling.shape not in (LIKE, REDUCED):
             raise NotMechanicalError(*MASK)
-        if calling.first not in given:
+        if calling.first not in arguments:
             raise NotMechanicalError(*UNKNOWN_CALL)
-        operands = self._operands(name, given, wanted.limits)
+        operands = self._operands(name, arguments, wanted.limits)
         target = wanted.dst or self.fresh(wanted.wish, call, meant.split(".")[1])
         if wanted.dst is None:
-            self._allocated(target, calling, operands, given.get("shape"), wanted)
+            self._allocated(target, calling, operands, arguments.get("shape"), wanted)
         return self.issued(name, {role: one.text for role, one in operands.items()}, target, wanted)
 
-    def asked(self, wanted: Wanted, given: dict[str, ast.expr]) -> Wanted:
+    def asked(self, wanted: Wanted, arguments: dict[str, ast.expr]) -> Wanted:
         """With the mask and the dtype of a call's arguments."""
-        limits = self.limits(given.get("mask"))
-        return wanted._replace(limits=limits, dtype=self.dtype(given.get("dtype")))
+        limits = self.limits(arguments.get("mask"))
+        return wanted._replace(limits=limits, dtype=self.dtype(arguments.get("dtype")))
 
     def issued(self, name: str, operands: dict[str, str], target: str, wanted: Wanted) -> str:
         """Write an instruction to a destination, or to what a mask leaves of a new tile."""
@@ -88,17 +88,17 @@ class InstructionWriter(OperandWriter):
         starred = starred or any(keyword.arg is None for keyword in call.keywords)
         if len(call.args) > len(parameters) or starred:
             raise NotMechanicalError(*UNKNOWN_CALL)
-        given = dict(zip(parameters, call.args, strict=False))
-        return given | {str(keyword.arg): keyword.value for keyword in call.keywords}
+        arguments = dict(zip(parameters, call.args, strict=False))
+        return arguments | {str(keyword.arg): keyword.value for keyword in call.keywords}
 
     def _operands(
-        self, name: str, given: dict[str, ast.expr], limits: MaskBox
+        self, name: str, arguments: dict[str, ast.expr], limits: MaskBox
     ) -> dict[str, NewOperand]:
         """The arguments in today's words, each on what the mask leaves."""
         function = name.split(".")[1]
         taken = inspect.signature(getattr(isa, function)).parameters
         operands: dict[str, NewOperand] = {}
-        for role, node in given.items():
+        for role, node in arguments.items():
             if role in OF_RESULT:
                 continue
             if role not in taken:
@@ -108,7 +108,7 @@ class InstructionWriter(OperandWriter):
             if role in NUMPY_OPS:
                 operands[role] = NewOperand(self.operator_name(node))
             elif role in VECTORS:
-                operands[role] = self._vector(node, given.get(f"op{role[-1]}"), limits)
+                operands[role] = self._vector(node, arguments.get(f"op{role[-1]}"), limits)
             elif self._is_setting(node):
                 operands[role] = NewOperand(ast.unparse(node))
             else:

@@ -131,8 +131,8 @@ class OperandWriter(ABC):
             if any(grids.uses(item) for item in items):
                 base = self.value(node.value)
                 text, shape = views.view(ast.unparse(base), items, grids, limits)
-                known = self.scope.tile(base) or KnownTile()
-                return NewOperand(text, KnownTile(tuple(shape), known.dtype, known.buffer))
+                tile = self.scope.tile(base) or KnownTile()
+                return NewOperand(text, KnownTile(tuple(shape), tile.dtype, tile.buffer))
         lowered = self.value(node)
         return self._masked(lowered, limits)
 
@@ -237,8 +237,8 @@ class OperandWriter(ABC):
         node = expression(dst)
         while isinstance(node, ast.Subscript):
             node = node.value
-        known = self.scope.tile(node)
-        return wanted in (f"{ast.unparse(node)}.dtype", known and known.dtype)
+        tile = self.scope.tile(node)
+        return wanted in (f"{ast.unparse(node)}.dtype", tile and tile.dtype)
 
 
 def _may_be_of_list(node: ast.Subscript) -> bool:

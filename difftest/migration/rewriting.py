@@ -82,23 +82,23 @@ def migrate(text: str, others: Others | None = None) -> Migrated:
         returns = imported | rewriting.returns
         if not called & rewriting.returns.keys():
             break
-    made = module.with_changes(body=body)
-    code = made.code
+    whole = module.with_changes(body=body)
+    code = whole.code
     if f"{ITEMSIZE}(" in code:
-        code = _with_itemsize(made, names)
+        code = _with_itemsize(whole, names)
     return Migrated(code, tuple(rewriting.left), kernels_of(code), rewriting.returns)
 
 
 def _imported(module: cst.Module, others: Others) -> dict[str, KnownTile]:
     """What the functions return that a file imports from others."""
-    found: dict[str, KnownTile] = {}
+    tiles: dict[str, KnownTile] = {}
     for node in ast.walk(ast.parse(module.code)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            known = others.returns(node.module)
+            returned = others.returns(node.module)
             for alias in node.names:
-                if alias.name in known:
-                    found[alias.asname or alias.name] = known[alias.name]
-    return found
+                if alias.name in returned:
+                    tiles[alias.asname or alias.name] = returned[alias.name]
+    return tiles
 
 
 def _with_itemsize(module: cst.Module, names: Names) -> str:
@@ -117,21 +117,21 @@ def kernels_of(code: str) -> dict[str, int]:
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     mark = COMMENT.partition(":")[0]
     counts = {}
-    for name, one in functions.items():
-        first = min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)])
-        own = sum(mark in line for line in lines[first - 1 : one.end_lineno])
+    for name, function in functions.items():
+        first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+        own = sum(mark in line for line in lines[first - 1 : function.end_lineno])
         above = first - 2
         while above >= 0 and lines[above].lstrip().startswith("#"):
             own += mark in lines[above]
             above -= 1
         counts[name] = own
     top = sum(mark in line for line in lines) - sum(counts.values())
-    found = {}
-    for name, one in functions.items():
-        if any("jit" in ast.unparse(decorator) for decorator in one.decorator_list):
+    kernels = {}
+    for name, function in functions.items():
+        if any("jit" in ast.unparse(decorator) for decorator in function.decorator_list):
             reached = _reached(name, functions)
-            found[name] = top + sum(counts[other] for other in reached)
-    return found
+            kernels[name] = top + sum(counts[other] for other in reached)
+    return kernels
 
 
 def _reached(name: str, functions: dict[str, ast.FunctionDef]) -> set[str]:
@@ -173,10 +173,10 @@ class _Rewriting:
         changed = _bound(statement)
         if isinstance(statement, (cst.For, cst.While)):
             scope.loosen(*changed)
-        made = self._compound(statement, scope)
+        result = self._compound(statement, scope)
         if not isinstance(statement, (cst.For, cst.While, cst.With)):
             scope.loosen(*changed)
-        return [made]
+        return [result]
 
     def _compound(self, statement: Any, scope: Scope) -> Any:
         """A statement with blocks, each rewritten; what is counted in one is known there alone."""
@@ -210,11 +210,11 @@ class _Rewriting:
         scope.function = function.name.value
         scope.blocks = blocks_of(ast.parse(textwrap.dedent(_code(function))), self.names)
         outer, self.definitions = self.definitions, Definitions()
-        made = self._compound(self._signature(function), scope)
-        made, rules = self.definitions.settled(made)
+        result = self._compound(self._signature(function), scope)
+        result, rules = self.definitions.settled(result)
         self.left += rules
         self.definitions = outer
-        return made
+        return result
 
     def _signature(self, function: cst.FunctionDef) -> cst.FunctionDef:
         """Without the classic decorators, their arguments and annotations."""
@@ -286,9 +286,9 @@ class _Rewriting:
         if tile is None or scope.function is None:
             return
         dtype = tile.dtype if (tile.dtype or "").startswith(f"{self.names.local('nl')}.") else None
-        found = KnownTile(None, dtype, tile.buffer)
-        before = self.returns.get(scope.function, found)
-        self.returns[scope.function] = found if before == found else KnownTile()
+        result = KnownTile(None, dtype, tile.buffer)
+        before = self.returns.get(scope.function, result)
+        self.returns[scope.function] = result if before == result else KnownTile()
 
 
 def _code(node: cst.CSTNode) -> str:
@@ -365,14 +365,14 @@ class Package:
 
     def migrated(self) -> dict[Path, Migrated]:
         """The new files, by their places in the folder."""
-        made: dict[Path, Migrated] = {}
+        results: dict[Path, Migrated] = {}
         for _ in range(2):  # what a function returns is known when the files are read again
             for file in self.files:
                 text = file.read_text(encoding="utf-8")
                 result = migrate(text, self)
                 self._returns[file] = result.returns
-                made[file.relative_to(self.folder)] = result
-        return made
+                results[file.relative_to(self.folder)] = result
+        return results
 
     def _named(self, name: str) -> Iterator[tuple[int, list[str]]]:
         """Where the folder stands in a module's dotted name, and what follows it there."""

@@ -122,12 +122,12 @@ class Scope:
                 for target, part in zip(targets[0].elts, parts, strict=True):
                     self._bind([target], part)
                 return
-        known = None if value is None else self.tile(value)
+        tile = None if value is None else self.tile(value)
         is_integer = value is not None and self.is_integer(value)
         self.forget({name for target in targets for name in bound_names(target)})
         for target in targets:
-            if isinstance(target, ast.Name) and known is not None:
-                self.tiles[target.id] = known
+            if isinstance(target, ast.Name) and tile is not None:
+                self.tiles[target.id] = tile
             elif isinstance(target, ast.Name) and is_integer:
                 self.integers.add(target.id)
             elif isinstance(target, ast.Tuple):
@@ -199,18 +199,18 @@ class Scope:
 
     def _made(self, name: str, call: ast.Call) -> KnownTile:
         """What a function of NKI returns."""
-        given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-        dtype = ast.unparse(given["dtype"]) if "dtype" in given else None
-        operands = [self.tile(node) for node in [*call.args, *given.values()]]
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        dtype = ast.unparse(keywords["dtype"]) if "dtype" in keywords else None
+        operands = [self.tile(node) for node in [*call.args, *keywords.values()]]
         tiles = [tile for tile in operands if tile is not None]
         first = tiles[0] if tiles else KnownTile()
         if name in MAKERS:
-            return self._new(name, call, given)
+            return self._new(name, call, keywords)
         if name in ELEMENTWISE:
             return KnownTile(first.shape, dtype or first.dtype, "sbuf")
         if name in REDUCTIONS:
-            axis = given.get("axis", call.args[1] if len(call.args) > 1 else None)
-            keeps = "keepdims" in given and ast.unparse(given["keepdims"]) == "True"
+            axis = keywords.get("axis", call.args[1] if len(call.args) > 1 else None)
+            keeps = "keepdims" in keywords and ast.unparse(keywords["keepdims"]) == "True"
             return KnownTile(reduced(first.shape, axis, keeps), dtype or first.dtype, "sbuf")
         if name == "nl.transpose":
             turned = None if first.shape is None or len(first.shape) != 2 else first.shape[::-1]
@@ -223,18 +223,18 @@ class Scope:
 
     def _product(self, call: ast.Call) -> Shape | None:
         """The shape of ``nl.matmul(x, y, transpose_x=...)``."""
-        given = {keyword.arg: keyword.value for keyword in call.keywords}
-        sides = [*call.args, *(given[name] for name in ("x", "y") if name in given)]
-        known = [self.tile(side) for side in sides[:2]]
-        if len(known) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in known):
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        sides = [*call.args, *(keywords[name] for name in ("x", "y") if name in keywords)]
+        tiles = [self.tile(side) for side in sides[:2]]
+        if len(tiles) != 2 or any(tile is None or len(tile.shape or ()) != 2 for tile in tiles):
             return None
-        x, y = (tile.shape or () for tile in known if tile is not None)
-        turned = given.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
+        x, y = (tile.shape or () for tile in tiles if tile is not None)
+        turned = keywords.get("transpose_x", call.args[2] if len(call.args) > 2 else None)
         is_turned = turned is not None and ast.unparse(turned) == "True"
         return (x[1] if is_turned else x[0], y[1])
 
-    def _new(self, name: str, call: ast.Call, given: dict[str, ast.expr]) -> KnownTile:
-        arguments = dict(zip(positional(name), call.args, strict=False)) | given
+    def _new(self, name: str, call: ast.Call, keywords: dict[str, ast.expr]) -> KnownTile:
+        arguments = dict(zip(positional(name), call.args, strict=False)) | keywords
         buffer = ast.unparse(arguments["buffer"]) if "buffer" in arguments else "sbuf"
         dtype = ast.unparse(arguments["dtype"]) if "dtype" in arguments else None
         shape = self._shape(arguments.get("shape"))
@@ -243,8 +243,8 @@ class Scope:
     def _shape(self, node: ast.expr | None) -> Shape | None:
         """A written shape, or ``t.shape`` of a tile."""
         if isinstance(node, ast.Attribute) and node.attr == "shape":
-            known = self.tile(node.value)
-            return None if known is None else known.shape
+            tile = self.tile(node.value)
+            return None if tile is None else tile.shape
         return _sizes(node)
 
 
@@ -284,8 +284,8 @@ def axes_of(node: ast.expr | None) -> list[int] | None:
     """The axes that an argument names; None if it does not say so in numbers."""
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
     numbers = [Term.of(item).constant for item in items if item is not None]
-    known = [number for number in numbers if number is not None]
-    return known if known and len(known) == len(items) else None
+    axes = [number for number in numbers if number is not None]
+    return axes if axes and len(axes) == len(items) else None
 
 
 def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | None:
@@ -309,15 +309,15 @@ def bound_names(node: ast.AST) -> set[str]:
 
 def blocks_of(function: ast.AST, names: Names) -> dict[str, int]:
     """Tiles of a function whose every use names its blocks, and how many dimensions those are."""
-    found: dict[str, set[int]] = {}
+    blocks: dict[str, set[int]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             place = _place(node.value, names)
             if place and isinstance(node.targets[0], ast.Name):
-                found.setdefault(node.targets[0].id, set()).add(place)
+                blocks.setdefault(node.targets[0].id, set()).add(place)
     return {
         name: max(places)
-        for name, places in found.items()
+        for name, places in blocks.items()
         if len(places) == 1 and _is_always_indexed(function, name, max(places))
     }
 

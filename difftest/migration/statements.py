@@ -209,8 +209,8 @@ class StatementWriter(ExpressionWriter):
     # -- assignments -----------------------------------------------------------------------------
 
     def _assignment(self, node: ast.Assign) -> list[str] | None:
-        made = self.names.meant(node.value.func) if isinstance(node.value, ast.Call) else None
-        if made in INSTRUCTIONS and len(node.targets) != 1:
+        callee = self.names.meant(node.value.func) if isinstance(node.value, ast.Call) else None
+        if callee in INSTRUCTIONS and len(node.targets) != 1:
             raise NotMechanicalError(*SEVERAL)
         [target, *others] = node.targets
         if others:
@@ -218,7 +218,7 @@ class StatementWriter(ExpressionWriter):
         if isinstance(target, ast.Name):
             return self._to_name(node, target.id)
         if isinstance(target, ast.Subscript):
-            return self._to_place(node, target, made)
+            return self._to_place(node, target, callee)
         return self._with_value(node, self.value(node.value))
 
     def _to_name(self, node: ast.Assign, name: str) -> list[str] | None:
@@ -230,13 +230,13 @@ class StatementWriter(ExpressionWriter):
         return self._with_value(node, value)
 
     def _to_place(
-        self, node: ast.Assign, target: ast.Subscript, made: str | None
+        self, node: ast.Assign, target: ast.Subscript, callee: str | None
     ) -> list[str] | None:
         """``tile[...] = ...``: what is computed is written there."""
         base = target.value
-        known = self.scope.tile(base)
-        if known is None and not _is_of_tile(target):
-            if made in INSTRUCTIONS:
+        tile = self.scope.tile(base)
+        if tile is None and not _is_of_tile(target):
+            if callee in INSTRUCTIONS:
                 raise NotMechanicalError(*TARGET)
             return self._with_value(node, self.value(node.value))
         if isinstance(node.value, ast.Call) and self.computes(node.value):
@@ -249,9 +249,9 @@ class StatementWriter(ExpressionWriter):
                 self.issue("nisa.tensor_copy", dst, {"src": source.text})
             return self.lines
         dst = self.operand(target).text.removesuffix("[...]")
-        return self._into(node, dst, known)
+        return self._into(node, dst, tile)
 
-    def _into(self, node: ast.Assign, dst: str, known: KnownTile | None) -> list[str] | None:
+    def _into(self, node: ast.Assign, dst: str, tile: KnownTile | None) -> list[str] | None:
         """A tile, a number or a sum, put at a place in a tile."""
         value = node.value
         if isinstance(value, ast.BinOp) and type(value.op).__name__ in OPERATORS:
@@ -267,7 +267,7 @@ class StatementWriter(ExpressionWriter):
             self._product(value, dst)  # type: ignore[arg-type]
             return self.lines
         source = self.operand(value)
-        if source.tile is None and known is None:
+        if source.tile is None and tile is None:
             raise NotMechanicalError(*OPERATOR)
         self.issue("nisa.tensor_copy", dst, {"src": source.text})
         return self.lines
@@ -281,8 +281,8 @@ class StatementWriter(ExpressionWriter):
             self.names.meant(node.value.func) in (MATMUL, "nl.matmul")
         )
         if is_product and isinstance(node.op, ast.Add):
-            known = self.scope.tile(base)
-            if known is None or not known.is_zero or known.buffer != "psum":
+            tile = self.scope.tile(base)
+            if tile is None or not tile.is_zero or tile.buffer != "psum":
                 raise NotMechanicalError(*SUM)
             dst = self.operand(node.target).text.removesuffix("[...]")
             self._product(node.value, dst)  # type: ignore[arg-type]
@@ -309,11 +309,11 @@ class StatementWriter(ExpressionWriter):
                 raise NotMechanicalError(*CAST)
             self.instruction(call, Wanted(call, dst))
             return
-        given = self.given(call)
-        turned = given.pop("transpose_x", None)
-        if set(given) != {"x", "y"}:
+        arguments = self.given(call)
+        turned = arguments.pop("transpose_x", None)
+        if set(arguments) != {"x", "y"}:
             raise NotMechanicalError(*UNKNOWN_CALL)
-        x, y = self.operand(given["x"]).text, self.operand(given["y"]).text
+        x, y = self.operand(arguments["x"]).text, self.operand(arguments["y"]).text
         if turned is None or ast.unparse(turned) != "True":
             x = f"{self.nl('copy')}({self.nl('transpose')}({x}))"
         self.issue(MATMUL, dst, {"stationary": x, "moving": y})
@@ -321,12 +321,12 @@ class StatementWriter(ExpressionWriter):
     def _store(self, call: ast.expr) -> list[str]:
         """``nl.store``: a DMA, which does not read PSUM."""
         assert isinstance(call, ast.Call)
-        given = self.given(call)
-        limits = self.limits(given.pop("mask", None))
-        if set(given) != {"dst", "value"}:
+        arguments = self.given(call)
+        limits = self.limits(arguments.pop("mask", None))
+        if set(arguments) != {"dst", "value"}:
             raise NotMechanicalError(*CAST)
-        dst = self.operand(given["dst"], limits)
-        source = self.in_sbuf(self.operand(given["value"], limits))
+        dst = self.operand(arguments["dst"], limits)
+        source = self.in_sbuf(self.operand(arguments["value"], limits))
         self.issue("nisa.dma_copy", dst.text, {"src": source.text})
         return self.lines
 

@@ -49,10 +49,10 @@ def parse_axis(text: str) -> SweepAxis:
     >>> parse_axis("n=1..7:3,100").values
     (1, 4, 7, 100)
     """
-    name, separator, given = text.partition("=")
-    if not (separator and name.isidentifier() and given):
+    name, separator, listed = text.partition("=")
+    if not (separator and name.isidentifier() and listed):
         raise click.BadParameter(f"an axis is NAME=VALUES, as in pool_size=1,2,3; got {text!r}")
-    values = tuple(itertools.chain.from_iterable(_values(part, text) for part in given.split(",")))
+    values = tuple(itertools.chain.from_iterable(_values(part, text) for part in listed.split(",")))
     twice = [value for at, value in enumerate(values) if value in values[:at]]
     if twice:
         raise click.BadParameter(f"{name} has the value {twice[0]!r} twice")
@@ -60,17 +60,17 @@ def parse_axis(text: str) -> SweepAxis:
 
 
 def _values(part: str, text: str) -> Sequence[Any]:
-    found = _RANGE.fullmatch(part)
-    if found is None and part and ".." not in part:
+    match = _RANGE.fullmatch(part)
+    if match is None and part and ".." not in part:
         return [*parse_keywords([f"value={part}"]).values()]
-    if found is None:
+    if match is None:
         raise click.BadParameter(f"a value is a word, a number or a range, a..b; got {text!r}")
-    first, last = int(found[1]), int(found[2])
-    if first > last or (found[3] is None and first < 1) or found[3] == "0":
+    first, last = int(match[1]), int(match[2])
+    if first > last or (match[3] is None and first < 1) or match[3] == "0":
         told = "a range is a..b, which doubles from a, at least 1, or a..b:step"
         raise click.BadParameter(f"{told}; got {text!r}")
-    if found[3] is not None:
-        return range(first, last + 1, int(found[3]))
+    if match[3] is not None:
+        return range(first, last + 1, int(match[3]))
     return [first << n for n in range((last // first).bit_length())]
 
 
@@ -90,16 +90,16 @@ def parse_case(text: str | None) -> Point:
     if text is None:
         return {}
     try:
-        given = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise click.BadParameter(f"--case: {text!r} is no JSON: {error}") from None
-    if isinstance(given, Mapping) and isinstance(given.get("values"), Mapping):
-        given = {**given["values"], "dtype": given.get("dtype")}
-    if not isinstance(given, Mapping) or not all(
-        value is None or isinstance(value, (bool, int, float, str)) for value in given.values()
+    if isinstance(document, Mapping) and isinstance(document.get("values"), Mapping):
+        document = {**document["values"], "dtype": document.get("dtype")}
+    if not isinstance(document, Mapping) or not all(
+        value is None or isinstance(value, (bool, int, float, str)) for value in document.values()
     ):
         raise click.BadParameter(f'--case takes an object such as {{"n": 128}}; got {text!r}')
-    return dict(given)
+    return dict(document)
 
 
 @dataclass(frozen=True)
@@ -165,27 +165,27 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
     that is none for it, are a click.UsageError.
     """
     left = dict(point)
-    one = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
+    own = _kernel_of(spec, None if "kernel" in spec.domain else left.pop("kernel", None))
     constants: list[tuple[dict[str, Any], dict[str, Any]]] = []
     level: str | None = None
     for name, value in left.items():
-        if name in one.domain:
-            one = _with(one, domain={**one.domain, name: (value,)})
+        if name in own.domain:
+            own = _with(own, domain={**own.domain, name: (value,)})
         elif name == "dtype":
-            one = _with(one, dtypes=(_one_of(name, value, one.dtypes),))
+            own = _with(own, dtypes=(_one_of(name, value, own.dtypes),))
         elif name == "machine":
-            one = _with(one, machine=_one_of(name, value, tuple(MACHINES)))
+            own = _with(own, machine=_one_of(name, value, tuple(MACHINES)))
         elif name == "level":
             level = _one_of(name, value, LEVELS)
-        elif name in one.inputs:
-            given = replace(one.input(name), data=_data(name, value))
-            one = _with(one, inputs={**one.inputs, name: given})
-        elif name in _parameters(one):
-            domain = {name: (value,), **one.domain}
-            one = _with(one, domain=domain, parameters=(*one.parameters, name))
+        elif name in own.inputs:
+            declared = replace(own.input(name), data=_data(name, value))
+            own = _with(own, inputs={**own.inputs, name: declared})
+        elif name in _parameters(own):
+            domain = {name: (value,), **own.domain}
+            own = _with(own, domain=domain, parameters=(*own.parameters, name))
         else:
-            constants += [(module, {name: value}) for module in _modules_with(one, name)]
-    return PlacedSpec(one, level, constants)
+            constants += [(module, {name: value}) for module in _modules_with(own, name)]
+    return PlacedSpec(own, level, constants)
 
 
 def check_axes(spec: KernelSpec, axes: Axes) -> None:
@@ -207,12 +207,12 @@ def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:
 def _kernel_of(spec: KernelSpec, name: str | None) -> KernelSpec:
     """The spec of one kernel: of the first, or of the one whose title has the name in it."""
     single = alone(spec)
-    found = [own for own in single if name is None or str(name) in own.name]
-    exact = [own for own in found if own.name == name or own.name.endswith(f"({name})")]
-    if not found or (name is not None and len(found) > 1 and not exact):
-        known = ", ".join(own.name for own in single)
-        raise click.UsageError(f"kernel={name}: the test has {known}")
-    return (exact or found)[0]
+    fitting = [own for own in single if name is None or str(name) in own.name]
+    exact = [own for own in fitting if own.name == name or own.name.endswith(f"({name})")]
+    if not fitting or (name is not None and len(fitting) > 1 and not exact):
+        names = ", ".join(own.name for own in single)
+        raise click.UsageError(f"kernel={name}: the test has {names}")
+    return (exact or fitting)[0]
 
 
 def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> str:
@@ -227,9 +227,9 @@ def _data(name: str, kind: Any) -> Recipe | SearchStrategy[Recipe]:
         recipe = RECIPES[kind]
         return seeded(recipe) if "seed" in recipe.__dataclass_fields__ else recipe()
     except (KeyError, TypeError, SpecError, RecipeError):
-        known = ", ".join(RECIPES)
+        kinds = ", ".join(RECIPES)
         raise click.UsageError(
-            f"{name}={kind}: {name} is an input, whose data are of a kind: {known}"
+            f"{name}={kind}: {name} is an input, whose data are of a kind: {kinds}"
         ) from None
 
 
@@ -237,8 +237,8 @@ def _parameters(spec: KernelSpec) -> list[str]:
     """The parameters that the kernel has and the spec does not give, each with a default."""
     shown = signature_of(spec.kernel)
     rows = shown.parameters.values() if shown is not None else ()
-    given = {*spec.inputs, *spec.outputs, *spec.parameters}
-    return [row.name for row in rows if row.name not in given and row.default is not row.empty]
+    passed = {*spec.inputs, *spec.outputs, *spec.parameters}
+    return [row.name for row in rows if row.name not in passed and row.default is not row.empty]
 
 
 def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:

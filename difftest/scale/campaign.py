@@ -233,23 +233,23 @@ class CampaignRunner(Runner):
         """
         if not observability_enabled():
             return
-        found = found_of(failure, _node(), self.root, self.setting, self.traces)
-        known = self.findings.get(found.id)
-        which = found.test, found.kernel
+        finding = found_of(failure, _node(), self.root, self.setting, self.traces)
+        known = self.findings.get(finding.id)
+        which = finding.test, finding.kernel
         if which not in self._first:
-            self._first[which] = found, known
+            self._first[which] = finding, known
             if known is None or known.state == CLOSED:
-                self.findings.put(found)
+                self.findings.put(finding)
             return
         first, before = self._first.pop(which)
         if before is None or before.state == CLOSED:
             self.findings.drop(first)
-            known = before if found.id == first.id else known
+            known = before if finding.id == first.id else known
             if before is not None:
                 self.findings.put(before)
         if known is None or known.state == CLOSED:
-            self.findings.put(replace(found, found=known.found) if known else found)
-            print(f"difftest: {'back: ' if known else ''}{found}", file=sys.stderr, flush=True)
+            self.findings.put(replace(finding, found=known.found) if known else finding)
+            print(f"difftest: {'back: ' if known else ''}{finding}", file=sys.stderr, flush=True)
 
 
 def _node() -> str:

@@ -110,7 +110,7 @@ sys.exit(code if code in (0, 1) else 125)
 _OUTCOMES = {pytest.ExitCode.OK: "passes", pytest.ExitCode.TESTS_FAILED: "fails"}
 
 
-def bisect_commits(found: Found, good: str, bad: str = "HEAD") -> str:
+def bisect_commits(finding: Found, good: str, bad: str = "HEAD") -> str:
     """The first commit at which the case of a finding fails, as ``git bisect`` says it."""
     top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel").strip())
     prefix = _git(Path.cwd(), "rev-parse", "--show-prefix").strip()
@@ -119,7 +119,7 @@ def bisect_commits(found: Found, good: str, bad: str = "HEAD") -> str:
         _git(top, "worktree", "add", "--detach", str(tree), bad)
         try:
             _git(tree, "bisect", "start", bad, good)
-            step = [sys.executable, "-c", _STEP, str(tree / prefix), *found.arguments]
+            step = [sys.executable, "-c", _STEP, str(tree / prefix), *finding.arguments]
             said = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
         finally:
             _git(top, "worktree", "remove", "--force", str(tree))
@@ -127,9 +127,9 @@ def bisect_commits(found: Found, good: str, bad: str = "HEAD") -> str:
     return said[said.rfind("\n", 0, at) + 1 :] if at >= 0 else said
 
 
-def by_level(found: Found) -> Iterator[tuple[str, str]]:
+def by_level(finding: Found) -> Iterator[tuple[str, str]]:
     """Each level of NKI, and whether the case passes at it."""
-    options = [argument for argument in found.arguments if not argument.startswith("--nki-level")]
+    options = [argument for argument in finding.arguments if not argument.startswith("--nki-level")]
     for level in LEVELS:
         words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -155,12 +155,12 @@ def findings(context: click.Context) -> None:
 @findings.command("list")
 def list_findings() -> None:
     """List all findings, open ones first."""
-    known = sorted(Findings(), key=lambda one: one.state, reverse=True)
-    if not known:
+    rows = sorted(Findings(), key=lambda one: one.state, reverse=True)
+    if not rows:
         click.echo("no findings: difftest fuzz looks for some")
         return
     table = titled_table("Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ())
-    for one in known:
+    for one in rows:
         line = one.id, one.state, one.changed[:10], one.kind, one.place, one.shapes, one.test
         table.add_row(*line)
     print_table(table_console(), table)
@@ -170,14 +170,14 @@ def list_findings() -> None:
 @click.argument("id")
 def show(id: str) -> None:
     """Show a finding: its line, its case, and how to run it."""
-    found = _found(id)
+    finding = _found(id)
     rows = {
-        "state": f"{found.state} since {found.changed} {found.changed_at}".strip(),
-        "found": f"{found.found}, on {found.setting}",
-        "line": f"{found.place}: {found.source}",
-        "run again": quoted(["pytest", *found.arguments]),
+        "state": f"{finding.state} since {finding.changed} {finding.changed_at}".strip(),
+        "found": f"{finding.found}, on {finding.setting}",
+        "line": f"{finding.place}: {finding.source}",
+        "run again": quoted(["pytest", *finding.arguments]),
     }
-    click.echo(found)
+    click.echo(finding)
     for label, text in rows.items():
         click.echo(f"  {label + ':':<13}{text}")
 
@@ -189,8 +189,8 @@ def close(ids: tuple[str, ...]) -> None:
 
     One that fails again is opened again.
     """
-    for found in [_found(id) for id in ids]:
-        Findings().put(found.now(CLOSED, commit_of(Path.cwd())))
+    for finding in [_found(id) for id in ids]:
+        Findings().put(finding.now(CLOSED, commit_of(Path.cwd())))
 
 
 @findings.command()
@@ -203,20 +203,20 @@ def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
 
     The commits are tried in a working tree of their own, which is taken away again.
     """
-    found = _found(id)
+    finding = _found(id)
     if levels:
-        for level, outcome in by_level(found):
+        for level, outcome in by_level(finding):
             click.echo(f"NKI {level}: {outcome}")
     elif good is None:
         raise click.UsageError("say since when: --good COMMIT, or --levels")
     else:
-        click.echo(bisect_commits(found, good, bad))
+        click.echo(bisect_commits(finding, good, bad))
 
 
 def _found(id: str) -> Found:
-    known = Findings()
-    found = known.get(id)
+    stored = Findings()
+    found = stored.get(id)
     if found is None:
-        ids = ", ".join(finding.id for finding in known if finding.state == OPEN) or "none"
+        ids = ", ".join(finding.id for finding in stored if finding.state == OPEN) or "none"
         raise click.UsageError(f"no one finding begins with {id!r}; open are {ids}")
     return found

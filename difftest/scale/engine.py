@@ -101,9 +101,9 @@ class PointJudge:
             whole = replace(self.spec, machine=spec.machine)
             samples = cases_of(whole, Nature(), _SAMPLES)
             self._natures[spec.machine] = nature_of(whole, samples)
-        found = self._natures[spec.machine]
-        known = found.exponents.items()
-        return replace(found, exponents={name: e for name, e in known if name in spec.dtypes})
+        nature = self._natures[spec.machine]
+        exponents = nature.exponents.items()
+        return replace(nature, exponents={name: e for name, e in exponents if name in spec.dtypes})
 
 
 def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> None:

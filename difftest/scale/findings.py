@@ -117,10 +117,10 @@ def found_from_json(text: str | bytes) -> Found:
     """What :meth:`Found.to_json` wrote; FoundError if it is something else."""
     try:
         document = json.loads(text)
-        known = {field.name: document[field.name] for field in fields(Found)}
+        members = {field.name: document[field.name] for field in fields(Found)}
     except (ValueError, KeyError, TypeError) as error:
         raise FoundError(f"no finding ({type(error).__name__}: {error})") from None
-    return Found(**{**known, "options": tuple(known["options"])})
+    return Found(**{**members, "options": tuple(members["options"])})
 
 
 def moment() -> str:
@@ -237,25 +237,25 @@ class Findings:
 
     def __iter__(self) -> Iterator[Found]:
         """Each finding, in the state that it came to last; the oldest first."""
-        known = _newest([*self._files(), *(finding for _, finding in self._entries())])
-        return iter(sorted(known.values(), key=lambda one: (one.found, one.id)))
+        newest = _newest([*self._files(), *(finding for _, finding in self._entries())])
+        return iter(sorted(newest.values(), key=lambda one: (one.found, one.id)))
 
     def get(self, id: str) -> Found | None:
         """The finding of an id, or of its first digits if one alone begins so."""
         fitting = [finding for finding in self if finding.id.startswith(id)]
         return fitting[0] if len(fitting) == 1 else None
 
-    def put(self, found: Found) -> None:
+    def put(self, finding: Found) -> None:
         """Keep a finding, in the place of what was known of it."""
-        write_file(self._file(found), found.to_json())
-        self._forget(found)
+        write_file(self._file(finding), finding.to_json())
+        self._forget(finding)
         if self.database is not None:
-            self.database.save(KEY, found.to_json().encode())
+            self.database.save(KEY, finding.to_json().encode())
 
-    def drop(self, found: Found) -> None:
+    def drop(self, finding: Found) -> None:
         """Forget a finding."""
-        self._file(found).unlink(missing_ok=True)
-        self._forget(found)
+        self._file(finding).unlink(missing_ok=True)
+        self._forget(finding)
 
     def exchange(self) -> None:
         """Let the files have what the database has, and the other way round."""
@@ -270,8 +270,8 @@ class Findings:
             if finding.id == found.id and self.database is not None:
                 self.database.delete(KEY, entry)
 
-    def _file(self, found: Found) -> Path:
-        return self.folder / f"{found.id}.json"
+    def _file(self, finding: Found) -> Path:
+        return self.folder / f"{finding.id}.json"
 
     def _files(self) -> Iterator[Found]:
         for file in sorted(self.folder.glob("*.json")):

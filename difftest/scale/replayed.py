@@ -69,29 +69,31 @@ class _Replayed:
         if not items or test is None:
             return items
         node = f"{collector.nodeid}::{name}"
-        found = [one for one in self.known.values() if one.test == node and self._is_fit(one, test)]
-        if not found:
+        own = [one for one in self.known.values() if one.test == node and self._is_fit(one, test)]
+        if not own:
             return items
-        cases = [case_from_json(finding.case_text, test.spec) for finding in found]
-        labels = [f"{_LABEL}{finding.id}" for finding in found]
+        cases = [case_from_json(finding.case_text, test.spec) for finding in own]
+        labels = [f"{_LABEL}{finding.id}" for finding in own]
         check = case_check(test, list(getattr(obj, "pytestmark", ())), cases, labels)
         added = collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=check)
         for item in added:
             item.obj = check  # pytest looks the function up by its name, which is the test's
         return added + items
 
-    def _is_fit(self, found: Found, test: KernelTest) -> bool:
+    def _is_fit(self, finding: Found, test: KernelTest) -> bool:
         """Whether its case is one of the test still, and ends in this session."""
-        if found.limits and self.request.timeout is self.request.memory is None:
-            limits = " ".join(found.limits)
-            self.told.append(f"finding {found.id} not replayed: it may not end without {limits}")
+        if finding.limits and self.request.timeout is self.request.memory is None:
+            limits = " ".join(finding.limits)
+            self.told.append(f"finding {finding.id} not replayed: it may not end without {limits}")
             return False
         try:
-            case_from_json(found.case_text, test.spec)
+            case_from_json(finding.case_text, test.spec)
         except CaseError as error:
-            text = f"finding {found.id} is no case of {found.test} any more: {error}. If its bug is"
-            if found.state == OPEN:
-                told = FindingWarning(f"{text} gone: difftest findings close {found.id}")
+            what = f"finding {finding.id} is no case of {finding.test} any more: {error}"
+            if finding.state == OPEN:
+                told = FindingWarning(
+                    f"{what}. If its bug is gone: difftest findings close {finding.id}"
+                )
                 warnings.warn(told, stacklevel=1)
             return False
         return True
@@ -99,18 +101,18 @@ class _Replayed:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Close or open a finding by what came of it, where all reports come together."""
         named = _NAMED.search(report.nodeid)
-        found = self.known.get(named[1]) if named else None
+        finding = self.known.get(named[1]) if named else None
         is_worker = hasattr(self.config, "workerinput")
-        if found is None or report.when != "call" or is_worker or found.setting != self.setting:
+        if finding is None or report.when != "call" or is_worker or finding.setting != self.setting:
             return
-        self.failed |= {found.id} if report.failed else set()
-        state = OPEN if found.id in self.failed else CLOSED if report.passed else found.state
-        if state == found.state:
+        self.failed |= {finding.id} if report.failed else set()
+        state = OPEN if finding.id in self.failed else CLOSED if report.passed else finding.state
+        if state == finding.state:
             return
         said = "clean, and closed" if state == CLOSED else "back, and open again"
-        self.told.append(f"{said}: {found}")
-        self.known[found.id] = found.now(state, commit_of(self.config.rootpath))
-        self.findings.put(self.known[found.id])
+        self.told.append(f"{said}: {finding}")
+        self.known[finding.id] = finding.now(state, commit_of(self.config.rootpath))
+        self.findings.put(self.known[finding.id])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what became of findings, and how many are open."""

@@ -164,9 +164,9 @@ def comparison(
 ) -> tuple[list[str], bool]:
     """What changed of the points in both, in lines; and whether one that agreed newly fails."""
     need("scipy", "--compare")
-    known = {tuple(str(row.get(name)) for name in axes): row for row in old}
+    earlier = {tuple(str(row.get(name)) for name in axes): row for row in old}
     points = [(tuple(str(row[name]) for name in axes), row) for row in new]
-    pairs = [(known[point], row) for point, row in points if point in known]
+    pairs = [(earlier[point], row) for point, row in points if point in earlier]
     if not pairs:
         raise click.UsageError("--compare: the sweeps have no point in common")
     names = varying(new, axes)

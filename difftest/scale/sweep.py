@@ -114,13 +114,13 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
 @click.option("--heat", type=(str, OutputFile()), metavar="X,Y FILE.png", help="A picture.")
 @click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
 @click.pass_context
-def sweep(context: click.Context, /, test: str, file: Path, **given: Any) -> None:
+def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
     """Run a kernel test over a grid of points, a row of a Parquet file for each.
 
     A row has what came of the point, its predicted latency with its interval, and its memory. The
     same command goes on after a stop.
     """
-    over, machines, case, heat, old = map(given.pop, ("over", "machines", "case", "heat", "old"))
+    over, machines, case, heat, old = map(options.pop, ("over", "machines", "case", "heat", "old"))
     axes = axes_of_command(over, machines, case)
     before = read_rows(old) if old is not None else None
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
@@ -128,7 +128,7 @@ def sweep(context: click.Context, /, test: str, file: Path, **given: Any) -> Non
         raise click.UsageError(f"--heat takes two axes, X,Y; got {heat[0]}")
     if heat:
         need("matplotlib", "--heat", "plot")
-    settings = SweepSettings(**given)
+    settings = SweepSettings(**options)
     try:
         rows = with_spec(test, lambda spec: sweep_spec(spec, test, axes, settings, file))
     except KeyboardInterrupt:

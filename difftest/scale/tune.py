@@ -91,22 +91,22 @@ class Tuner:
             name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
         }
         study.enqueue_trial(dict(start))
-        known: dict[tuple[int, ...], float] = {}
+        times: dict[tuple[int, ...], float] = {}
         repeats = 0
-        while len(known) < min(trials, len(self.axes)):
+        while len(times) < min(trials, len(self.axes)):
             if repeats > _REPEATS:
                 places = itertools.product(*map(range, counts.values()))
-                unknown = next(place for place in places if place not in known)
+                unknown = next(place for place in places if place not in times)
                 study.enqueue_trial(dict(zip(counts, unknown, strict=True)))
             trial = study.ask(kinds)
             at = tuple(trial.params[name] for name in counts)
-            repeats = repeats + 1 if at in known else 0
-            if at not in known:
+            repeats = repeats + 1 if at in times else 0
+            if at not in times:
                 values = (axis.values[n] for axis, n in zip(self.axes.axes, at, strict=True))
                 attempt = self.attempt(dict(zip(counts, values, strict=True)))
-                known[at] = _WORST if attempt.own_us is None else attempt.own_us
+                times[at] = _WORST if attempt.own_us is None else attempt.own_us
                 yield attempt
-            study.tell(trial, known[at])
+            study.tell(trial, times[at])
 
     @property
     def best_us(self) -> float:
@@ -115,25 +115,25 @@ class Tuner:
 
     def attempt(self, point: Point) -> Attempt:
         """Look at a point, no further than it can still be the best."""
-        found = self.timed(point, self.best_us)
-        found = self.judged(found) if found.status == AGREES else found
-        self.attempts.append(found)
-        self.ladder += [found] * (found.status == AGREES)
-        return found
+        attempt = self.timed(point, self.best_us)
+        attempt = self.judged(attempt) if attempt.status == AGREES else attempt
+        self.attempts.append(attempt)
+        self.ladder += [attempt] * (attempt.status == AGREES)
+        return attempt
 
     def place_of_best(self) -> Iterator[tuple[int, int]]:
         """The best's place among all points that are correct, and how many have a time.
 
         Told anew after each point. What is faster than the best is judged.
         """
-        known = {tuple(one.point.values()): one for one in self.attempts if one.latency_us}
+        attempts = {tuple(one.point.values()): one for one in self.attempts if one.latency_us}
         before = count = 0
         for whole in self.axes.points():
             point = {axis.name: whole[axis.name] for axis in self.axes.axes}
-            one = known.get(tuple(point.values())) or self.timed(point)
-            count += one.own_us is not None
-            if one.own_us is not None and one.own_us < self.best_us:
-                before += self.judged(one).status == AGREES
+            attempt = attempts.get(tuple(point.values())) or self.timed(point)
+            count += attempt.own_us is not None
+            if attempt.own_us is not None and attempt.own_us < self.best_us:
+                before += self.judged(attempt).status == AGREES
             yield 1 + before, count
 
     def timed(self, point: Point, limit: float = math.inf) -> Attempt:
@@ -163,14 +163,14 @@ class Tuner:
             return Attempt(point, Outcome.INCONCLUSIVE.value, reason=str(error))
         return Attempt(point, AGREES if prediction.middle < limit else SLOWER, *times)
 
-    def judged(self, found: Attempt) -> Attempt:
+    def judged(self, attempt: Attempt) -> Attempt:
         """The attempt with its outcome on drawn cases of the domain, then on the case itself."""
-        point = {**self.axes.shared, **found.point}
+        point = {**self.axes.shared, **attempt.point}
         free = {name: value for name, value in point.items() if name not in self.spec.domain}
-        row = PointJudge(self.spec, self.cases).row({**free, **found.point})
+        row = PointJudge(self.spec, self.cases).row({**free, **attempt.point})
         if row["outcome"] == AGREES:
             row = PointJudge(self.spec, 1).row(point)
-        return replace(found, status=row["outcome"], reason=row["reason"])
+        return replace(attempt, status=row["outcome"], reason=row["reason"])
 
     def own(self) -> Attempt | None:
         """The defaults of its parameters, timed, and judged if faster than the best; or None."""
@@ -180,8 +180,8 @@ class Tuner:
         names = [axis.name for axis in self.axes.axes]
         if any(name not in rows or rows[name].default is rows[name].empty for name in names):
             return None
-        found = self.timed({name: rows[name].default for name in names})
-        return self.judged(found) if (found.own_us or math.inf) < self.best_us else found
+        attempt = self.timed({name: rows[name].default for name in names})
+        return self.judged(attempt) if (attempt.own_us or math.inf) < self.best_us else attempt
 
     def _place(self, point: Point) -> tuple[PlacedSpec, Case]:
         """The spec at a point, and the case whose time counts, on random data."""
@@ -224,7 +224,7 @@ def tuned(
         raise click.UsageError(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
         )
-    places, found = dict[str, int](), list[tuple[int, int]]()
+    places, ranks = dict[str, int](), list[tuple[int, int]]()
     for axis in tuner.axes.axes:
         value = start.get(axis.name, axis.values[0])
         if value not in axis.values:
@@ -241,10 +241,10 @@ def tuned(
         if exhaustive:
             with progress("all points", points) as advance:
                 for one in tuner.place_of_best():
-                    found.append(one)
+                    ranks.append(one)
                     advance()
     yield from _ladder(tuner, own)
-    for place, count in found[-1:]:
+    for place, count in ranks[-1:]:
         yield f"place {place} of {count} points that have a time (predicted)"
 
 
@@ -269,13 +269,13 @@ def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
         yield f"  {told if own.status == AGREES else f'{own.status}: {own.reason}'}"
 
 
-def _step(before: Attempt | None, one: Attempt) -> str:
+def _step(before: Attempt | None, attempt: Attempt) -> str:
     """What changed from one rung of the ladder to the next, and the gain."""
     if before is None:
-        return point_text(one.point, [*one.point])
-    old, new = before.point, one.point
+        return point_text(attempt.point, [*attempt.point])
+    old, new = before.point, attempt.point
     parts = [f"{name} {old[name]} -> {new[name]}" for name in new if old[name] != new[name]]
-    return f"{', '.join(parts)}: {_times(before, one)} times faster"
+    return f"{', '.join(parts)}: {_times(before, attempt)} times faster"
 
 
 def _times(slow: Attempt, fast: Attempt) -> str:
@@ -292,19 +292,19 @@ def _times(slow: Attempt, fast: Attempt) -> str:
 @click.option("--exhaustive", is_flag=True, help="Then look at all points: the best's place.")
 @patient
 @click.pass_context
-def tune(context: click.Context, /, test: str, start: tuple[str, ...], **given: Any) -> None:
+def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options: Any) -> None:
     """Find the sizes with which a kernel is fastest, by predicted latency, and correct.
 
     The times are those of one case, and none is measured. What is fast is judged by drawn cases of
     the test and by that case. The exit code is 1 if no point is correct.
     """
     need("optuna", "tuning")
-    axes = axes_of_command(given.pop("over"), None, given.pop("case"))
-    cases, begin, found = given.pop("cases"), parse_keywords(start), list[Tuner]()
+    axes = axes_of_command(options.pop("over"), None, options.pop("case"))
+    cases, begin, tuners = options.pop("cases"), parse_keywords(start), list[Tuner]()
 
     def run(spec: Any) -> list[str]:
-        found.append(Tuner(spec, axes, cases))
-        return [*tuned(found[0], begin, **given)]
+        tuners.append(Tuner(spec, axes, cases))
+        return [*tuned(tuners[0], begin, **options)]
 
     click.echo("\n".join(with_spec(test, run)))
-    context.exit(int(not found[0].ladder))
+    context.exit(int(not tuners[0].ladder))

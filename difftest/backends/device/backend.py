@@ -68,12 +68,12 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
             "          without one, --simulate runs the same tests on a simulator"
         )
     core = NeuronCore(settings)
-    found = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
+    told = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
     backends = {
-        dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({found[dialect]})")
+        dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({told[dialect]})")
         for dialect, entry in ways.items()
     }
-    return ByDialect(backends, {**found, CLASSIC: sdk.refuses_classic() or sdk.classic.found})
+    return ByDialect(backends, {**told, CLASSIC: sdk.refuses_classic() or sdk.classic.found})
 
 
 def _lacks_of(sdk: Sdk) -> list[str]:

@@ -167,13 +167,13 @@ class Entry:
 
 def entries(sdk: Sdk) -> dict[str, Entry]:
     """The ways to a device that the SDK offers, by dialect."""
-    found: dict[str, Entry] = {}
+    ways: dict[str, Entry] = {}
     baremetal, jit = sdk.classic.function("baremetal"), sdk.newer.function("jit")
     if baremetal and not sdk.refuses_classic():
-        found[CLASSIC] = Entry(CLASSIC, "nki.baremetal", baremetal)
+        ways[CLASSIC] = Entry(CLASSIC, "nki.baremetal", baremetal)
     if jit and sdk.newer.function("simulate"):
-        found[NEWER] = Entry(NEWER, "nki.jit with NumPy arrays", jit)
-    return found
+        ways[NEWER] = Entry(NEWER, "nki.jit with NumPy arrays", jit)
+    return ways
 
 
 NAME = "device"

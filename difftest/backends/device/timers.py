@@ -177,8 +177,8 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
     names = call.names or tuple(inspect.signature(function).parameters)
     for name, array in zip(names, map(np.ascontiguousarray, call.inputs), strict=False):
         words += [name, f"{folder}/{name}.npy"]
-        known = array.dtype.kind in "fiub"
-        np.save(words[-1], array if known else array.view(f"u{array.dtype.itemsize}"))
+        is_plain = array.dtype.kind in "fiub"
+        np.save(words[-1], array if is_plain else array.view(f"u{array.dtype.itemsize}"))
     return words
 
 
