@@ -88,7 +88,7 @@ PAGES = "docs/reference/detectors"
 class Suspicion:
     """What a trace alone cannot settle: whether the outputs depend on the order of what has none.
 
-    Runs of the same case in other orders do: see :mod:`difftest.inspection.orders`.
+    Runs of the same case in other orders do: see :mod:`difftest.inspection.inspector`.
     """
 
     differs: Finding

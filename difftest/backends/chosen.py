@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from difftest.backends.base import Backend, BackendMissingError
-from difftest.backends.detection import detect_sdk
-from difftest.backends.sdk import has_simulator, sdk_simulator
+from difftest.backends.sdk import detect_sdk, has_simulator, sdk_simulator
 
 
 def select_backends(

@@ -20,8 +20,7 @@ from difftest.backends.base import (
     Unsupported,
     still_poisoned,
 )
-from difftest.backends.detection import CLASSIC, PACKAGES
-from difftest.backends.dialect import dialect_of, function_of, is_of
+from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.harness.frames import entries, is_own
 from difftest.host.worker import Worker

@@ -8,7 +8,14 @@ none is at hand where this project is developed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from types import FunctionType, ModuleType
 from typing import Any
 
 from difftest.backends.base import (
@@ -24,16 +31,241 @@ from difftest.backends.base import (
     as_outputs,
     still_poisoned,
 )
-from difftest.backends.detection import (
-    CLASSIC,
-    NEWER,
-    PACKAGES,
-    SETUP_GUIDE,
-    Detection,
-    Sdk,
-    detect_sdk,
-)
-from difftest.backends.dialect import ByDialect
+from difftest.choices import RELEASES
+from difftest.simulator.frontend.install import is_embedded
+
+SETUP_GUIDE = "awsdocs-neuron.readthedocs-hosted.com, Setup Guide"
+"""Where AWS says how to install the SDK; its Python packages are in AWS's own index alone."""
+
+CLASSIC, NEWER = "classic", "newer"
+PACKAGES = {CLASSIC: "neuronxcc.nki", NEWER: "nki"}
+"""The package that each generation's kernels import."""
+
+_STUB_MARK = "WRONG PACKAGE"
+"""What the packages that AWS placed on PyPI under these names say when they are imported."""
+_DISTRIBUTIONS = ("neuronx-cc", "neuronxcc", "nki")
+_ZEROS_SINCE = 30
+"""Minor number of the SDK from which on the classic ``baremetal`` is not to be trusted: with 2.32
+it returns zeros (public issue aws-neuron/nki-samples#134), and the compiler refuses the classic
+namespace in kernels since 2.30 (NKI migration guide, 0.3.0 to 0.4.0)."""
+_COMPILER_TO_SDK = 5
+"""neuronx-cc 2.21 is SDK 2.26, 2.22 is 2.27, 2.24 is 2.29, 2.27 is 2.32 (its release notes)."""
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What was found where one generation of the SDK would be: a module that can be used, or None.
+
+    ``found`` is the version, or why there is none, in words.
+    """
+
+    module: ModuleType | None
+    found: str
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """The module's function of that name, if it has one."""
+        function = getattr(self.module, name, None)
+        return function if callable(function) else None
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """Both generations as they are installed here."""
+
+    classic: Detection
+    newer: Detection
+    versions: dict[str, str] = field(default_factory=dict)
+    """Distribution or module -> version, of what is installed."""
+
+    @property
+    def release(self) -> int | None:
+        """The minor number of the SDK's release, 26 for 2.26; None if no version tells."""
+        nki = re.match(r"0\.(\d+)", self.versions.get("nki", ""))
+        if nki and nki[0] in RELEASES:
+            return RELEASES[nki[0]]
+        compiler = re.match(r"2\.(\d+)", self.versions.get("neuronx-cc", ""))
+        return int(compiler[1]) + _COMPILER_TO_SDK if compiler else None
+
+    @property
+    def found(self) -> str:
+        """Both generations in words."""
+        return "; ".join([self.classic.found, *[self.newer.found] * bool(self.newer.module)])
+
+    def refuses_classic(self) -> str | None:
+        """Why classic kernels do not run on a device with this SDK; None if they may."""
+        if self.release is None or self.release < _ZEROS_SINCE:
+            return None
+        return (
+            f"neuronxcc.nki.baremetal of SDK 2.{self.release} is not used: since 2.30 the compiler "
+            "refuses neuronxcc.nki in kernels, and with 2.32 its outputs are zeros "
+            "(aws-neuron/nki-samples#134)"
+        )
+
+
+def detect_sdk() -> Sdk:
+    """Look for both generations; a stub or a part of one does not count."""
+    versions = {name: version for name in _DISTRIBUTIONS if (version := _version(name)) is not None}
+
+    def stated_or_installed() -> str | None:
+        return getattr(sys.modules.get("nki"), "__version__", None) or _version("nki")
+
+    classic, newer = detect(), _detect("nki", "nki", stated_or_installed)
+    stated = getattr(newer.module, "__version__", None)
+    if isinstance(stated, str):
+        versions["nki"] = stated
+    return Sdk(classic, newer, versions)
+
+
+def detect() -> Detection:
+    """Look for the classic generation."""
+    return _detect("neuronxcc", "neuronxcc.nki", lambda: _version("neuronx-cc"))
+
+
+def _detect(package: str, name: str, version: Callable[[], str | None]) -> Detection:
+    if package in sys.modules and is_embedded(sys.modules[package]):
+        return Detection(None, f"the embedded modules stand for {package} in this process")
+    if importlib.util.find_spec(package) is None:
+        return Detection(None, "no package nki" if package == "nki" else _describe_absence())
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        return Detection(None, f"the package {package}, which fails to import: {error}")
+    if package == "nki" and not callable(getattr(module, "jit", None)):
+        return Detection(None, "a package nki without nki.jit, which is not the SDK's")
+    return Detection(module, f"{package} {version() or 'of unknown version'}")
+
+
+def _describe_absence() -> str:
+    stubs = [
+        f"{name} {version} from PyPI, an empty stub that is not the SDK"
+        for name in _DISTRIBUTIONS
+        if (version := _version(name)) is not None and _is_stub(name)
+    ]
+    return "; ".join(stubs) or "no package neuronxcc"
+
+
+def _is_stub(distribution: str) -> bool:
+    return _STUB_MARK in str(metadata.metadata(distribution).json.get("description"))
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+_INNER = ("__wrapped__", "function", "func", "fn")
+"""Attributes in which decorators keep the function they were given."""
+_MOST_DECORATORS = 10
+
+
+class DialectError(Exception):
+    """The kernel is written for a generation of NKI that cannot run it here."""
+
+
+def function_of(kernel: Callable[..., Any]) -> FunctionType | None:
+    """The Python function inside a kernel, whatever a decorator made of it; None if none shows."""
+    candidate: Any = kernel
+    for _ in range(_MOST_DECORATORS):
+        if isinstance(candidate, FunctionType) and not hasattr(candidate, "__wrapped__"):
+            return candidate
+        inner = (getattr(candidate, name, None) for name in _INNER)
+        candidate = next((value for value in inner if callable(value)), None)
+    return None
+
+
+def dialect_of(kernel: Callable[..., Any]) -> str | None:
+    """``classic`` or ``newer``, by what the kernel's file imports; None if unclear."""
+    function = function_of(kernel)
+    if function is None:
+        return None
+    dialects = {
+        dialect
+        for value in function.__globals__.values()
+        for dialect, package in PACKAGES.items()
+        if is_of(value, package)
+    }
+    return dialects.pop() if len(dialects) == 1 else None
+
+
+def is_of(value: object, package: str) -> bool:
+    """Whether a value is a module of a package, or comes from one."""
+    home = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
+    return isinstance(home, str) and f"{home}.".startswith(f"{package}.")
+
+
+def close_backend(backend: Backend) -> None:
+    """Give back what a backend holds, if it holds anything: processes, a NeuronCore."""
+    if (close := getattr(backend, "close", None)) is not None:
+        close()
+
+
+class ByDialect:
+    """One backend of several generations: each kernel runs on that of its dialect.
+
+    One whose dialect does not show goes to the first. ``absent`` says of a generation that is not
+    among them why.
+    """
+
+    def __init__(self, backends: Mapping[str, Backend], absent: Mapping[str, str]) -> None:
+        self._backends = dict(backends)
+        self._absent = dict(absent)
+        first = next(iter(self._backends.values()))
+        self.name = first.name
+        self.description = "; ".join(backend.description for backend in self._backends.values())
+        self._last = first
+
+    def run(self, call: KernelCall) -> Outcome:
+        """Run the kernel on its generation; without that, say so and compile nothing."""
+        if call.ranks:
+            return Unsupported(NotImplementedError(f"{self.name} runs no ranks; the embedded does"))
+        dialect = dialect_of(call.kernel)
+        backend = self.backend_for(dialect)
+        if backend is not None:
+            self._last = backend
+            return backend.run(call)
+        return Crashed(DialectError(self._refusal(str(dialect))))
+
+    def takes(self, kernel: Callable[..., Any]) -> bool:
+        """Whether the generation that the kernel is written for is here."""
+        return self.backend_for(dialect_of(kernel)) is not None
+
+    @property
+    def log(self) -> str:
+        """What the compiler and the runtime wrote at the last run; empty if nothing was kept."""
+        return str(getattr(self._last, "log", ""))
+
+    def backend_for(self, dialect: str | None) -> Backend | None:
+        """The backend for kernels of this dialect."""
+        if dialect is None:
+            return next(iter(self._backends.values()))
+        return self._backends.get(dialect)
+
+    def rest(self) -> None:
+        """End the processes that a backend keeps for one kernel."""
+        for backend in self._backends.values():
+            if (rest := getattr(backend, "rest", None)) is not None:
+                rest()
+
+    def close(self) -> None:
+        """Give back what the backends hold; they can be used again."""
+        for backend in self._backends.values():
+            close_backend(backend)
+
+    def _refusal(self, dialect: str) -> str:
+        here = " and ".join(self._backends)
+        remedy = {
+            CLASSIC: "port the kernel (NKI migration guide, 0.1.0 to 0.2.0), or use an SDK of 2.21 "
+            "to 2.29",
+            NEWER: "use an SDK from 2.29 on",
+        }
+        return (
+            f"the kernel is written for {PACKAGES[dialect]} ({dialect}); {self.name} runs {here} "
+            f"kernels here.\n  found:  {self._absent.get(dialect, 'no such generation')}\n"
+            f"  remedy: {remedy[dialect]}"
+        )
+
 
 NAME = "sdk"
 SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}

@@ -17,8 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.cli.kernel_run import KernelRun, run_options
-from difftest.cli.launching import KernelArguments, launched, machine_named
+from difftest.cli.launching import KernelArguments, KernelRun, launched, machine_named, run_options
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.host_memory import peak_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from difftest.cli.kernel_run import KernelRun, run_options
+from difftest.cli.launching import KernelRun, run_options
 from difftest.host.loading import MOST_PROGRAMS
 from difftest.host.output import OutputFile, write_file
 from difftest.inspection import Inspector, finding_text, memory_text

@@ -17,9 +17,8 @@ def doctor(context: click.Context) -> None:
     only simulators do.
     """
     from difftest.backends.base import Backend, BackendMissingError
-    from difftest.backends.detection import detect_sdk
     from difftest.backends.device.backend import device_backend
-    from difftest.backends.sdk import sdk_simulator
+    from difftest.backends.sdk import detect_sdk, sdk_simulator
 
     sdk = detect_sdk()
     computer = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from difftest.breakdown import broken
-from difftest.cli.kernel_run import KernelRun, argument_options
+from difftest.cli.launching import KernelRun, argument_options
 from difftest.host.output import write_file
 from difftest.host.waiting import patient
 from difftest.lint import files as reading

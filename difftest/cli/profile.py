@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
-from difftest.cli.kernel_run import KernelRun, run_options
+from difftest.cli.launching import KernelRun, run_options
 from difftest.host.console import print_table, table_console
 from difftest.host.output import OutputFile, replacing, write_file
 from difftest.inspection import memory_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from difftest.cli.kernel_run import level_option
+from difftest.cli.launching import level_option
 from difftest.host.script import run_script
 from difftest.simulator import Strictness, strictness
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from difftest.cli.kernel_run import KernelRun, run_options
+from difftest.cli.launching import KernelRun, run_options
 from difftest.host.output import STDOUT, OutputFile, write_file
 from difftest.simulator import trace_to_json
 

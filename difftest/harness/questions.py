@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.dialect import function_of
+from difftest.backends.sdk import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
     Expected,

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.backends.base import Backend
-from difftest.backends.detection import CLASSIC, PACKAGES
-from difftest.backends.dialect import dialect_of
+from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of
 from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
 

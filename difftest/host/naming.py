@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from types import FunctionType, ModuleType
 from typing import Any
 
-from difftest.backends.dialect import function_of
+from difftest.backends.sdk import function_of
 
 _LISTED = 12
 """Names, before "and more"."""

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import click
 
 from difftest.backends.base import KernelCall
-from difftest.backends.dialect import function_of
+from difftest.backends.sdk import function_of
 from difftest.harness.limits import LIMITS, limit
 
 AFTER, LATER = 10.0, 60.0

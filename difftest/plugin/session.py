@@ -159,7 +159,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
             watch=watch,
         )
     from difftest.backends.device.runner import DeviceRunner, arbiter_for
-    from difftest.backends.dialect import close_backend
+    from difftest.backends.sdk import close_backend
 
     for backend in backends:
         config.add_cleanup(functools.partial(close_backend, backend))

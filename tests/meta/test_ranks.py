@@ -7,7 +7,7 @@ import pytest
 
 from difftest import check
 from difftest.backends.base import Ran, Unsupported
-from difftest.backends.dialect import ByDialect
+from difftest.backends.sdk import ByDialect
 from difftest.harness.edges import edges_of
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import make_call

@@ -4,10 +4,10 @@ import importlib
 
 import pytest
 
-from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.core import entries
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, measure_threshold
 from difftest.backends.device.timers import opened_timer
+from difftest.backends.sdk import CLASSIC, NEWER, detect_sdk
 
 FILES = {"fused_conv2d_maxpool": "conv2d", "matrix_transpose": "transpose"}
 FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}

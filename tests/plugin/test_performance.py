@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from difftest.backends.detection import detect_sdk
 from difftest.backends.device import backend as device
+from difftest.backends.sdk import detect_sdk
 from tests.performance.test_thresholds import folder_for
 from tests.unit.backends.conftest import PROBES, site
 from tests.unit.backends.sdk_standin import forget, write_classic, write_newer

@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from difftest.backends.base import BackendMissingError
-from difftest.backends.detection import CLASSIC, NEWER, SETUP_GUIDE, Sdk, detect_sdk
 from difftest.backends.device.core import (
     NRTPY_PYTHON,
     Device,
@@ -19,7 +18,7 @@ from difftest.backends.device.core import (
     entries,
     read_settings,
 )
-from difftest.backends.dialect import ByDialect
+from difftest.backends.sdk import CLASSIC, NEWER, SETUP_GUIDE, ByDialect, Sdk, detect_sdk
 
 DEVICE_NODES = Path("/dev")
 """Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""

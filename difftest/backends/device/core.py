@@ -16,10 +16,9 @@ from types import FunctionType
 from typing import Any
 
 from difftest.backends.base import SLIPS, Array, Crashed, KernelCall, Outcome, Rejected, as_outputs
-from difftest.backends.detection import CLASSIC, NEWER, Sdk
 from difftest.backends.device.faults import Blame, find_fault
 from difftest.backends.device.selftest import UntrustedDeviceError, check_device
-from difftest.backends.sdk import launched, ran_of
+from difftest.backends.sdk import CLASSIC, NEWER, Sdk, launched, ran_of
 from difftest.host.worker import Worker, WorkerDiedError, WorkerHungError
 
 TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"

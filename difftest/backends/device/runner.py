@@ -14,10 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from difftest.backends.base import Backend, KernelCall, Outcome, Ran
-from difftest.backends.detection import detect_sdk
 from difftest.backends.device.core import NAME as DEVICE
 from difftest.backends.device.selftest import Guard
-from difftest.backends.sdk import has_simulator, sdk_simulator
+from difftest.backends.sdk import detect_sdk, has_simulator, sdk_simulator
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import Reference

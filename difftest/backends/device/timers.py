@@ -21,11 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
-from difftest.backends.detection import CLASSIC, Sdk, detect_sdk
 from difftest.backends.device.backend import ARTIFACTS, device_backend, keep_neffs
 from difftest.backends.device.core import NRTPY_PYTHON, Device, DeviceError
-from difftest.backends.dialect import dialect_of, function_of
-from difftest.backends.sdk import launched
+from difftest.backends.sdk import CLASSIC, Sdk, detect_sdk, dialect_of, function_of, launched
 
 TOOLS = ("neuron-explorer", "neuron-profile")
 """The second is the first one's name before SDK 2.32; their ``capture`` is the same."""

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Crashed, KernelCall, Ran, Rejected, poisoned
-from difftest.backends.detection import CLASSIC, NEWER, detect_sdk
 from difftest.backends.device.backend import device_backend
-from difftest.backends.dialect import close_backend
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
-from difftest.backends.sdk import SdkSimulator
+from difftest.backends.sdk import CLASSIC, NEWER, SdkSimulator, close_backend, detect_sdk
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
 

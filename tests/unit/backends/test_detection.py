@@ -1,6 +1,6 @@
 import pytest
 
-from difftest.backends.detection import detect, detect_sdk
+from difftest.backends.sdk import detect, detect_sdk
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import (
     SDK,

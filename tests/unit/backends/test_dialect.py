@@ -6,8 +6,13 @@ import pytest
 
 from difftest.backends.base import Crashed, KernelCall, Ran
 from difftest.backends.device.backend import device_backend
-from difftest.backends.dialect import DialectError, close_backend, dialect_of, function_of
-from difftest.backends.sdk import sdk_simulator
+from difftest.backends.sdk import (
+    DialectError,
+    close_backend,
+    dialect_of,
+    function_of,
+    sdk_simulator,
+)
 from tests.unit.backends.sdk_standin import write_classic, write_newer
 
 KERNEL = """

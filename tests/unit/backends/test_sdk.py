@@ -11,8 +11,7 @@ from difftest.backends.base import (
     poisoned,
 )
 from difftest.backends.chosen import select_backends
-from difftest.backends.detection import detect_sdk
-from difftest.backends.sdk import SdkSimulator, sdk_simulator
+from difftest.backends.sdk import SdkSimulator, detect_sdk, sdk_simulator
 from tests.unit.backends.sdk_standin import (
     SDK,
     STUB_TEXT,

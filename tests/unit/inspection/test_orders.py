@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from difftest.analysis.purpose import Purpose
-from difftest.inspection.orders import (
+from difftest.inspection.inspector import (
     REVERSED,
     SERIAL,
     SHUFFLED,
