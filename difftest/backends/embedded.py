@@ -23,7 +23,7 @@ from difftest.backends.base import (
 from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.harness.frames import entries, is_own
-from difftest.host.worker import Worker
+from difftest.host.worker import Worker, WorkerDiedError, WorkerHungError
 from difftest.inspection import Inspector
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
 from difftest.simulator.errors import is_inside
@@ -142,44 +142,34 @@ class PlainSimulator(EmbeddedSimulator):
 
 
 def ran_beside(call: KernelCall) -> Ran | str:
-    """The run of a kernel that was imported with the SDK on the embedded simulator, or why not."""
+    """The run of a kernel that was imported with the SDK on the embedded simulator, or why not.
+
+    Both want to be ``neuronxcc``, so that one process has either: a forked one lets go of the SDK
+    and of every module that holds a part of it, and imports the kernel again.
+    """
     if dialect_of(call.kernel) != CLASSIC:
         return "the embedded simulator runs kernels of neuronxcc.nki alone"
     function = function_of(call.kernel)
     if function is None or "." in function.__qualname__:
         return "the kernel is not a function of a module"
-    try:
-        ran: Ran | str = call_embedded(_ran_anew, function.__module__, function.__name__, call)
-    except Exception as error:  # whatever keeps it from running is why it says nothing
-        return f"{type(error).__name__}: {error}"
-    return ran
 
-
-def _ran_anew(module: str, kernel: str, call: KernelCall) -> Ran | str:
-    return ran_embedded(replace(call, kernel=getattr(importlib.import_module(module), kernel)))
-
-
-def call_embedded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function where ``neuronxcc`` is the embedded simulator; its result, pickled.
-
-    Both want to be ``neuronxcc``, so that one process has either: a forked one lets go of the SDK
-    and of every module that holds a part of it, and imports kernels again. What the function raises
-    goes through; one that does not end is a WorkerHungError or a WorkerDiedError.
-    """
-
-    def within() -> Any:  # forked with its arguments: they need no pickling, closures among them
+    def within() -> Ran | str:  # forked with its call: that needs no pickling, closures among it
         forget_sdk()
         with embedded():
-            return function(*arguments)
+            kernel = getattr(importlib.import_module(function.__module__), function.__name__)
+            return ran_embedded(replace(call, kernel=kernel))
 
     worker = Worker(within, {})
     try:
         answer = worker.run(timeout=SECONDS)
+        ran: Ran | str = answer.value
+        error: BaseException | None = answer.error
+    except (WorkerHungError, WorkerDiedError) as end:
+        error = end
     finally:
         worker.close()
-    if answer.error is not None:
-        raise answer.error
-    return answer.value
+    # Whatever keeps it from running is why it says nothing.
+    return ran if error is None else f"{type(error).__name__}: {error}"
 
 
 def forget_sdk() -> None:

@@ -1,4 +1,9 @@
-"""The simulators of the Neuron SDK, one for each generation.
+"""The Neuron SDK: which is installed, what of it works, and its simulators, one a generation.
+
+Two generations of NKI exist (AWS Neuron documentation, NKI migration guides): the classic one is
+the package ``neuronxcc.nki`` (SDK 2.21 to 2.26; still there later), the newer one the package
+``nki`` (from SDK 2.27; it runs NumPy arrays and has a simulator from 2.29). Features are probed;
+a version is read for the report, and where a documented defect cannot be seen from outside.
 
 Written from AWS's public documentation: ``neuronxcc.nki.simulate_kernel`` at tag v2.26.0 (NumPy
 arrays in and out, SPMD as ``kernel[grid]``), and ``nki.simulate`` at tag v2.32.0 (a callable; what
