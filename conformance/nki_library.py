@@ -23,6 +23,7 @@ from conformance.running import Limit, run
 from conformance.stand_ins import absent, as_cpu_simulator, neuron_dtypes, nki_parts
 from conformance.table import place, section
 from difftest.host.installation import embedded_with_predictions
+from difftest.simulator import strictness
 
 HOOK = Path("test", "utils", "simulation_setup.py")
 """Where the suite meets its simulator: a checkout without it is another project's."""
@@ -125,14 +126,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("path", type=Path, help="a checkout of aws-neuron/nki-library")
     parser.add_argument("--write", action="store_true", help="put the table on its page")
     parser.add_argument("--limit", type=float, default=60, help="seconds for each (%(default)s)")
+    parser.add_argument("--strictness", default="seen", help="of the simulator (%(default)s)")
     known, rest = parser.parse_known_args(arguments)
     checkout = known.path.resolve()
     try:
-        results = outcomes(checkout, rest, known.limit)
+        with strictness(known.strictness):
+            results = outcomes(checkout, rest, known.limit)
     except (FileNotFoundError, RuntimeError) as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
-    shown = _quoted(rest or DEFAULT)
+    relaxed = () if known.strictness == "seen" else ("--strictness", known.strictness)
+    shown = _quoted((*(rest or DEFAULT), *relaxed))
     command = f"python -m conformance.nki_library PATH {shown}"
     text = section(f"nki-library: {shown}", command, checkout, results)
     if known.write:

@@ -35,7 +35,6 @@ def multiply(stationary, moving):
     """The sum of stationary.T @ moving over pairs of tiles: [columns, columns] in PSUM."""
     shape = (stationary[0].shape[1], moving[0].shape[1])
     total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-    assert len(stationary) == len(moving), f"{len(stationary)} and {len(moving)} tiles"
     for k in range(len(stationary)):
         nisa.nc_matmul(dst=total, stationary=stationary[k], moving=moving[k], accumulate=k > 0)
     return total

@@ -31,6 +31,8 @@ def turned(lhs, rhs):
         Rejection({**BLOCKS, "M": 128, "N": 1024, "K": 256}, match="M=128 is not a multiple"),
         Rejection({**BLOCKS, "M": 256, "N": 512, "K": 256}, match="N=512 is not a multiple"),
         Rejection({**BLOCKS, "M": 256, "N": 1024, "K": 128}, match="K=128 is not a multiple"),
+        Rejection({**BLOCKS, "M": 256, "N": 1024, "K": 256},
+                  match="different sizes: 256 and 128", shapes={"rhs": (128, 1024)}),
     ],
     edges=NIGHTLY,
 )  # fmt: skip
@@ -66,8 +68,10 @@ def test_matmul_in_blocks_turned(case):
     inputs={"lhsT": "K M", "rhs": "K N"},
     parameters=("HOISTED", "SUMS"),
     dtypes=DTYPES,
-    rejects=[Rejection({"M": 100, "N": 512, "K": 128, "HOISTED": True, "SUMS": 1},
-                       match="M=100 is not a multiple of 128")],
+    rejects=[
+        Rejection({"M": M, "N": N, "K": 128, "HOISTED": True, "SUMS": 1}, match=f"M={M} is not")
+        for M, N in ((100, 512), (130, 514))  # of 128 and of 512 is left as much, 2
+    ],
     edges=NIGHTLY,
 )  # fmt: skip
 def test_matmul_rung(case):

@@ -25,6 +25,12 @@ BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 25
         Rejection({"M": 128, "K": 100, "N": 512}, match="K=100 is not a multiple of 128"),
         Rejection({"M": 100, "K": 128, "N": 512}, match="M=100 is not a multiple of 128"),
         Rejection({"M": 128, "K": 128, "N": 612}, match="N=612 of 512"),
+        Rejection({"M": 130, "K": 128, "N": 514}, match="N=514 of 512"),  # both leave 2
+        Rejection(
+            {"M": 128, "K": 128, "N": 512},
+            match="different sizes: 128 and 256",
+            shapes={"rhs": (256, 512)},
+        ),
     ],
 )
 def test_matmul_hoisted(case):

@@ -166,7 +166,10 @@ CONFORMANCE = Rule(
             "difftest.simulator.witness",
             "jsonschema",
         ),
-        *(f"difftest.simulator.{name}" for name in ("MACHINES", "NkiError", "launch")),
+        *(
+            f"difftest.simulator.{name}"
+            for name in ("MACHINES", "NkiError", "launch", "strictness")
+        ),
     ),
 )
 
