@@ -249,7 +249,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     drawn = kernel_test_of(getattr(item, "obj", None)) if is_drawn(item, session.request) else None
     accepts = drawn is None or drawn.spec.allow_inconclusive
     if text := runner.tally.nothing or ("" if accepts else runner.tally.weak):
-        pytest.fail(text, pytrace=False)
+        raise failures.NothingComparedError(text)
     return result
 
 
@@ -322,12 +322,15 @@ def pytest_terminal_summary(
     """Say what was compared, and what did not run and why; to a file too, if asked."""
     session = _session(config)
     from difftest.plugin.session import misdirected, tally_of
-    from difftest.plugin.summary import summary_lines
 
     reports = [report for several in terminalreporter.stats.values() for report in several]
     ran = [backend.name for backend in session.runner.backends] if session.runner else []
     tally = tally_of(reports) if session.runner else None  # which imports NumPy
-    lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
+    lines: list[str] = []
+    if session.runner or session.uncollected:  # else a session pays for no import
+        from difftest.plugin.summary import summary_lines
+
+        lines = summary_lines(tally, ran, session.uncollected, verbose=config.get_verbosity() > 0)
     if reports and (wrong := misdirected(config)):  # of workers; else it was said already
         lines += f"ERROR: {wrong}".splitlines()
     if lines:

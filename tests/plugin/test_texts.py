@@ -1,5 +1,12 @@
 """What a run prints, line by line: nothing else stands between the lines that are named."""
 
+from click.testing import CliRunner
+
+from difftest.cli.main import main
+from tests.plugin.conftest import KERNEL, REFERENCE
+
+FILES = "--junitxml=r.xml", "--difftest-report=r.md"
+FAR = "nl.multiply(nl.multiply(nl.add(nl.load(a), nl.load(b)), 3e38), 3e38)"
 MORE = """
     rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
     examples=[{"m": 128, "n": 2048}],
@@ -9,7 +16,7 @@ MORE = """
 def test_the_whole_text_of_a_failure(project):
     """Nothing but the report, what was compared, and one last line that carries the message."""
     project.add_test("subtract", edges=True)
-    result = project.run("--simulate", "--hypothesis-seed=1", "--junitxml=report.xml")
+    result = project.run("--simulate", "--hypothesis-seed=1", *FILES)
     result.assert_outcomes(failed=2)
     headline = "subtract: wrong algorithm at m=1, n=1, float32: out[[]0, 0[]]"
     result.stdout.fnmatch_lines(
@@ -39,8 +46,10 @@ def test_the_whole_text_of_a_failure(project):
         ],
         consecutive=True,
     )
-    text = (project.pytester.path / "report.xml").read_text()
-    assert text.count(f'<failure message="{headline.replace("[[]", "[").replace("[]]", "]")}"') == 2
+    headline = headline.replace("[[]", "[").replace("[]]", "]")
+    text, page = ((project.pytester.path / file).read_text() for file in ("r.xml", "r.md"))
+    assert text.count(f'<failure message="{headline}"') == 2
+    assert page.count(f"### ❌ {headline}\n") == 1
 
 
 def test_the_whole_text_of_a_green_run(project):
@@ -84,4 +93,37 @@ def test_the_whole_text_of_a_refusal(project):
             "=* kernels against their references =*",
         ],
         consecutive=True,
+    )
+
+
+def test_the_whole_text_of_a_spec_that_decides_nothing(project):
+    """The reason that most cases gave, and the remedy; what the table counts says the same."""
+    far = KERNEL.replace("nisa.tensor_tensor(left, right, op=nl.add)", FAR)
+    beyond = REFERENCE.replace("return a", "return 9e76 * a").replace("+ b", "+ 9e76 * b")
+    project.pytester.makepyfile(kernel=far, reference_add=beyond)
+    project.add_test()
+    result = project.run("--simulate", "--hypothesis-seed=1", "-W", "ignore")
+    result.stdout.fnmatch_lines(
+        [
+            "_* test_add _*",
+            "the test of add proves too little on embedded: * of * compared cases are inconclusive",
+            "  most:   add: the reference is finite nowhere, and NaN beside NaN proves nothing; *",
+            "  remedy: give inputs data= whose results are finite and fit their dtype (docs/*",
+            "=* kernels against their references =*",
+            "kernel * inconclusive *",
+            "add *",
+            "inconclusive: * of add: the reference is finite nowhere, *",
+            "=* short test summary info =*",
+            "FAILED test_add.py::test_add - the test of add proves too little *",
+            "=* 1 failed in *",
+        ],
+        consecutive=True,
+    )
+
+
+def test_the_whole_text_of_a_clean_check():
+    kernel = "kernels.nki.transpose:matrix_transpose"
+    result = CliRunner().invoke(main, ["check", kernel, "--shape", "128,128"])
+    assert result.output == (
+        "matrix_transpose on trn2: instructions: 4, findings: 0, allowed by comments: 0\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from _pytest.pytester import LineMatcher
 
 from difftest.verdict.formats import text_of
 from difftest.verdict.judgement import Judgement, schema
@@ -12,6 +13,23 @@ from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source
 from tests.unit.verdict.schema_check import breaches
+
+WHOLE = [
+    "add: wrong algorithm (stage: compare)",
+    "  add disagrees with its reference",
+    "    case:        p=1, n=1, float32",
+    "    a:           (1, 1) Zeros()",
+    "    b:           (1, 1) Ones()",
+    "    embedded:    the algorithm differs: without rounding too, values are wrong",
+    "    first wrong: out[[]0, 0[]]: got -1.0, expected 1.0",
+    "    allowed:     exactly 1.0; the error is 1.68e+07 ULP of float32",
+    "    wrong:       1 of 1 elements, which is all of them",
+    "    looks like:  a wrong sign: as if b were negative (in p=1, n=7, which fails too)",
+    "  judge again: difftest verdict *.py:add *::test_add --case '{*}'",
+    "  evidence:    1 of * cases decided, * elements compared, 0 prove nothing; seed 7",
+    "  reward:      0.200",
+]
+"""The text of a wrong kernel's verdict, each line."""
 
 
 @every(
@@ -30,6 +48,8 @@ def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
     assert document["outcome"] == outcome.value
     assert list(breaches(document, schema())) == []
     assert f"add: {outcome.value.replace('_', ' ')} (stage:" in text_of(document)
+    if text is WRONG:
+        LineMatcher(text_of(document).splitlines()).fnmatch_lines(WHOLE, consecutive=True)
     assert 0 <= document["reward"]["total"] <= 1
 
 

@@ -1,0 +1,56 @@
+"""What this package costs those who wait for it to start, beside what they would wait for anyway.
+
+The plugin is installed in environments whose projects have no kernel: each of their sessions pays.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROUNDS = 7
+TEST = "def test_it():\n    pass\n"
+BARE = "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist"
+PYTEST = "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"
+STARTS = {
+    "a session without kernels": ((*PYTEST, *BARE), (*PYTEST, *BARE, "-p", "no:difftest"), 1.15),
+    "difftest --help": (("-m", "difftest", "--help"), ("-c", "import click"), 1.3),
+    "difftest run of an empty script": (
+        ("-m", "difftest", "run", "empty.py"),
+        ("-c", "import numpy, ml_dtypes"),
+        3.0,
+    ),
+}
+"""A start, what it stands beside, and how many times as long it may take."""
+
+
+def seconds(words: tuple[str, ...], folder: Path) -> float:
+    """CPU that a process of Python takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run = [sys.executable, *words]
+    subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment())
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def environment() -> dict[str, str]:
+    """One thread of BLAS: to make more is paid by whoever imports NumPy."""
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_start(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test_it.py").write_text(TEST)
+    (tmp_path / "empty.py").touch()
+    ours, beside, aim = STARTS[name]
+    times = [(seconds(ours, tmp_path), seconds(beside, tmp_path)) for _ in range(ROUNDS)]
+    own, other = map(min, zip(*times, strict=True))  # in turns: others use the computer too
+    said = f"{name}: {own:.2f} s of CPU, {own / other:.2f} times {' '.join(beside)}"
+    with capsys.disabled():
+        print(f"\n{said} (aim: {aim})")
+    assert own < aim * other
