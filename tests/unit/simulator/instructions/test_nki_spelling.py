@@ -1,12 +1,18 @@
-"""What today's dialect alone has: spelled in it, each drawn call does what its record does."""
+"""Spelled in today's dialect, each drawn call does what its record does."""
 
 from __future__ import annotations
+
+import dataclasses
+import random
+import warnings
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from difftest.simulator import NkiError
 from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.instructions.record import INSTRUCTIONS
 from tests.every import every
 from tests.unit.simulator.instructions.calls import nki_spelling
 from tests.unit.simulator.instructions.calls.drawn import difference
@@ -14,6 +20,18 @@ from tests.unit.simulator.instructions.calls.examples import drawn
 from tests.unit.simulator.instructions.calls.nki_spelling import SPELLINGS, run_spelled
 
 EXAMPLES_EACH = 8
+IN_BOTH = sorted(name for name in SPELLINGS if INSTRUCTIONS[name].classic)
+ITS_OWN = sorted(SPELLINGS.keys() - set(IN_BOTH))
+OTHERWISE = {"nc_match_replace8": (True,)}
+"""Options that today's dialect has otherwise: of equal values the last one is replaced first."""
+ELSEWHERE = {
+    "gather_flattened": "nl.gather_flattened alone issues it",
+    "rand": "nl.rand alone issues it",
+    "where": "nl.where alone issues it",
+    "tensor_copy_dynamic_src": "ended with NKI 0.4",
+    "tensor_copy_dynamic_dst": "ended with NKI 0.4",
+}
+"""Instructions that no call of ``nisa`` issues; test_functions and the fuzzers call their names."""
 
 
 def assert_same(call):
@@ -23,7 +41,11 @@ def assert_same(call):
         assert not found, f"{call!r}, destination {number}: {found}"
 
 
-@every("name", SPELLINGS)
+def test_each_instruction_is_spelled():
+    assert SPELLINGS.keys() | ELSEWHERE.keys() == INSTRUCTIONS.keys()
+
+
+@every("name", ITS_OWN)
 def test_the_dialect_issues_what_the_record_means(name):
     @settings(max_examples=EXAMPLES_EACH, deadline=None)
     @given(st.data())
@@ -31,6 +53,25 @@ def test_the_dialect_issues_what_the_record_means(name):
         assert_same(drawn(name, lambda options: data.draw(st.sampled_from(options))))
 
     check()
+
+
+@every("name", IN_BOTH)
+def test_what_both_dialects_have_is_the_same(name):
+    """Of what the classic one draws today's refuses some: its compiler takes fewer dtypes."""
+    compared = 0
+    for seed in range(80):
+        call = drawn(name, random.Random(seed).choice)
+        call = dataclasses.replace(call, options=OTHERWISE.get(name, call.options))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                assert_same(call)
+            except NkiError:
+                continue
+        compared += 1
+        if compared == EXAMPLES_EACH // 2:
+            return
+    raise AssertionError(f"{compared} calls of {name} were compared")
 
 
 def test_a_planted_difference_is_found(monkeypatch):

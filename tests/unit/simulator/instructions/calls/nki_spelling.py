@@ -1,4 +1,4 @@
-"""How today's dialect spells the instructions that it alone has, and a drawn call spelled so.
+"""How today's dialect spells the instructions, and a drawn call spelled so.
 
 Each spelling gets the tensors by role and the options by the record's names, as a
 :class:`~tests.unit.simulator.instructions.calls.drawn.DrawnCall` has them.
@@ -69,10 +69,47 @@ def topk(t: Any, o: Any) -> None:
         nisa.topk(t.dst, t.idx_dst, t.src, o.n)
 
 
+def nc_matmul(t: Any, o: Any) -> None:
+    tiled = {"tile_position": o.tile_position, "tile_size": o.tile_size} if o.tile_size else {}
+    nisa.nc_matmul(t.dst, t.stationary, t.moving, accumulate=o.accumulate, **tiled)
+
+
+def dma_copy(t: Any, o: Any) -> None:
+    """Today's dialect adds to a destination by another instruction."""
+    if o.dst_rmw_op is None:
+        nisa.dma_copy(t.dst, t.src, dge_mode=nisa.dge_mode[o.dge_mode])
+    else:
+        nisa.dma_compute(t.dst, [t.dst, t.src], said(o.dst_rmw_op, "reduce_op"))
+
+
+def dma_transpose(t: Any, o: Any) -> None:
+    nisa.dma_transpose(t.dst, t.src, o.axes)
+
+
+def iota(t: Any, o: Any) -> None:
+    start, step, along = affine(t.expr())
+    nisa.iota(t.dst, [[along, t.dst.shape[1]]], start, step)
+
+
+def affine_select(t: Any, o: Any) -> None:
+    start, step, along = affine(t.pred())
+    pattern = [[along, t.dst.shape[1]]]
+    compared = {"cmp_op": said(o.cmp_op, "cmp_op"), "offset": start}
+    nisa.affine_select(t.dst, pattern, step, t.on_true_tile, t.on_false_value, **compared)
+
+
+def affine(expression: Any) -> tuple[int, int, int]:
+    """The start of a classic index of two axes, and its steps along partitions and columns."""
+    values = expression.array()
+    last = [min(1, size - 1) for size in values.shape]
+    start = int(values[0, 0])
+    return start, int(values[last[0], 0]) - start, int(values[0, last[1]]) - start
+
+
 SPELLINGS: dict[str, Callable[[Any, Any], None]] = {
-    **{name: spelled(name) for name, record in INSTRUCTIONS.items() if not record.classic},
-    "dma_compute": dma_compute,
-    "topk": topk,
+    **{name: spelled(name) for name in INSTRUCTIONS if hasattr(nisa, name)},
+    **{one.__name__: one for one in (dma_compute, topk, nc_matmul, dma_copy, dma_transpose)},
+    **{one.__name__: one for one in (iota, affine_select)},
 }
 
 
@@ -82,8 +119,8 @@ def run_spelled(call: DrawnCall) -> list[Any]:
     held = {name: one for name, one in tensors.items() if isinstance(one, Operand)}
     record = call.record
     options = SimpleNamespace(**dict(zip(record.options, call.options, strict=True)))
-    chosen = Engine.VECTOR if call.engine is Engine.UNKNOWN else call.engine
-    options.engine = ENGINES[chosen]
+    first = Engine.UNKNOWN if record.classic else Engine.VECTOR
+    options.engine = ENGINES[first if call.engine is Engine.UNKNOWN else call.engine]
 
     @jit
     def kernel(*arrays: Any) -> Any:
