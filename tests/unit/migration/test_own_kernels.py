@@ -19,7 +19,7 @@ SIZES = {
 }
 SMALL = {"M_TILES": 1, "N_TILES": 1, "K_TILES": 1}
 LAYER = [(2, 128, 5, 4), (128, 128, 2, 3 - 1), (128,)]
-POOLED = [(1, 128, 6, 8), (256, 128, 3, 3), (256,)]
+POOLED = [(1, 128, 5, 7), (256, 128, 2, 2), (256,)]
 RUNGS = ("whole_plane", "baseline", "halo_tiles", "cached_weights", "flat_weights")
 RUNGS += ("without_copies", "broadcast_bias", "row_tiles")
 PROVEN = {

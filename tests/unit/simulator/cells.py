@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from difftest.simulator import TRN3, launch
+from difftest.simulator import TRN3, Engine, launch, launch_ranks
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float, to_bits
 from difftest.simulator.exact.bounded import Bounded
@@ -26,11 +26,16 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.calls import issue
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.tensor import GROUP
-from difftest.simulator.instructions import gate
+from difftest.simulator.instructions import effects, gate
 from difftest.simulator.instructions.gate import store
-from difftest.simulator.instructions.record import Issue, Reach
+from difftest.simulator.instructions.record import (
+    INSTRUCTIONS,
+    Issue,
+    Reach,
+)
 from difftest.simulator.memory import LEFT, UNSURE
 from difftest.simulator.trace import Origin
+from tests.unit.simulator.effect_calls import OF_CORES, OF_RANDOM_STATES
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 
 FOLLOWED = ("values", "never written", "left out")
@@ -312,9 +317,11 @@ def run(
         before = {name: Plane.of(bases[name][0]) for name in names}
         record, options = _by_rows(call, views)
         operands = tuple(tiles[part.name] for part in record.operands)
-        dst, *others = (tiles[part.name] for part in record.destinations)
-        issue(record, dst, operands, options, others=tuple(others), engine=call.engine)
-        planes.update(_touched(bases))
+        targets = tuple(tiles[part.name] for part in record.destinations)
+        beside = _do(record, operands, targets, options, call.engine)
+        if _is_other_member():
+            return
+        planes.update(_touched(bases), **beside)
         for name in names:
             base, places = bases[name]
             after = Plane.of(base)
@@ -322,8 +329,39 @@ def run(
             assert not before[name].changed(planes[name], places).difference(after), name
 
     machine = TRN3 if any(view.newest for view in views.values()) else call.machine
-    launch(kernel, (), machine=machine, exact=True, plain=judged)
+    exchange = call.record.exchange
+    if exchange is not None and call.record.name not in OF_CORES:
+        launch_ranks(kernel, [(), ()], machine=machine)
+    else:
+        grid = () if exchange is None else (2,)
+        launch(kernel, (), machine=machine, grid=grid, exact=True, plain=judged)
     return planes
+
+
+def _do(
+    record: Any, operands: Any, targets: Any, options: tuple[Any, ...], engine: Engine
+) -> dict[str, Plane]:
+    """Issue an instruction, or do an effect; what that leaves beside its tensors, as values."""
+    if record.name in INSTRUCTIONS:
+        dst, *others = targets
+        issue(record, dst, operands, options, others=tuple(others), engine=engine)
+        return {}
+    if record.name == "sendrecv" and _is_other_member():
+        options = (0, 0, *options[2:])
+    held = effects.issue(record, [(operands, targets)], options, engine)
+    values = np.array([held or 0])
+    if record.name in OF_RANDOM_STATES:
+        drawn = nl.ndarray((1, 4), nl.uint32)
+        nisa.rng(drawn)
+        values = Plane.of(drawn).values
+    none = np.zeros(values.shape, np.bool_)
+    return {"held": Plane(values, none, none, none, none)}
+
+
+def _is_other_member() -> bool:
+    """Whether this is the second one of an exchange: what the first one sees is compared."""
+    seat = current().seat
+    return bool(seat.program and seat.program[0]) or bool(seat.rank and seat.rank.number)
 
 
 def _made(shape: tuple[int, ...], one: Operand, *, bits: bool = False) -> Any:
@@ -353,9 +391,16 @@ def _by_rows(call: DrawnCall, views: dict[str, View]) -> tuple[Any, tuple[Any, .
     return call.record, (rmw, "error", dge)
 
 
+def _names_one_of(event: Any, bases: dict[str, tuple[Any, Any]]) -> bool:
+    """Whether an event is about the call: what an effect leaves is looked at by another one."""
+    held = {id(base._storage.allocation) for base, _ in bases.values()}
+    return any(id(region.allocation) in held for region in event.writes + event.reads)
+
+
 def _touched(bases: dict[str, tuple[Any, Any]]) -> dict[str, Plane]:
     """By role which elements of a view the last event names, as values; it names no others."""
-    event, planes = current().trace.events[-1], {}
+    planes: dict[str, Plane] = {}
+    event = next(one for one in reversed(current().trace.events) if _names_one_of(one, bases))
     for how, regions in (("written", event.writes), ("read", event.reads)):
         for region in regions:
             base, places = bases.get(region.role, (None, None))
