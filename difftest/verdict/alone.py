@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
+import importlib.util
+import inspect
+import linecache
 import os
 import random
+import sys
+import textwrap
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import click
 
@@ -21,8 +30,7 @@ from difftest.host.collecting import with_spec
 from difftest.lint.files import LintRequest
 from difftest.lint.formats import SEVERITIES
 from difftest.plugin.run_report import versions
-from difftest.verdict.candidate import Candidate, stand_in
-from difftest.verdict.judge import Judge, spec_for
+from difftest.verdict.judge import Judge
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import Breach, Language, OutsideLanguage
 from difftest.verdict.nursery import Limits, Nursery, Sandbox
@@ -95,8 +103,9 @@ def unjudged(kernel: str, test: str, seed: int | None) -> Judgement:
     file, _, name = kernel.rpartition(":")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    known = {"file": file, "name": name, "sha256": digest}
-    return Judgement(known, test, seed, versions=versions())
+    return Judgement(
+        {"file": file, "name": name, "sha256": digest}, test, seed, versions=versions()
+    )
 
 
 def _named(kernel: str, test: str) -> tuple[Path, str]:
@@ -135,6 +144,9 @@ def checked(file: Path, test: str, allowed: Sequence[str]) -> Language:
     language = Language(file, allowed)
     own = os.path.realpath(test.partition("::")[0])
     for source in language.sources.values():
+        # What is told of its lines is what was read; its comments allow nothing here.
+        text = importlib.util.decode_source(source.text.replace(b"difftest:", b"difftest;"))
+        linecache.cache[source.file] = len(source.text), None, text.splitlines(True), source.file
         if os.path.realpath(source.file) == own:
             told = f"it imports {source.file}, which judges it"
             raise OutsideLanguage([Breach(str(file), 1, told, "leave it out")])
@@ -148,15 +160,14 @@ def loaded(
     sources = language.sources.values()
     request = {"request": "load", "name": name, "allowed": [*language.allowed]}
     modules = [[one.name, one.file, one.is_package] for one in sources]
-    texts = [one.text for one in sources]
-    answer = worker.ask({**request, "modules": modules}, texts).header
+    answer = worker.ask({**request, "modules": modules}, [one.text for one in sources]).header
     how, said = answer.get("how"), str(answer.get("error", ""))
     if how == "usage":
         raise click.UsageError(said)
     if how != "loaded":
         judgement.outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
         judgement.reason = said.splitlines()[-1] if said else "it cannot be imported"
-        judgement.report = said
+        judgement.report = textwrap.indent(said, "| ")  # its own words, whatever they look like
         return None
     return answer
 
@@ -199,6 +210,14 @@ def _judge_loaded(
     weigh_constants(judgement, read, settings)
 
 
+def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
+    """The spec of a candidate in the place of the test's kernels; SpecError if it does not fit."""
+    if spec.ranks:
+        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
+    lnc = None if dialect == "classic" else spec.lnc
+    return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)
+
+
 def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: JudgeSettings) -> None:
     """Say which constants of a candidate's file its test reads: they have to be the original's."""
     judgement.evidence.constants, known = dict(read), {}
@@ -213,3 +232,101 @@ def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: Jud
         told = f"its test reads {', '.join(other)} of a candidate's own file"
         remedy = "keep them in the test, or compare them: --original FILE"
         judgement.reason = f"{told}; {settings.original + ' has others' if known else remedy}"
+
+
+_PLAIN = (int, float, str, bool, type(None))
+
+
+class Candidate:
+    """A kernel that runs in a worker: what a spec asks of a kernel, and no code."""
+
+    def __init__(self, name: str, module: str, signature: Any) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = module
+        if signature is not None:
+            self.__signature__ = _signature(signature)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"{self.__name__} is under judgement: its code runs in a worker, and is not called here"
+        )
+
+    def __getitem__(self, grid: Any) -> Candidate:
+        return self
+
+
+def _signature(rows: Any) -> inspect.Signature:
+    kinds, none = inspect.Parameter, inspect.Parameter.empty
+    return inspect.Signature(
+        [
+            kinds(str(name), getattr(kinds, kind), default=none if own is None else (*own, ...)[0])
+            for name, kind, own in rows
+        ]
+    )
+
+
+Describe: TypeAlias = Callable[[], Mapping[str, Any]]
+"""What a worker says of a file that it has loaded."""
+
+
+class _StandIn(MetaPathFinder, Loader):
+    """Finds the modules of files, by whatever names, and runs nothing of them."""
+
+    def __init__(self, files: Mapping[Path, Describe]) -> None:
+        self.files = {os.path.realpath(file): describe for file, describe in files.items()}
+        self.read: dict[str, Any] = {}
+        self._stems = {file.stem for file in map(Path, self.files)}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The stand-in, where Python would take the file."""
+        if fullname.rpartition(".")[2] not in self._stems:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(fullname, path)
+        file = os.path.realpath(found.origin) if found is not None and found.origin else ""
+        if file not in self.files:
+            return None
+        return importlib.util.spec_from_file_location(fullname, file, loader=self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """The default kind."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module the names that the kernel's file has."""
+        described = self.files[str(module.__file__)]()
+        known = {name: one for name, one in described["constants"].items() if type(one) in _PLAIN}
+
+        def read(name: str) -> Any:
+            if name not in known:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            return self.read.setdefault(name, known[name])
+
+        vars(module).update(__getattr__=read, __all__=[*described["functions"], *known])
+        for name, signature in described["functions"].items():
+            setattr(module, name, Candidate(name, module.__name__, signature))
+
+
+@contextmanager
+def stand_in(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
+    """A scope in which an import of a file gives its stand-in, and the constants read of it."""
+    finder = _StandIn(files)
+    before = {
+        name: module
+        for name, module in sys.modules.items()
+        if os.path.realpath(getattr(module, "__file__", None) or "") in finder.files
+    }
+    known = {*sys.modules}
+    for name in before:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    try:
+        yield finder.read
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [*sys.modules]:
+            loader = getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
+            if loader is finder or (name in before and name not in known):
+                del sys.modules[name]
+        sys.modules.update(before)

@@ -9,6 +9,7 @@ launch. What a kernel computed in Python stands on the tape as a number, of the 
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -112,8 +113,7 @@ _HOW: dict[str, Callable[[BaseException], Outcome]] = {
 }
 _NAME = re.compile(r'(?<=\["name",)"(?:[^"\\]|\\.)*"')
 """A tensor's own name on a tape: it may be another in each run, and changes no instruction."""
-_KEPT = 64
-"""Tapes that are kept, by the shapes of their calls."""
+_KEPT = 64  # tapes that are kept, by the shapes of their calls
 
 
 class KernelFailure(Exception):
@@ -243,9 +243,13 @@ def _replay(call: KernelCall, tape: Tape) -> Outcome:
 def _read(text: str) -> Tape:
     """The tape in a text; WorkerEnd where it holds none."""
     try:
-        return tape_from_json(text)
+        tape = tape_from_json(text)
     except TapeFormatError as error:
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {error}") from None
+    files = {place.file for step in tape.steps for place in step.stack}
+    if any(map(os.path.exists, files - linecache.cache.keys())):  # they would be read
+        raise WorkerEnd(Judged.CRASHED, "its process names lines of files that are not its own")
+    return tape
 
 
 def _error(header: Mapping[str, Any]) -> KernelFailure:

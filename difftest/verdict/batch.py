@@ -1,8 +1,7 @@
 """Many kernels against one spec: ``difftest verdict --batch``.
 
-What is known of a kernel is a line of a file, which is on the disk before the next one begins. So a
-batch that is ended in any way goes on where it was. Kernels are told apart by what they are: their
-source, and all that decides the verdict.
+What is known of a kernel is a line of a file, on the disk before the next one begins: a batch goes
+on, however it was ended. Kernels are told apart by their source, and all that decides.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from difftest.verdict.alone import (
     JudgeSettings,
     described_alone,
     judged,
+    stand_in,
     unjudged,
     weigh_constants,
 )
-from difftest.verdict.candidate import stand_in
 from difftest.verdict.formats import place_of
 from difftest.verdict.nursery import PATIENCE as RUNS
 from difftest.verdict.nursery import Nursery
@@ -48,8 +47,7 @@ PATIENCE = 2 * RUNS
 """Times the seconds of a run that all of a kernel may take, its judge included."""
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
 """The outcome and the stage where its judge or its worker could not go on."""
-KEPT = 64
-"""Cases of which a process keeps what the reference said."""
+KEPT = 64  # cases of which a process keeps what the reference said
 
 
 class Keyed(NamedTuple):

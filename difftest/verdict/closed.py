@@ -19,7 +19,6 @@ from typing import Any
 
 from difftest.harness.coverage import Place
 from difftest.verdict.language import (
-    ATTRIBUTES,
     BUILTINS,
     MODULES,
     NKI,
@@ -30,7 +29,6 @@ from difftest.verdict.language import (
 
 _import = builtins.__import__
 _MARK = "which way?"  # a name that no source can have
-_HIDDEN = ATTRIBUTES | {"format"}
 
 
 class Quiet:
@@ -65,13 +63,6 @@ def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
     }
 
 
-def _getattr(value: Any, name: str, *default: Any) -> Any:
-    """``getattr`` of a public name."""
-    if type(name) is not str or name.startswith("_") or name in _HIDDEN:
-        raise TypeError(f"getattr of {name!r}, which is no public name")
-    return getattr(value, name, *default)
-
-
 class ClosedWorld:
     """A candidate's modules, and what they may import.
 
@@ -104,8 +95,6 @@ class ClosedWorld:
             "__import__": self.imported,
             "__name__": "builtins",
             "type": lambda value: type(value),
-            "getattr": _getattr,
-            "hasattr": lambda value, name: _getattr(value, name, _MARK) is not _MARK,
             _MARK: self._way,
         }
         self.ways: dict[Place, dict[int, set[int]]] = {}
@@ -190,21 +179,23 @@ def marked(tree: ast.Module, file: str) -> ast.Module:
         return ast.copy_location(ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at)
 
     def seen(node: Any) -> Any:
-        wanted = isinstance(node, ast.Compare) and node not in heads
-        return told(node, node) if wanted else node
+        return told(node, node) if isinstance(node, ast.expr) and node in conditions else node
 
     functions = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.Lambda))]
     nodes = {node for one in functions for node in ast.walk(one)}
-    statements = [one for one in nodes if isinstance(one, (ast.If, ast.While, ast.Assert))]
-    heads = {node for one in statements for node in ast.walk(one.test)}
+    conditions: set[ast.AST] = {one for one in nodes if isinstance(one, ast.Compare)}
     for node in nodes:
-        if isinstance(node, ast.IfExp) and not isinstance(node.test, ast.Constant):
-            node.test = told(node.test, node.test)
-        elif isinstance(node, ast.BoolOp) and node not in heads:
-            node.values = [*(told(one, one) for one in node.values[:-1]), node.values[-1]]
+        if isinstance(node, ast.BoolOp):
+            conditions.update(node.values[:-1])
         elif isinstance(node, ast.comprehension):
-            node.ifs = [told(one, one) for one in node.ifs]
-        elif isinstance(node, ast.Match):
+            conditions.update(node.ifs)
+        elif isinstance(node, ast.IfExp):
+            conditions.add(node.test)
+    for node in nodes:  # what stands in the head of a statement is told by the lines that run
+        if isinstance(node, (ast.If, ast.While, ast.Assert)):
+            conditions.difference_update(ast.walk(node.test))
+    for node in nodes:
+        if isinstance(node, ast.Match):
             arms = [one for one in node.cases if not isinstance(one.body[-1], ast.Raise)]
             none: list[ast.expr] = [told(ast.Constant(False), one.pattern) for one in arms]
             for one in arms:

@@ -25,7 +25,6 @@ from difftest.verdict.judgement import FORMAT, Judgement
 from difftest.verdict.outcome import Outcome
 
 _LABEL = 13
-_CONTROL = re.compile("[^\n\t\x20-\x7e\xa0-\uffff]")
 
 
 def text_of(document: Mapping[str, Any]) -> str:
@@ -87,7 +86,7 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _row(label: str, text: str) -> str:
-    text = _CONTROL.sub("?", text)
+    text = "".join(one if one in "\n\t" or one.isprintable() else "?" for one in text)
     if not label:
         return textwrap.indent(text, "  ")
     body = textwrap.indent(text, " " * _LABEL).lstrip()

@@ -14,8 +14,6 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
-from difftest.analysis.detectors import detect
-from difftest.analysis.finding import Finding
 from difftest.backends.base import Backend, KernelCall, Ran
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
@@ -39,11 +37,9 @@ from difftest.harness.structured import Given
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import Mismatch, Verdict
 from difftest.simulator.dtypes import NKI_NAMES
-from difftest.simulator.machine import MACHINES
 from difftest.simulator.replay import replayed
 from difftest.simulator.trace import Trace
 from difftest.verdict.backend import CandidateBackend, CheatError, Shown, near, reseeded
-from difftest.verdict.candidate import Candidate
 from difftest.verdict.judgement import Failure, Judgement, add_memory, add_time, instructions_of
 from difftest.verdict.nursery import Sandbox
 from difftest.verdict.outcome import Outcome, Stage
@@ -110,7 +106,7 @@ class _Stop(BaseException):
 
 @dataclass
 class Judge:
-    """One kernel against the spec of :func:`spec_for`, on so many cases, or on ``only`` one."""
+    """One kernel against its spec, on so many cases, or on ``only`` one."""
 
     spec: KernelSpec
     worker: Sandbox
@@ -122,7 +118,6 @@ class Judge:
     _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
     _settled: int = field(default=0, init=False)
     _compared: int = field(default=0, init=False)
-    _silenced: list[tuple[Case, Finding]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._backend = CandidateBackend(self.worker)
@@ -260,8 +255,6 @@ class Judge:
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, case, trace
             self.judgement.largest = self._replaying(), case
-        if trace is not None:
-            self._silenced += [(case, one) for one in _silenced(trace)]
         evidence = self.judgement.evidence
         evidence.cases += 1
         is_compared = any(getattr(one, "elements", 0) for one in verdicts.values())
@@ -289,7 +282,7 @@ class Judge:
             return
         judgement.stage = Stage.HAZARDS
         hazards = [(case, one) for _, case, one in self._runner.hazards]
-        judgement.add_hazards(hazards + self._silenced)
+        judgement.add_hazards(hazards)
         if judgement.outcome is not Outcome.AGREES or self._largest is None:
             return
         judgement.stage = Stage.TIME
@@ -319,7 +312,7 @@ class Judge:
         found = Coverage(unknown=set(map(str, told.unknown)))
         for place in told.kernels:
             file, line = place
-            if str(file).startswith(home) and type(line) is int:
+            if str(file).startswith(home) and file in linecache.cache and type(line) is int:
                 loops = bool(told.forks.get(place))
                 found.saw(self.judgement.kernel["name"], {place: loops})
                 found.done[place] = told.done.get(place, set())
@@ -341,19 +334,3 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
         return values if fits and simplest_case(spec, values, spec.dtypes[0]) else None
     except (SpecError, LookupError):
         return None
-
-
-def _silenced(trace: Trace) -> tuple[Finding, ...]:
-    """The hazards that comments of the kernel's author allow, whom nobody trusts."""
-    files = {line.file for event in trace.events for line in event.stack}
-    if not any("difftest:" in line for file in files for line in linecache.getlines(file)):
-        return ()
-    return detect(trace, MACHINES[trace.machine]).silenced
-
-
-def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec:
-    """The spec of a candidate in the place of the test's kernels; SpecError if it does not fit."""
-    if spec.ranks:
-        raise SpecError("ranks: received a test of several ranks; accepted: one that has none")
-    lnc = None if dialect == "classic" else spec.lnc
-    return replace(spec, kernel=candidate, others=(), title="", lnc=lnc)

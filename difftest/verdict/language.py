@@ -1,7 +1,6 @@
 """What a candidate may be written in: checked on the syntax tree, before anything of it runs.
 
-A candidate is its file and the files of its folder that it imports. They are read here, once, and a
-worker is given what was read. docs/reference/language.md states the rules in one screen.
+What is read here, once, is what a worker is given. docs/reference/language.md states the rules.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
 """Of all files of a candidate, their number, and how deep their lines are nested."""
 _TAKEN = sys.stdlib_module_names | {*NKI, "numpy", "ml_dtypes", "difftest"}
 """Names of modules that the worker has, or takes, itself."""
-_SHOWN = 5
-"""Breaches that are told."""
+_SHOWN = 5  # breaches that are told
 _LOOKS = re.compile(r"\{[^{}:!]*[.\[]")
 """A field of a format that looks at an attribute or an element."""
 _META = ("__all__", "__version__", "__author__")

@@ -1,7 +1,6 @@
 """A process that has imported everything a worker needs, and forks one when it is asked.
 
-It ends with the judge, however that ends, and takes the workers and their folders with it. It needs
-a system that forks: Linux, or macOS. No kernel's code ever runs in the nursery itself.
+It ends with the judge, and takes the workers and their folders with it. No kernel's code runs here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 from difftest.verdict import wire
 from difftest.verdict.outcome import Outcome
-from difftest.verdict.walls import ends_with_parent, scrubbed
+from difftest.verdict.walls import boxed, ends_with_parent, scrubbed
 from difftest.verdict.wire import Frame, WireError, WorkerEnd
 
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -34,8 +33,7 @@ _CODE = (
     "from difftest.verdict.nursery import main; main(int(sys.argv[2]), sys.argv[3])"
 )
 _LONGEST = 4096
-_MOMENT = 2.0
-"""Seconds in which a process ends that has closed its way to the judge."""
+_MOMENT = 2.0  # seconds in which a process ends that has closed its way to the judge
 
 
 class Nursery(contextlib.AbstractContextManager["Nursery"]):
@@ -53,8 +51,9 @@ class Nursery(contextlib.AbstractContextManager["Nursery"]):
         self._control, theirs = socket.socketpair()
         with theirs:
             control = theirs.fileno()
+            command = [sys.executable, "-I", "-c", _CODE, _ROOT, str(control), self.folder]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _CODE, _ROOT, str(control), self.folder],
+                [*boxed(self.folder), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -155,8 +154,7 @@ def _end(pid: int, kill: bool) -> int:
 
 PATIENCE = 10
 """Times the seconds of a run that all runs of a kernel may take."""
-_STARTING = 60.0
-"""Seconds for Python and NumPy to be imported, on a machine that has other work."""
+_STARTING = 60.0  # seconds for Python and NumPy to be imported beside other work
 
 
 class Limits(NamedTuple):
@@ -214,7 +212,7 @@ class Sandbox:
         clock.start()
         try:
             wire.send(self._way, header, blobs)
-            found = wire.receive(self._way, wire.MOST_HEADER, wire.MOST_ANSWER)
+            found = wire.receive(self._way, wire.MOST_HEADER, wire.MOST_ANSWER, 1)
             if found is not None:
                 return wire.checked(found)
         except WireError as error:

@@ -20,7 +20,7 @@ PAGE = 4_000
 SECONDS = 600.0
 MOST = 20_000
 """Characters of all that a tool is given."""
-MOST_FILES = 200
+MOST_FILES = 2_000
 COLUMNS = "100"
 
 
@@ -59,8 +59,9 @@ class Tools:
 
     def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
         """Tell what the compiler would refuse, from the source: line, rule, remedy."""
-        if len(files) > MOST_FILES:
-            return f"error: {len(files):,} files; accepted: {MOST_FILES}, or a folder"
+        count = sum(sum(1 for _ in Path(one).rglob("*.py")) or 1 for one in files if _is_short(one))
+        if count > MOST_FILES:
+            return f"error: {count:,} files; accepted: {MOST_FILES:,}"
         options = [*_option("sdk", sdk), *_option("target", target)]
         return self._answer(page, "lint", *options, "--", *files)
 
@@ -68,7 +69,7 @@ class Tools:
         """Explain a lint rule, a code of the compiler (NCC_EBVF030), or the codes in a log file."""
         if what in rules():
             return self._answer(page, "lint", f"--explain={what}")
-        if os.sep in what and not Path(what).resolve().is_relative_to(Path.cwd()):
+        if _is_short(what) and not Path(what).resolve().is_relative_to(Path.cwd().resolve()):
             return f"error: {what} is outside of the folder of this server"
         return self._answer(page, "explain", "--", what)
 
@@ -89,7 +90,7 @@ class Tools:
     def _answer(self, page: int, *arguments: str) -> str:
         """A page of what a command says; the first page runs it."""
         size = sum(map(len, arguments))
-        if size > MOST or any("\0" in one for one in arguments):
+        if size > MOST or not all(map(_is_short, arguments)):
             return f"error: names of {size:,} characters; accepted: {MOST:,}, without nulls"
         if page == 1 or arguments not in self._texts:
             self._texts = {arguments: self._said(arguments)}
@@ -118,6 +119,11 @@ class Tools:
             return f"difftest {arguments[0]} took more than {self.seconds:g} s, and was killed"
         said = [part.rstrip() for part in (done.stdout, done.stderr) if part.strip()]
         return "\n".join([*said, f"exit code {done.returncode}"])
+
+
+def _is_short(text: str) -> bool:
+    """Whether a text may be a name, or what else a command takes."""
+    return len(text) <= MOST and "\0" not in text
 
 
 def _option(name: str, value: str) -> list[str]:

@@ -1,26 +1,39 @@
 """The second wall: what a worker's process is given, and what the system keeps it from.
 
-Numbers are those of Linux's ``linux/landlock.h``, ``prctl.h`` and ``sched.h``.
+Numbers are those of Linux's headers for Landlock, prctl, sched, seccomp, BPF and system calls.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
+import shutil
 import signal
+import struct
+import subprocess
 import sys
 from collections.abc import Mapping
 
+_BOX = "DIFFTEST_BOX"
+"""Set in the environment of what bubblewrap has started."""
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-_DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 1, 38
+_DEATH_SIGNAL, _FILTER, _NO_NEW_PRIVILEGES = 1, 22, 38
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-_PATH_BENEATH, _WRITE_FILE = 1, 1 << 1
-_WRITES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
-"""To write, remove and make files, folders, links, sockets, devices: Landlock's first version."""
+_PATH_BENEATH, _EXECUTE, _WRITE_FILE = 1, 1, 1 << 1
+_WRITES = _EXECUTE | _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
+"""To run, write, remove and make files, folders, links, devices: Landlock's first version."""
 _LATER = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
 """By the version that has it: to move files between folders, to truncate them, to ask devices."""
 _SCOPES = 0b11
 """Abstract sockets and signals of processes outside, from version 6 on."""
+_CALLS = {
+    "x86_64": (0xC000003E, 56, (57, 58, 59, 322, 101, 435)),
+    "aarch64": (0xC00000B7, 220, (221, 281, 117, 435)),
+}
+"""Of a machine: its number, ``clone``, and what else makes a process, runs a file or looks at one;
+``clone3``, the last, hides its flags, and is told to be unknown."""
+_THREAD, _REFUSED, _ALLOWED = 0x10000, 0x50001, 0x7FFF0000
 _LIMITS = (
     ("file size", "RLIMIT_FSIZE", 2**26),
     ("core dumps", "RLIMIT_CORE", 0),
@@ -45,6 +58,15 @@ def scrubbed(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     return {**kept, **one_thread, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
 
 
+def boxed(folder: str) -> list[str]:
+    """What starts a command in bubblewrap's box: it writes in the folder alone, off the network."""
+    bubblewrap = shutil.which("bwrap")
+    words = f"{bubblewrap} --unshare-user --unshare-ipc --unshare-net --setenv {_BOX} 1".split()
+    words += ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", folder, folder, "--"]
+    works = bubblewrap and not subprocess.run([*words, "true"], capture_output=True).returncode
+    return words if works else []
+
+
 def ends_with_parent(number: int) -> None:
     """Get a signal when the process that started this one is no more, where the system has that."""
     if sys.platform == "linux":
@@ -53,8 +75,10 @@ def ends_with_parent(number: int) -> None:
 
 def walled(folder: str, memory: int | None, seconds: float | None = None) -> list[str]:
     """Keep this process in a folder, off the network and within limits; what could not be done."""
-    missing = [] if _off_the_network() else ["network"]
-    missing += [] if _writes_only_in(folder) else ["writing"]
+    is_boxed = _BOX in os.environ
+    missing = [] if _off_the_network() or is_boxed else ["network"]
+    missing += [] if _writes_only_in(folder) or is_boxed else ["writing"]
+    missing += [] if _makes_no_process() else ["processes"]
     import resource
 
     more = (("memory", "RLIMIT_AS", memory), ("time", "RLIMIT_CPU", seconds))
@@ -101,3 +125,21 @@ def _writes_only_in(folder: str) -> bool:
     done = done and not libc.syscall(_RESTRICT, opened, 0)
     os.close(opened)
     return done
+
+
+def _makes_no_process() -> bool:
+    """Let this process make threads alone, and run no other file; whether the system could."""
+    if sys.platform != "linux" or platform.machine() not in _CALLS:
+        return False
+    machine, clone, others = _CALLS[platform.machine()]
+    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, machine), (0x06, 0, 0, _REFUSED), (0x20, 0, 0, 0)]
+    steps += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, _REFUSED)]  # other names of the same
+    for number in others:
+        steps += [(0x15, 0, 1, number), (0x06, 0, 0, _REFUSED + 37 * (number == 435))]
+    steps += [(0x15, 0, 3, clone), (0x20, 0, 0, 16), (0x45, 1, 0, _THREAD)]
+    steps += [(0x06, 0, 0, _REFUSED), (0x06, 0, 0, _ALLOWED)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in steps))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    libc = ctypes.CDLL(None)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    return not libc.prctl(_FILTER, 2, program, 0, 0)

@@ -16,10 +16,9 @@ import numpy as np
 from difftest.simulator.dtypes import NKI_NAMES, Array, name_of
 from difftest.verdict.outcome import Outcome
 
-MOST = 2**31
-"""Bytes of a blob."""
+MOST = 2**31  # bytes of a blob
 MOST_BLOBS, MOST_ANSWER, MOST_HEADER = 2**12, 2**28, 2**20
-"""Blobs of a frame; bytes of a blob that a worker answers with, and of its header."""
+"""Blobs of a frame; bytes of the one that a worker answers with, and of its header."""
 _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("how", "error", "kind", "dialect"), str),
     **dict.fromkeys(("functions", "constants"), dict),
@@ -57,12 +56,14 @@ def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()
         way.send_bytes(one)
 
 
-def receive(way: Connection, header: int = MOST, most: int = MOST) -> Frame | None:
+def receive(
+    way: Connection, header: int = MOST, most: int = MOST, blobs: int = MOST_BLOBS
+) -> Frame | None:
     """The next message; None if the other side has ended; WireError if it is no frame."""
     try:
         told = json.loads(way.recv_bytes(header))
         count = told.pop("blobs")
-        if type(count) is not int or not 0 <= count <= MOST_BLOBS:
+        if type(count) is not int or not 0 <= count <= blobs:
             raise WireError(f"a frame of {count!r:.20} blobs")
         return Frame(told, [way.recv_bytes(most) for _ in range(count)])
     except (EOFError, ConnectionError):

@@ -4,8 +4,6 @@ It is started by :class:`~difftest.verdict.nursery.Sandbox`, as an isolated Pyth
 folder, and ends when the judge closes the pipe. It answers each request with one frame: of ``load``
 what the kernel's file has; of ``trace`` what the kernel asks of the machine on some arrays, a tape
 (:mod:`difftest.simulator.tape_json`), or how it failed; of ``coverage`` the branches that it took.
-
-Nothing it says is believed without a check: a kernel can say anything in its own process.
 """
 
 from __future__ import annotations

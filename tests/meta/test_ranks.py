@@ -20,7 +20,7 @@ from difftest.simulator.frontend.nki import collectives as ncc
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.verdict.judge import spec_for
+from difftest.verdict.alone import spec_for
 from tests.every import every
 from tests.meta.search import smallest_failure
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from difftest import sizes
 from difftest.harness.spec import KernelSpec
-from difftest.verdict.alone import checked, loaded
-from difftest.verdict.candidate import Candidate
+from difftest.verdict.alone import Candidate, checked, loaded
 from difftest.verdict.judge import Judge
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import OutsideLanguage

@@ -11,9 +11,8 @@ from difftest.harness.spec import KernelSpec
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.verdict import audit as audits
-from difftest.verdict.audit import audited
-from difftest.verdict.command import verdict
+from difftest.verdict import command as audits
+from difftest.verdict.command import audited, verdict
 from tests.every import every
 
 
@@ -51,6 +50,12 @@ def test_a_spec_that_an_impostor_passes_is_weak(factor, weak, passed):
     assert tuple(one.partition(" in the place")[0] for one in audit.weaknesses) == weak
     assert (audit.passed[passed] == audit.decided) == bool(weak)
     assert all(f"weak: {one}" in str(audit) for one in audit.weaknesses)
+
+
+def test_a_reference_that_moves_data_alone_can_say_so():
+    assert audited(spec_of(1.0), 4, moves=True).weaknesses == ()
+    (weak,) = audited(spec_of(0.0), 4, moves=True).weaknesses
+    assert weak.startswith("zeros")
 
 
 def test_a_spec_of_which_no_case_decides_is_weak():

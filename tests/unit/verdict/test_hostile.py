@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 import pytest
 
 from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
+from difftest.verdict.walls import boxed
 from difftest.verdict.wire import WorkerEnd
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, judged, source
 
-OPEN = ("os", "sys", "time", "socket", "ctypes")
+OPEN = ("os", "sys", "time", "socket", "struct")
 """What is opened to these kernels: the second wall is the system's."""
 RETURN = "return store(total(a, b))"
 
@@ -53,11 +56,11 @@ def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
 
 def test_a_kernel_that_never_ends_is_stopped(nursery, tmp_path):
     text = in_kernel("import time\ntime.sleep(1000)")
-    with Sandbox(Limits(seconds=0.5), nursery) as worker:
+    with Sandbox(Limits(seconds=2.0), nursery) as worker:
         judgement = opened(worker, tmp_path, text)
     assert judgement.outcome is Outcome.TIMEOUT
     assert judgement.stage is Stage.RUN
-    assert "within 0.5 seconds" in judgement.reason
+    assert "within 2 seconds" in judgement.reason
 
 
 def test_what_a_kernel_prints_is_counted_and_not_shown(worker, tmp_path, capsys):
@@ -96,6 +99,71 @@ def test_a_worker_that_writes_to_the_pipe_breaks_the_protocol(worker, tmp_path):
     judgement = opened(worker, tmp_path, in_kernel("os.write(OUT, b'x' * 64)", PIPE))
     assert judgement.outcome is Outcome.CRASHED
     assert "protocol" in judgement.reason
+
+
+FRAME = (
+    PIPE
+    + """
+import struct
+
+def say(text):
+    text = struct.pack("!i", len(text)) + text
+    while text:
+        text = text[os.write(OUT, text) :]
+"""
+)
+
+
+@every(
+    "said, reason",
+    [
+        ('"how": "ran", "blobs": 1, "printed": "many"', "'printed' is 'many'"),
+        ('"how": "ran", "blobs": 1, "printed": true', "'printed' is True"),
+        ('"how": "ran", "blobs": 1, "printed": 1" + "0" * 5000 + "', "4300 digits"),
+        ('"how": "ran", "blobs": 2, "printed": 0', "a frame of 2 blobs"),
+        ('"how": "ran", "blobs": -1, "printed": 0', "a frame of -1 blobs"),
+        ('"how": "ran", "blobs": 0, "printed": 0, "more": 1', "'more' is 1"),
+        ('"how": ' + "[" * 5000, "no frame"),
+    ],
+)
+def test_a_header_is_held_to_its_form(nursery, tmp_path, said, reason):
+    text = said.replace('" + "0" * 5000 + "', "0" * 5000)
+    body = f"say(b'{{{text}}}')\nsay(b'1')"
+    with Sandbox(Limits(seconds=30.0), nursery) as worker:
+        judgement = opened(worker, tmp_path, in_kernel(body, FRAME))
+    assert judgement.outcome is Outcome.CRASHED
+    assert reason in judgement.reason, judgement.reason
+
+
+@every(
+    "body, error",
+    [
+        ("os.fork()", "PermissionError"),
+        ("os.execv('/bin/sleep', ['sleep', '60'])", "PermissionError"),
+        ("os.posix_spawn('/bin/sleep', ['sleep', '60'], {})", "PermissionError"),
+    ],
+)
+def test_the_system_keeps_a_worker_from_processes(nursery, tmp_path, body, error):
+    with Sandbox(Limits(seconds=30.0), nursery) as worker:
+        judgement = opened(worker, tmp_path, in_kernel(body, "import os\n"))
+        assert error in judgement.report or "processes" in worker.missing
+
+
+BOX = """#!/bin/sh
+echo boxed > {folder}/marker
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+def test_bubblewrap_is_used_where_it_is_there_and_works(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for text, works in ((BOX.format(folder=tmp_path), True), ("#!/bin/sh\nexit 1\n", False)):
+        (tmp_path / "bwrap").write_text(text)
+        (tmp_path / "bwrap").chmod(0o755)
+        assert bool(boxed(str(tmp_path))) == works
+    assert (tmp_path / "marker").exists()
 
 
 def test_a_worker_alone_answers_as_one_of_a_nursery(tmp_path):

@@ -29,5 +29,18 @@ def test_a_long_answer_has_pages_and_one_run(monkeypatch):
     assert len(runs) == 2, "the first page is of the files as they are now"
 
 
+def test_what_is_too_much_or_outside_is_told_and_nothing_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(2_001):
+        (many / f"{number}.py").touch()
+    assert "2,001 files" in Tools().lint(["many"])
+    assert "outside of the folder" in Tools().explain("link")
+    assert "without nulls" in Tools().explain("a\0b")
+
+
 def test_a_command_that_does_not_end_is_told():
     assert "took more than 0.01 s, and was killed" in Tools(0.01).explain("NCC_EBVF030")

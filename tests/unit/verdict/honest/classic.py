@@ -119,4 +119,48 @@ KERNELS = {
         "nl.store(out, nl.load(a) + nl.rand(a.shape, dtype=nl.float32) * 0.0)\nreturn out",
         lambda x: x,
     ),
+    "a difference": Honest(
+        "out = empty(a)\nnl.store(out, nl.subtract(nl.load(a), nl.load(b)))\nreturn out",
+        reference=lambda a, b: a.astype(np.float64) - b,
+        head=CLASSIC,
+    ),
+    "row sums": of_one(
+        "out = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.shared_hbm)\n"
+        "nl.store(out, nl.sum(nl.load(a), axis=[1], keepdims=True))\nreturn out",
+        lambda x: x.sum(axis=1, keepdims=True),
+    ),
+    "an activation with a scale": of_one(
+        "out = empty(a)\nnl.store(out, nisa.activation(op=nl.tanh, data=nl.load(a), scale=0.5))\n"
+        "return out",
+        lambda x: np.tanh(x / 2),
+    ),
+    "tiles in a helper": Honest(
+        "out = empty(a)\nnl.store(out, both(nl.load(a), nl.load(b)))\nreturn out",
+        before="def both(x, y):\n    return nl.multiply(nl.add(x, y), 0.5)\n",
+        reference=lambda a, b: (a.astype(np.float64) + b) / 2,
+        head=CLASSIC,
+    ),
+    "a scalar of the instruction set": of_one(
+        "out, x = empty(a), nl.load(a)\n"
+        "nl.store(out, nisa.tensor_scalar(x, np.multiply, 3.0, op1=np.add, operand1=1.0))\n"
+        "return out",
+        lambda x: 3 * x + 1,
+    ),
+    "two tensors of the instruction set": Honest(
+        "out = empty(a)\n"
+        "nl.store(out, nisa.tensor_tensor(nl.load(a), nl.load(b), op=np.maximum))\nreturn out",
+        reference=lambda a, b: np.maximum(a.astype(np.float64), b),
+        head=CLASSIC,
+    ),
+    "column after column": of_one(
+        "out, p = empty(a), nl.arange(a.shape[0])[:, None]\nfor n in nl.affine_range(a.shape[1]):\n"
+        "    column = nl.load(a[p, n + nl.arange(1)[None, :]])\n"
+        "    nl.store(out[p, n + nl.arange(1)[None, :]], nl.negative(column))\nreturn out",
+        lambda x: -x,
+    ),
+    "a memset and an addition": of_one(
+        "out = empty(a)\none = nl.full(a.shape, 1.5, dtype=a.dtype, buffer=nl.sbuf)\n"
+        "nl.store(out, nl.load(a) + one)\nreturn out",
+        lambda x: x + 1.5,
+    ),
 }

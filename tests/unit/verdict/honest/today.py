@@ -176,4 +176,86 @@ KERNELS = {
     "a shape that decides": Honest(
         "if a.shape[0] % 2 == 0:\n    return store(total(b, a))\nreturn store(total(a, b))"
     ),
+    "an enumeration of operators": Honest(
+        "return store(total(a, b, {Op.PLUS: nl.add, Op.MINUS: nl.subtract}[Op('plus')]))",
+        before="from enum import Enum\n\n\nclass Op(Enum):\n"
+        "    PLUS = 'plus'\n    MINUS = 'minus'\n",
+    ),
+    "a tuple with names": Honest(
+        "pair = Pair(load(a), load(b))\nnisa.tensor_tensor(dst=pair.x, data1=pair.x, data2=pair.y,"
+        " op=nl.add)\nreturn store(pair.x)",
+        before="from typing import NamedTuple\n\n\nclass Pair(NamedTuple):\n"
+        "    x: object\n    y: object\n",
+    ),
+    "AWS's own kind of object": Honest(
+        "state = State()\nstate.tile = total(a, b)\nreturn store(state.tile)",
+        before="class State(nl.NKIObject):\n    tile = None\n",
+    ),
+    "a partial and a reduction of tiles": Honest(
+        "return store(reduce(partial(joined, nl.add), [load(a), load(b), load(a)]))",
+        reference=lambda a, b: 2 * a.astype(np.float64) + b,
+        before="from functools import partial, reduce\n\n\ndef joined(op, x, y):\n"
+        "    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=op)\n    return x\n",
+    ),
+    "tiles of a product of ranges": Honest(
+        "x, y = load(a), load(b)\nfor p, n in itertools.product((0, 1), range(a.shape[1])):\n"
+        "    if p == 0:\n        part = x[:, n : n + 1]\n"
+        "        nisa.tensor_tensor(dst=part, data1=part, data2=y[:, n : n + 1], op=nl.add)\n"
+        "return store(x)",
+        before="import itertools\n",
+    ),
+    "a helper within the kernel": Honest(
+        "def through(x):\n    tile = load(x)\n"
+        "    nisa.activation(dst=tile, op=nl.copy, data=tile)\n    return tile\n"
+        "x, y = through(a), through(b)\n"
+        "nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)\nreturn store(x)",
+    ),
+    "defaults, keywords and stars": Honest(
+        "sizes = dict(dtype=a.dtype, buffer=nl.sbuf)\nreturn store(summed(*[a, b], **sizes))",
+        before="def summed(x, y, *, dtype, buffer, op=nl.add):\n"
+        "    tile = nl.ndarray(x.shape, dtype=dtype, buffer=buffer)\n"
+        "    nisa.tensor_tensor(dst=tile, data1=load(x), data2=load(y), op=op)\n    return tile\n",
+    ),
+    "a match of dtypes": Honest(
+        "match str(a.dtype):\n    case 'float32':\n        tile = total(a, b)\n"
+        "    case _:\n        tile = total(b, a)\nreturn store(tile)",
+    ),
+    "a walrus in a loop": Honest(
+        "x, y, n = load(a), load(b), 0\nwhile (m := min(n + 3, a.shape[1])) > n:\n"
+        "    part = x[:, n:m]\n"
+        "    nisa.tensor_tensor(dst=part, data1=part, data2=y[:, n:m], op=nl.add)\n    n = m\n"
+        "return store(x)",
+    ),
+    "a log of what it does": Honest(
+        "log.info('%s', a.shape)\nwith warnings.catch_warnings():\n"
+        "    warnings.simplefilter('ignore')\n    return store(total(a, b))",
+        before="import logging\nimport warnings\n\nlog = logging.getLogger(__name__)\n",
+    ),
+    "the larger, without a branch": Honest(
+        "return store(total(a, b, nl.maximum))",
+        reference=lambda a, b: np.maximum(a.astype(np.float64), b),
+    ),
+    "two operators in one instruction": Honest(
+        "tile = load(a)\nnisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0,"
+        " op1=nl.add, operand1=1.0)\nreturn store(tile)",
+        reference=wide(lambda x: 2 * x + 1),
+        inputs=ONE,
+    ),
+    "copied piece by piece": Honest(
+        "out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
+        "for n in nl.affine_range(a.shape[1]):\n"
+        "    tile = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.sbuf)\n"
+        "    nisa.dma_copy(dst=tile, src=a[:, n : n + 1])\n"
+        "    nisa.dma_copy(dst=out[:, n : n + 1], src=tile)\nreturn out",
+        reference=wide(lambda x: x),
+        inputs=ONE,
+    ),
+    "rows that are weighed": Honest(
+        "weights = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.sbuf)\n"
+        "nisa.dma_copy(dst=weights, src=b)\ntile = load(a)\n"
+        "nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=weights)\n"
+        "return store(tile)",
+        reference=lambda a, b: a.astype(np.float64) * b,
+        inputs={"a": "p n", "b": "p 1"},
+    ),
 }
