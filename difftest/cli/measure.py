@@ -38,7 +38,7 @@ def measure(
     is 0 if each threshold is met, and 1 if one is missed.
     """
     names = {test.name for test in performance_tests(max_pool=test_maxpool)}
-    wanted = [one for one in CONVOLUTIONS if one.name in names and keyword in one.name]
+    wanted = [limit for limit in CONVOLUTIONS if limit.name in names and keyword in limit.name]
     if not wanted:
         raise click.UsageError(f"no test has {keyword!r} in its name: {', '.join(sorted(names))}")
     load = partial(load_kernel, f"{file.resolve()}:{KERNEL}")

@@ -167,7 +167,7 @@ def _parse_sizes(text: str) -> tuple[str, SearchStrategy[int]]:
         if colon:
             source, least = between(int(first), int(last)), int(first)
         else:
-            listed = [int(one) for one in values.split(",")]
+            listed = [int(size) for size in values.split(",")]
             source, least = sampled_from(listed), min(listed)
     except ValueError:
         least = 0

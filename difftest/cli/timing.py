@@ -59,8 +59,8 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
     words only, so that their kernels here are not the ones that were measured. Without --all it
     takes about 20 s.
     """
-    named = [one for one in grouped(measurements()) if keyword in one[0].counterpart]
-    groups = [one for one in named if whole or not one[0].slow]
+    named = [rows for rows in grouped(measurements()) if keyword in rows[0].counterpart]
+    groups = [rows for rows in named if whole or not rows[0].slow]
     if not groups:
         slow = "only slow ones, which --all has" if named else "none"
         raise click.UsageError(f"no measured kernel has {keyword!r} in its name: {slow}")

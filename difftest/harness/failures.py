@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -219,15 +219,6 @@ class EdgeFailure(DifferentialFailure, NotRejectedError):
 
 class NothingComparedError(ToldFailure):
     """A kernel test ended without having compared anything."""
-
-
-def failure_of(check: Callable[[], object]) -> CaseFailure | NotRejectedError | None:
-    """What a check raises where a kernel or its reference is to blame; None if all is right."""
-    try:
-        check()
-    except (CaseFailure, NotRejectedError) as failure:
-        return failure
-    return None
 
 
 def line_of(failure: BaseException) -> str:

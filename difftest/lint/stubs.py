@@ -83,7 +83,7 @@ def stub_files() -> dict[str, str]:
 def public_names(name: str, module: ModuleType) -> list[str]:
     """Every name of a module that is documented, served, or of some level of NKI."""
     namespace = vars(module)
-    listed = namespace.get("__all__") or [one for one in namespace if not one.startswith("_")]
+    listed = namespace.get("__all__") or [word for word in namespace if not word.startswith("_")]
     dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
     documented = {
         one.name for one in documented_names(dialect) if f"{dialect.package}{one.module}" == name
@@ -165,7 +165,7 @@ class StubModule:
 
     def _lifetime(self, name: str) -> str | None:
         """Until when a name of today's dialect exists, if it has ended."""
-        short = next((one for one, module in _SHORT.items() if module == self.name), "")
+        short = next((prefix for prefix, module in _SHORT.items() if module == self.name), "")
         row = LIFETIMES.get(f"{short}.{name}")
         return f"ended with NKI {row.ended}: {row.instead}" if row and row.ended else None
 
@@ -246,7 +246,7 @@ def class_text(name: str, value: Any) -> str:
     """A class, or the class of an object, with what is documented of it."""
     owner = Tensor if name == "tensor" else value
     if name in ("_TileSize", "_TileSizes"):
-        members = [f"    {one}: int\n" for one in sorted(dir(value))]
+        members = [f"    {attribute}: int\n" for attribute in sorted(dir(value))]
     else:
         members = [_member(name, owner, member) for member in _MEMBERS[name]]
     base = f"({_BASES[name]})" if name in _BASES else ""

@@ -240,8 +240,8 @@ def tuned(
         own = tuner.own()
         if exhaustive:
             with progress("all points", points) as advance:
-                for one in tuner.place_of_best():
-                    ranks.append(one)
+                for told in tuner.place_of_best():
+                    ranks.append(told)
                     advance()
     yield from _ladder(tuner, own)
     for place, count in ranks[-1:]:

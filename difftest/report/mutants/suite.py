@@ -21,10 +21,10 @@ from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges, has_edges, run_recorded
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import (
+    CaseFailure,
     DifferentialFailure,
     HazardFailure,
     NotRejectedError,
-    failure_of,
     line_of,
 )
 from difftest.harness.limits import CaseLimitError
@@ -99,8 +99,7 @@ class Suite:
     @cached_property
     def tests(self) -> dict[str, Case | None]:
         """Each test by its name, with its case if it has one, in the order in which they run."""
-        made: dict[str, Case | None] = {}
-        made |= {f"refusal {at}": None for at, _ in enumerate(self.spec.rejects)}
+        made = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
         made |= {f"case {at}": case for at, case in enumerate(self.drawn)}
         given = sorted(
             explicit_cases(self.spec), key=lambda one: elements_of(self.spec, one.values)
@@ -113,13 +112,14 @@ class Suite:
     def run(self, test: str) -> Death | None:
         """Run a test; None if all is right."""
         case, self.doubt = self.tests[test], ""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            failure = failure_of(lambda: self._check(Runner((EmbeddedSimulator(),)), test, case))
-        if failure is None:
-            return None
-        found = case or getattr(failure, "case", None)
-        return Death(test, who(failure), line_of(failure), found.to_json() if found else "")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._check(Runner((EmbeddedSimulator(),)), test, case)
+        except (CaseFailure, NotRejectedError) as failure:
+            case = case or getattr(failure, "case", None)
+            return Death(test, who(failure), line_of(failure), case.to_json() if case else "")
+        return None
 
     def _check(self, runner: Runner, test: str, case: Case | None) -> None:
         if case is None and test == EDGES:
@@ -129,8 +129,8 @@ class Suite:
         else:
             verdicts = runner.check(self.spec, case, self._reference(runner, case))
             runner.check_hazards()
-            reasons = (one.reason for one in verdicts.values() if isinstance(one, Inconclusive))
-            self.doubt = next(reasons, "")
+            doubts = [told.reason for told in verdicts.values() if isinstance(told, Inconclusive)]
+            self.doubt = doubts[0] if doubts else ""
 
     def _reference(self, runner: Runner, case: Case) -> Reference | Exception:
         known = self._references.get(case.to_json())
