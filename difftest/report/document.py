@@ -25,8 +25,7 @@ from difftest.harness.spec import elements_of
 from difftest.harness.tally import PROPERTY, labels_of, tally_from_json, total_of
 from difftest.host.output import write_file
 from difftest.report.failure import failure_document, findings
-from difftest.report.markdown import markdown_text
-from difftest.report.page import page_text
+from difftest.report.page import markdown_text, page_text
 
 if TYPE_CHECKING:
     from difftest.backends.base import Backend

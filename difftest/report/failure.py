@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
@@ -20,10 +22,9 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.waiting import Waiting
 from difftest.report.picture import error_maps
-from difftest.report.writers import writer_of
 from difftest.simulator.errors import Location
 from difftest.simulator.launch import Finished, Launch
-from difftest.simulator.trace import Event, Trace
+from difftest.simulator.trace import Allocation, Event, Region, Trace
 
 NEIGHBOURS = 3
 """Lines that are shown before and after one."""
@@ -38,7 +39,6 @@ def failure_document(failure: CaseFailure) -> dict[str, Any]:
     spec, case = failure.spec, failure.case
     document: dict[str, Any] = {
         "kernel": spec.name,
-        "headline": failure.headline,
         "title": failure.title(),
         "rows": [list(row) for row in [*case_rows(spec, case, failure.shapes), *failure.rows()]],
         "again": failure.again.command(case) if failure.again else "",
@@ -108,7 +108,7 @@ def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
                 "shape": list(one.shape),
                 "dtype": str(one.evidence.got.dtype),
                 "looks_like": "" if is_larger else failure.looks.get(backend, ""),
-                "maps": [slice.as_mapping() for slice in error_maps(one)],
+                "maps": error_maps(one),
             }
             outputs.append(output)
     return outputs
@@ -166,3 +166,40 @@ def trace_of(
         return None, ""
     trace = Finished(launched["core"], launched["arguments"], (), ()).trace()
     return trace, type(outcome.error).__name__
+
+
+def writer_of(
+    trace: Trace, output: int, shape: tuple[int, ...], index: tuple[int, ...]
+) -> Event | None:
+    """The last instruction that wrote an element of an output, which has a number and a shape.
+
+    None if no instruction wrote it, or it cannot be told.
+    """
+    tensor = _tensor(trace, output, shape)
+    if tensor is None:
+        return None
+    element = int(np.ravel_multi_index(index, shape)) if shape else 0
+    for event in reversed(trace.events):
+        for region in event.writes:
+            if region.allocation is tensor and _touches(region, element):
+                return event
+    return None
+
+
+def _tensor(trace: Trace, output: int, shape: tuple[int, ...]) -> Allocation | None:
+    """The tensor of an output: of those of its shape, or the one of its number."""
+    given = [one for one in trace.allocations if one.output is not None]
+    alike = [one for one in given if one.shape == shape]
+    if len(alike) == 1:
+        return alike[0]
+    fits = output < len(given) and given[output].shape == shape
+    return given[output] if fits else None
+
+
+def _touches(region: Region, element: int) -> bool:
+    if region.view is not None:
+        return False
+    if region.places is not None:
+        return bool((region.places.elements == element).any())
+    low, high = region.pattern.extent()
+    return low <= element <= high and bool((region.pattern.elements() == element).any())

@@ -11,7 +11,6 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -45,61 +44,40 @@ _CODES = "".join(KINDS)
 Codes = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class ErrorMap:
-    """One slice of a wrong output.
+def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
+    """The slices of a wrong output with the most wrong elements; none without evidence.
 
-    Attributes
-    ----------
-    slice : the indices of the leading axes; empty where there are none.
-    shape : rows and columns of the slice, in elements.
-    rows : a text for each row of cells, a character for each cell.
-    wrong : elements of the slice that are wrong.
+    As JSON has them: ``slice`` are the indices of the leading axes, ``shape`` and ``wrong`` count
+    elements, ``rows`` have a character for each cell, ``block`` is how many elements a cell has;
+    ``title`` and ``spoken`` say which slice it is, how much is wrong, and what there is to see.
     """
-
-    slice: tuple[int, ...]
-    shape: tuple[int, int]
-    rows: tuple[str, ...]
-    wrong: int
-
-    @property
-    def title(self) -> str:
-        """Which slice it is, and how much of it is wrong."""
-        at = ", ".join([*map(str, self.slice), ":", ":"])
-        where = f"slice [{at}]: " if self.slice else ""
-        rows, columns = self.shape
-        return f"{where}{self.wrong:,} of {rows * columns:,} elements ({rows} x {columns}) wrong"
-
-    @property
-    def block(self) -> tuple[int, int]:
-        """Rows and columns of elements in a cell."""
-        return _block(self.shape[0], ROWS), _block(self.shape[1], COLUMNS)
-
-    def as_mapping(self) -> dict[str, Any]:
-        """What a page needs of it, as JSON has it."""
-        said = {"title": self.title, "block": self.block, "spoken": spoken(self)}
-        return {**asdict(self), **said}
-
-
-def error_maps(mismatch: Mismatch) -> tuple[ErrorMap, ...]:
-    """The slices of a wrong output with the most wrong elements; none without evidence."""
     if mismatch.evidence is None:
-        return ()
+        return []
     codes = _codes(mismatch.evidence, unwritten=mismatch.kind == "unwritten")
-    flat = codes.reshape(-1, *(1, *codes.shape)[-2:])
+    flat, lead = codes.reshape(-1, *(1, *codes.shape)[-2:]), codes.shape[:-2]
     wrong = np.count_nonzero(flat, axis=(1, 2))
     worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
-    lead = codes.shape[:-2]
-    return tuple(
-        ErrorMap(
-            tuple(int(one) for one in np.unravel_index(place, lead)) if lead else (),
-            (flat.shape[1], flat.shape[2]),
-            tuple(_lines(flat[place])),
-            int(wrong[place]),
-        )
+    return [
+        _map(flat[place], tuple(int(one) for one in np.unravel_index(place, lead)) if lead else ())
         for place in worst
         if wrong[place]
-    )
+    ]
+
+
+def _map(codes: Codes, slice: tuple[int, ...]) -> dict[str, Any]:
+    (rows, columns), wrong = codes.shape, int(np.count_nonzero(codes))
+    block = math.ceil(rows / ROWS) or 1, math.ceil(columns / COLUMNS) or 1
+    where = f"slice [{', '.join([*map(str, slice), ':', ':'])}]: " if slice else ""
+    cells = (*_lines(codes, block),)
+    return {
+        "slice": slice,
+        "shape": (rows, columns),
+        "rows": cells,
+        "wrong": wrong,
+        "block": block,
+        "title": f"{where}{wrong:,} of {rows * columns:,} elements ({rows} x {columns}) wrong",
+        "spoken": _spoken(cells, block),
+    }
 
 
 def _codes(seen: WrongOutput, *, unwritten: bool) -> Codes:
@@ -115,25 +93,19 @@ def _codes(seen: WrongOutput, *, unwritten: bool) -> Codes:
     return np.where(seen.wrong, level, 0).astype(np.uint8)
 
 
-def _block(size: int, most: int) -> int:
-    return math.ceil(size / most) or 1
-
-
-def _lines(codes: Codes) -> Iterator[str]:
+def _lines(codes: Codes, block: tuple[int, int]) -> Iterator[str]:
     """The cells as text, the worst element of each block."""
-    down, across = _block(codes.shape[0], ROWS), _block(codes.shape[1], COLUMNS)
-    for start in range(0, codes.shape[0], down):
-        row = codes[start : start + down].max(axis=0)
-        cells = np.maximum.reduceat(row, np.arange(0, row.size, across))
+    for start in range(0, codes.shape[0], block[0]):
+        row = codes[start : start + block[0]].max(axis=0)
+        cells = np.maximum.reduceat(row, np.arange(0, row.size, block[1]))
         yield "".join(_CODES[code] for code in cells)
 
 
-def spoken(picture: ErrorMap) -> str:
+def _spoken(rows: Sequence[str], block: tuple[int, int]) -> str:
     """What a picture shows, for those who do not see it: how many cells of each kind."""
-    text = "".join(picture.rows)
+    text = "".join(rows)
     kinds = [(text.count(code), KINDS[code][1]) for code in reversed(_CODES[1:])]
-    down, across = picture.block
-    size = "" if down == across == 1 else f", cells of {down} x {across}"
+    size = "" if block == (1, 1) else f", cells of {block[0]} x {block[1]}"
     return ", ".join(f"{count} {meaning}" for count, meaning in kinds if count) + size
 
 

@@ -28,10 +28,9 @@ from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.waiting import patient
-from difftest.report.failure import lines_around, raised_at
+from difftest.report.failure import lines_around, raised_at, writer_of
 from difftest.report.saved import Saved, SavedError, read_saved
 from difftest.report.stepping import Around, IssuingLines, debugged, followed
-from difftest.report.writers import writer_of
 from difftest.simulator.errors import Location, OracleError
 from difftest.simulator.trace import Event, Trace
 

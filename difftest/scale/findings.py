@@ -32,8 +32,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.output import write_file
-from difftest.report.failure import raised_at
-from difftest.report.writers import writer_of
+from difftest.report.failure import raised_at, writer_of
 from difftest.simulator.trace import Location, Trace
 
 OPEN, CLOSED = "open", "closed"

@@ -17,8 +17,7 @@ from difftest.harness.tally import Counts
 from difftest.host.output import write_file
 from difftest.report.document import SUMMARY
 from difftest.report.failure import failure_document
-from difftest.report.markdown import markdown_text
-from difftest.report.page import page_text
+from difftest.report.page import markdown_text, page_text
 from difftest.report.performance import performance_document
 from difftest.verdict.backend import CandidateBackend
 from difftest.verdict.judgement import FORMAT, Judgement

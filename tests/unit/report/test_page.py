@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from difftest.report.markdown import MOST, markdown_text
-from difftest.report.page import page_text
+from difftest.report.page import MOST, markdown_text, page_text
 
 OUTCOMES = ("failed", "passed")
 VOID = {"meta", "link", "br", "img", "hr", "input"}

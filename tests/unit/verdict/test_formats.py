@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.report.markdown import markdown_text
-from difftest.report.page import page_text
+from difftest.report.page import markdown_text, page_text
 from difftest.verdict import formats
 from difftest.verdict.formats import FINDING, exit_code, junit_text, session_of
 from difftest.verdict.judgement import Judgement

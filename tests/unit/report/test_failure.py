@@ -1,6 +1,6 @@
 import numpy as np
 
-from difftest.report.writers import writer_of
+from difftest.report.failure import writer_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
