@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cache
 
 from difftest.api.documented import CLASSIC, TODAY, documented_names
 from difftest.api.markdown import every_instruction, role_text
+from difftest.choices import RELEASES
 from difftest.lint.stubs import stub_files
+from difftest.simulator.frontend.nki.levels import LIFETIMES
+from difftest.simulator.machine import MACHINES, TRN2
+
+CALLED = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
+SIZES = {
+    size: f"limit `{size}`: "
+    + ", ".join(f"{getattr(machine, size)} on {name}" for name, machine in MACHINES.items())
+    for size in asdict(TRN2)
+    if size != "name"
+}
+"""Each number of the machines, as a line: the rules of an instruction ask for some."""
 
 
 @cache
@@ -24,7 +38,7 @@ def signatures() -> dict[str, list[str]]:
                 says = (ast.get_docstring(node) or "").replace("``", "`")
                 lines = [f"{name}({ast.unparse(node.args).replace(': Any', '')})", says]
                 if page := documented.get(name):
-                    lines += [*_known(page.page), f"- more: {page.url}"]
+                    lines += [*_known(page.page), *_levels(name), f"- more: {page.url}"]
                 pages[name] = lines
     return pages
 
@@ -37,7 +51,18 @@ def _known(page: str) -> list[str]:
             lines.append(f"- instruction {record.name}, on {engines}")
             lines += [f"  - {role_text(role)}" for role in record.operands]
             lines += [f"  - to {role_text(role)}" for role in record.destinations]
+            lines += [f"  - {SIZES[name]}" for name in SIZES if name in record.asks]
     return lines
+
+
+def _levels(name: str) -> Iterator[str]:
+    """Which levels of NKI have a function of today's dialect, or an argument of it."""
+    module, _, function = name.rpartition(".")
+    called = f"{CALLED.get(module)}.{function}"
+    for use, (since, ended, instead) in LIFETIMES.items():
+        if use == called or use.startswith((f"{called}(", f"{called} ")):
+            when = f"until NKI {ended}" if ended else f"since NKI {since} (SDK 2.{RELEASES[since]})"
+            yield f"- `{use}`: {when}; else {instead}"
 
 
 def explained_name(what: str) -> str:

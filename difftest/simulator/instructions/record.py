@@ -9,9 +9,11 @@ need not be checked again (see :mod:`difftest.simulator.instructions.gate`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -301,6 +303,11 @@ class Instruction:
         """The first line of what it means."""
         return (self.meaning.__doc__ or "").strip().splitlines()[0]
 
+    @property
+    def asks(self) -> set[str]:
+        """The names that its rules ask for, such as ``gemm_moving_fmax`` of a machine."""
+        return _names((*self.rules, *itertools.chain(*self.only.values())))
+
 
 @dataclass(slots=True, eq=False)
 class Issue:
@@ -376,3 +383,15 @@ def instruction(
         return table[name]
 
     return register
+
+
+def _names(functions: Iterable[object]) -> set[str]:
+    """The names that functions of instructions ask for, and those that they call."""
+    names: set[str] = set()
+    for function in functions:
+        if isinstance(function, FunctionType) and function.__module__.startswith(__package__):
+            codes = [function.__code__, *function.__code__.co_consts]
+            own = {name for code in codes if isinstance(code, CodeType) for name in code.co_names}
+            held = [cell.cell_contents for cell in function.__closure__ or ()]
+            names |= own | _names([*held, *map(function.__globals__.get, own)])
+    return names

@@ -25,3 +25,14 @@ def test_each_function_stands_on_the_page_of_its_module():
     pages = signature_pages()
     assert {"signatures-nki-isa", "signatures-neuronxcc-nki-language"} <= set(pages)
     assert sum(page.count("\n## ") for page in pages.values()) == len(signatures())
+
+
+def test_limits_of_each_machine_and_levels_stand_beside_a_signature():
+    """The limits are those that the instruction's rules ask for, and no others."""
+    product, loop, copy = map(explained_name, ("nisa.nc_matmul", "nl.fori_loop", "nisa.dma_copy"))
+    assert "  - limit `gemm_moving_fmax`: 512 on trn1, 512 on trn2, 512 on trn3\n" in product
+    assert "  - limit `pe_tile_sizes`: (64, 128) on trn1, (32, 64, 128) on trn2, (" in product
+    assert "bn_stats_fmax" not in product
+    assert "bn_stats_fmax" in explained_name("nisa.bn_stats")
+    assert "\n- `nl.fori_loop`: since NKI 0.6 (SDK 2.32); else nl.dynamic_range\n" in loop
+    assert "\n- `nisa.dma_copy(dst_rmw_op)`: until NKI 0.3; else nisa.dma_compute\n" in copy
