@@ -134,6 +134,26 @@ def test_marks_contain_what_other_values_change(name, monkeypatch):
     assert any(seen) or name.startswith("tensor_copy_dynamic")
 
 
+DECIDED = {
+    np.logical_and: ([True, True], [True, False], [True, False]),
+    np.logical_or: ([False, False], [True, False], [False, True]),
+    np.bitwise_and: ([1, 1], [-1, 0], [True, False]),
+    np.bitwise_or: ([1, 1], [-1, 0], [False, True]),
+}
+"""Values of which nothing is defined, others of which all is, and what is not of the result."""
+
+
+@every("ufunc", DECIDED)
+def test_a_side_that_decides_needs_no_other(ufunc):
+    """Drawn calls hardly ever have one, and a kernel's masks are made so."""
+    unknown, known, follows = map(np.array, DECIDED[ufunc])
+    unknown = Marks(Reads(), unknown, np.full(2, mark(0, LEFT)))
+    for made in (ufunc(unknown, known), ufunc(known, unknown)):
+        assert (made.plane != 0).tolist() == follows.tolist()
+    sides = Marks(Reads(), np.stack([unknown.values, known]), np.array([[1, 1], [0, 0]]))
+    assert (ufunc.reduce(sides, axis=0).plane != 0).tolist() == follows.tolist()
+
+
 def test_a_function_without_a_rule_is_loud():
     marks = Marks(Reads(), np.zeros(3), np.zeros(3, PLANE))
     with pytest.raises(TypeError, match="median has no rule for Marks"):
