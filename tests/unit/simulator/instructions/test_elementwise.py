@@ -53,70 +53,6 @@ def test_elsewhere_they_go_through_float32(compute):
     assert_array_equal(on_tiles(compute, WIDE), np.full((2, 3), 2**24, np.int32), strict=True)
 
 
-EDGES = {
-    np.int32: np.array([[-(2**31), -(2**31) + 1, -7, -1, 0, 1, 3, 2**16, 2**31 - 1]], np.int32),
-    np.uint32: np.array([[0, 1, 3, 5, 2**16 + 1, 2**31, 2**32 - 2, 2**32 - 1]], np.uint32),
-}
-
-
-@every("dtype", EDGES)
-@every("name", ["add", "subtract", "multiply"])
-def test_integers_of_32_bits_wrap(dtype, name):
-    """As tensor_tensor, as a Python operator and in place: the low 32 bits of the result."""
-    row = EDGES[dtype]
-    a, b = (x.copy() for x in np.broadcast_arrays(row, row.reshape(-1, 1)))
-    operation, sign = getattr(np, name), {"add": "+", "subtract": "-", "multiply": "*"}[name]
-
-    def compute(x, y):
-        results = [nisa.tensor_tensor(x, y, operation), getattr(nl, name)(x, y)]
-        results.append({"+": x + y, "-": x - y, "*": x * y}[sign])
-        into = nl.copy(x)
-        if sign == "+":
-            into += y
-        elif sign == "-":
-            into -= y
-        else:
-            into *= y
-        return (*results, into)
-
-    wide = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[sign]
-    exact = [[wide(int(m), int(n)) % 2**32 for m, n in zip(*r, strict=True)]
-             for r in zip(a, b, strict=True)]  # fmt: skip
-    expected = np.array(exact, np.uint32).view(dtype)
-    for result in on_tiles(compute, a, b):
-        assert_array_equal(result, expected, strict=True)
-
-
-def test_only_integers_of_32_bits_throughout_are_exact():
-    """Into a float or fewer bits it is the Vector Engine's float32, which saturates."""
-    top = np.full((1, 2), 2**31 - 1, np.int32)
-    wide, narrow, unsigned = on_tiles(
-        lambda x: tuple(
-            nisa.tensor_tensor(x, x, np.add, dtype=dtype)
-            for dtype in (nl.float32, nl.int8, nl.uint32)
-        ),
-        top,
-    )
-    assert wide.tolist() == [[2.0**32] * 2]
-    assert narrow.tolist() == [[127] * 2]
-    assert unsigned.tolist() == [[2**32 - 2] * 2]
-
-
-def test_signed_and_unsigned_integers():
-    """(int32, uint32) -> float32, as documented; into a tile of 32-bit integers it is exact."""
-    a, b = np.array([[-5]], np.int32), np.array([[2**32 - 1]], np.uint32)
-
-    def compute(x, y):
-        new = x + y
-        x += y
-        return new, x, nl.add(x, y, dtype=nl.uint32)
-
-    new, signed, unsigned = on_tiles(compute, a, b)
-    assert_array_equal(new, np.array([[2.0**32]], np.float32), strict=True)
-    assert_array_equal(signed, np.array([[-6]], np.int32), strict=True)
-    assert_array_equal(unsigned, np.array([[2**32 - 7]], np.uint32), strict=True)
-
-
 def test_bit_patterns_are_not_cast():
     """Neither to float32 nor beyond their width: a number may be spelled signed or unsigned."""
     values = integers(4, 8, low=-(2**31), high=2**31, dtype=np.int32)
@@ -185,24 +121,3 @@ def test_bits_of_a_promoted_result_say_how_to_name_its_dtype():
         on_tiles(lambda x: nl.bitwise_and(x, 3), N.astype(np.uint32))
     assert caught.value.received == "result of float32"
     assert "dtype=nl.uint32" in caught.value.remedy
-
-
-def test_bits_in_another_integer_dtype_are_the_low_bits():
-    """Bitvec operators cast nothing: -1 in int8 is 255 in uint8, and not 0."""
-    data = np.array([[-1, 3, -128]], np.int8)
-
-    def compute(x):
-        return (
-            nisa.tensor_tensor(x, x, np.bitwise_and, dtype=nl.uint8),
-            nisa.tensor_scalar(x, np.bitwise_or, 0, dtype=nl.uint8),
-            nisa.scalar_tensor_tensor(
-                data=x, op0=np.bitwise_or, operand0=0, op1=np.bitwise_or, operand1=x, dtype=nl.uint8
-            ),
-            nisa.tensor_reduce(np.bitwise_or, x, axis=[1], dtype=nl.uint8),
-            nisa.tensor_partition_reduce(np.bitwise_or, x, dtype=nl.uint8),
-        )
-
-    *whole, row, column = on_tiles(compute, data)
-    for each in (*whole, column):
-        assert each.tolist() == [[255, 3, 128]]
-    assert row.tolist() == [[255]]

@@ -24,22 +24,6 @@ def scanned(a, b, start, op0, op1, reverse0=False, reverse1=False):
     return np.stack(columns, axis=1)
 
 
-@every("reverse0", [False, True])
-@every("reverse1", [False, True])
-@every("op0, op1", [(np.multiply, np.add), (np.subtract, np.subtract), (np.maximum, np.minimum)])
-def test_tensor_tensor_scan(op0, op1, reverse0, reverse1):
-    vector, number = on_tiles(
-        lambda a, b, s: (
-            nisa.tensor_tensor_scan(a, b, s, op0, op1, reverse0, reverse1),
-            nisa.tensor_tensor_scan(a, b, 0.5, op0, op1, reverse0, reverse1),
-        ),
-        *(A, B, START),
-    )
-    assert_array_equal(vector, scanned(A, B, START[:, 0], op0, op1, reverse0, reverse1))
-    half = np.full(4, 0.5, np.float32)
-    assert_array_equal(number, scanned(A, B, half, op0, op1, reverse0, reverse1))
-
-
 def test_the_state_is_not_rounded():
     a, b = A.astype(ml_dtypes.bfloat16), B.astype(ml_dtypes.bfloat16)
     result = on_tiles(lambda x, y: nisa.tensor_tensor_scan(x, y, 0, np.multiply, np.add), a, b)

@@ -54,19 +54,6 @@ def test_max8_and_its_places(kind):
     assert all(len(set(row)) == 8 for row in places.tolist())
 
 
-@every("width, count", [(1, None), (4, None), (1, 20), (2, 7)])
-def test_local_gather(width, count):
-    source = normal(32, 40)
-    index = integers(32, 2, low=0, high=30, dtype=np.uint16)
-    result = on_tiles(lambda x, i: nisa.local_gather(x, i, width, count), source, index)
-    for core in range(2):
-        rows = slice(16 * core, 16 * core + 16)
-        order = index[rows].T.reshape(-1)[:count].astype(int)  # along partitions first
-        for k, place in enumerate(order):
-            assert_array_equal(result[rows, k], source[rows, place : place + width])
-    assert result.shape == (32, 32 if count is None else count, width)
-
-
 def test_gather_flattened():
     """The documentation's own example, and a random one."""
     data = np.arange(1, 9, dtype=np.float32).reshape(2, 2, 2)

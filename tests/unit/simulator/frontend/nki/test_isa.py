@@ -159,18 +159,6 @@ def test_match_replace_pairs_duplicates_backwards():
     assert out[0].tolist() == [1, 2, -1, 4] + [-1] * 7
 
 
-@every("cmp, ufunc", [(nl.equal, np.equal), (nl.less, np.less)])
-def test_affine_select_compares_as_it_is_told(cmp, ufunc):
-    def compute(x):
-        out = tile((16, 8))
-        nisa.affine_select(out, [[2, 4], [-1, 2]], -1, x, 9, cmp_op=cmp, offset=3)
-        return out
-
-    p, w, z = np.ogrid[:16, :4, :2]
-    chosen = ufunc(3 - p + 2 * w - z, 0).reshape(16, 8)
-    np.testing.assert_array_equal(on_nki_tiles(compute, A), np.where(chosen, A, np.float32(9)))
-
-
 def test_instructions_return_handles_that_depend_on_each_other():
     def compute(x):
         first = nisa.memset(x, 1.0, name="first")
