@@ -72,11 +72,8 @@ def _said_of_others(
 class BoundCase:
     """A case in a test: what the test's function gets.
 
-    Attributes
-    ----------
-    spec, case : what is run.
-    verdicts : of the last :meth:`check`, by backend, and by kernel before it if there are several;
-        empty before it.
+    ``verdicts`` are of the last :meth:`check`, by backend, and by kernel before it if there are
+    several; empty before it.
     """
 
     spec: KernelSpec
@@ -127,17 +124,13 @@ class BoundCase:
 
 
 def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
-    """Run a kernel on a case, on the embedded simulator, and compare it with its reference.
+    """Run a kernel, or the first of several, on the embedded simulator: what comes of a case.
 
     Parameters
     ----------
     spec : of a kernel that was imported while the embedded modules were in place.
     case : a Case; or the JSON of ``--case``; or a value for each name of the domain, of which the
         data are random and the dtype is the first of the spec's.
-
-    Returns
-    -------
-    What came of it, or of the first kernel of several: Match, BothRejected or Inconclusive.
 
     Raises
     ------

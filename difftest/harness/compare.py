@@ -24,16 +24,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """One output that must lie between two bounds, rounded into its dtype.
+    """One output that must lie between two bounds, rounded into the dtype that it must have.
 
-    Attributes
-    ----------
-    value : exact values, float64, of the output's shape.
-    dtype : the dtype that the kernel must return.
-    low, high : the bounds, of the output's shape.
-    question : which of the two is asked, see :mod:`difftest.harness.questions`; empty for both.
-    exact : whether only equality will do.
-    doubt : why nothing can be told, or nothing.
+    ``value`` is exact, float64; ``question`` is which of the two is asked, empty for both; with
+    ``exact`` only equality will do; ``doubt`` says why nothing can be told, if so.
     """
 
     value: NDArray[np.float64]
@@ -87,14 +81,10 @@ def compare(
     outputs: Sequence[Array],
     unwritten: Sequence[Mask | None] = (),
 ) -> Match | Mismatch | Inconclusive:
-    """The verdict on all outputs of one run.
+    """The verdict on all outputs of one run, which the kernel returned or wrote in its own dtypes.
 
-    Parameters
-    ----------
-    expected : one for each output.
-    outputs : what the kernel returned or wrote, in its own dtypes.
-    unwritten : for each output None, or a mask of its shape that is True where the kernel never
-        wrote; empty if the backend cannot tell.
+    ``unwritten`` has for each None, or a mask of its shape that is True where the kernel never
+    wrote; it is empty if the backend cannot tell.
     """
     if wrong := check_count(expected, outputs):
         return wrong
@@ -108,10 +98,8 @@ def compare(
 
 def check_count(expected: Sequence[object], outputs: Sequence[Array]) -> Mismatch | None:
     """What is wrong with the number of outputs, if anything."""
-    if len(outputs) == len(expected):
-        return None
     message = f"the kernel returned {len(outputs)} outputs, the reference {len(expected)}"
-    return Mismatch(kind="outputs", output=None, message=message)
+    return None if len(outputs) == len(expected) else Mismatch("outputs", None, message)
 
 
 def all_match(verdicts: Verdicts) -> Match | Mismatch | Inconclusive:

@@ -86,15 +86,10 @@ Place = tuple[str, int]
 
 @dataclass
 class Coverage:
-    """What cases did at the forks of the code that they ran.
+    """What cases did at the ``forks`` of the code that they ran, which loop or not.
 
-    Attributes
-    ----------
-    forks : each fork of a function that ran, and whether it loops.
-    kernels : for each fork the kernels that ran its function.
-    done : at each fork what happened: where its indices in ``BRANCHES`` or ``TURNS`` are in this
-        set, that is not to be said of it.
-    unknown : why nothing is known of some cases.
+    ``kernels`` ran their functions; what is ``done`` at each, as indices of ``BRANCHES`` or
+    ``TURNS``, is not to be said of it; ``unknown`` says why nothing is known of some cases.
     """
 
     forks: dict[Place, bool] = field(default_factory=dict)
@@ -159,14 +154,9 @@ def coverage_from_list(document: list[Any]) -> Coverage:
 
 @dataclass(frozen=True)
 class Missed:
-    """What no case did at a fork.
+    """What no case did at a fork: the first thing that never happened there.
 
-    Attributes
-    ----------
-    file, line : of the fork, the file from the working directory.
-    kernels : that ran its function.
-    what : the first thing that never happened there.
-    source : the fork's first line.
+    ``kernels`` ran its function; ``file`` is from the working directory, ``source`` the line.
     """
 
     file: str

@@ -32,15 +32,10 @@ OBSERVED = "HYPOTHESIS_EXPERIMENTAL_OBSERVABILITY"
 
 @dataclass(frozen=True)
 class KernelTest:
-    """What the plugin needs to know of a decorated test.
+    """What the plugin needs to know of a decorated test: checks, which take the runner.
 
-    Attributes
-    ----------
-    spec : of the kernel.
-    check_case : the test for one explicit case: takes ``case`` and the runner, and what fixtures
-        the test's function asks for.
-    check_rejection : the check of one rejection: takes ``rejection`` and the runner.
-    check_edges : the check of all calls near the contract's edge: takes ``calls`` and the runner.
+    Beside it they take ``case`` and what fixtures the test's function asks for, or ``rejection``,
+    or ``calls``, those near the contract's edge.
     """
 
     spec: KernelSpec

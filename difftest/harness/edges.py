@@ -22,7 +22,7 @@ from difftest.harness.signature import signature_of
 from difftest.harness.simplest import NoDataError, simplest, simplest_case
 from difftest.harness.spec import KernelSpec, Value, dimensions_of
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import end_of, values_of
+from difftest.harness.strategies import RANGE, source_of, values_of
 
 _FOREIGN = ("int32", "float32")
 """Dtypes for kernels of floats, and for kernels of integers."""
@@ -30,14 +30,10 @@ _FOREIGN = ("int32", "float32")
 
 @dataclass(frozen=True)
 class Edge:
-    """A call near the contract's edge.
+    """A call near the contract's edge; ``why`` is what sets it apart, e.g. ``"K=129"``.
 
-    Attributes
-    ----------
-    shapes : of arrays, where they differ from what their dimensions say.
-    why : what sets it apart, e.g. ``"K=129"``.
-    inside : whether it keeps to the domain, so that it has to be accepted.
-    fills : whether it fills a memory: its reference may take too long.
+    ``shapes`` are those that differ from what dimensions say. One ``inside`` the domain has to be
+    accepted; the reference of one that ``fills`` a memory may take too long.
     """
 
     case: Case
@@ -124,10 +120,10 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
         for step in (value - 1, value + 1):
             if step >= 1:
                 yield from _edge({**base, name: step}, spec, f"{name}={step}")
-        end = end_of(spec, name, base)
-        if end is not None:
-            beyond = plainest(spec, {name: end + 1})
-            yield from _edge(beyond, spec, f"{name}={end + 1}, just beyond {end}")
+        own = getattr(source_of(spec, name, base), RANGE, range(0))
+        if own and own.step == 1:
+            beyond = plainest(spec, {name: own[-1] + 1})
+            yield from _edge(beyond, spec, f"{name}={own[-1] + 1}, just beyond {own[-1]}")
 
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:

@@ -42,13 +42,8 @@ class ToldFailure(AssertionError):
 class CaseFailure(ToldFailure):
     """A case that fails its test; the text is the report, with the line that runs it again.
 
-    Attributes
-    ----------
-    spec, case, shapes : what was run; arrays whose shapes are not those that the case says.
-    again : how to run the test again, where that is known.
-    findings : hazards of the case.
-    fresh : what came of the case in a process of its own, if it was not the same; else empty.
-    saved : the file in which it is saved for ``difftest replay``; empty if it is not.
+    ``shapes`` are of arrays that are not as the case says; ``fresh`` is what came of the case in a
+    process of its own, if it was not the same; ``saved`` its file for ``difftest replay``, if any.
     """
 
     def __init__(
@@ -87,12 +82,8 @@ class CaseFailure(ToldFailure):
 class DifferentialFailure(CaseFailure):
     """A kernel and its reference disagree on a case; the text says where.
 
-    Attributes
-    ----------
-    verdicts : one for each backend, by name.
-    others : what came of the other kernels of the contract, a line each.
-    history : the cases of the test, where they are known.
-    findings : hazards of the case, which may be the reason.
+    ``verdicts`` are those of backends, by name; ``others`` what came of the other kernels of the
+    contract, a line each; ``findings`` hazards of the case, which may be the reason.
     """
 
     def __init__(

@@ -45,13 +45,9 @@ _STRIDE = 16
 
 @dataclass(frozen=True)
 class Filling:
-    """What came of a case at a memory's limit.
+    """What came of a case at a memory's limit; ``why`` says on which side of it.
 
-    Attributes
-    ----------
-    why : the name, its value, and on which side of the limit it lies.
-    outcome : of the backend.
-    spilled : whether the tensors that live at one time exceed a memory, by its trace.
+    ``spilled``: the tensors that live at one time exceed a memory, by the trace.
     """
 
     case: Case
@@ -113,9 +109,7 @@ def work_of(trace: Trace) -> int:
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Filling]:
     """For each name on which the footprint depends, the last case that fits and the first not.
 
-    Parameters
-    ----------
-    run : runs a case and records its trace.
+    ``run`` runs a case and records its trace.
     """
     filled: set[int] = set()
     for name, value in _sizes_of(spec):
@@ -209,20 +203,17 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
             return None
         if found.fits:
             below, under = under, found
-            count = _crossing(below, under) if over is None else _middle(under, over)
-            step = 0 if over is not None else step
+            count = (under.count + over.count) // 2 if over else _crossing(below, under)
+            step = 0 if over else step
         elif found.spilled and not (over and over.spilled):
             over, step = found, 1  # how much too large it is says where the limit was
             count = _crossing(under, over)
         else:  # the guess was a good one: the limit is not far below
             over = found
-            count = max(over.count - step, under.count + 1) if step else _middle(under, over)
+            middle = (under.count + over.count) // 2
+            count = max(over.count - step, under.count + 1) if step else middle
             step *= _STRIDE
     return under, over
-
-
-def _middle(under: _Look, over: _Look) -> int:
-    return (under.count + over.count) // 2
 
 
 def _crossing(first: _Look, second: _Look) -> int:

@@ -42,12 +42,8 @@ def looks_like(
 ) -> tuple[str, ...]:
     """What the wrong values look like, and where they are; empty where nothing can be said.
 
-    Parameters
-    ----------
-    mismatch : with its evidence; without it nothing is said.
-    inputs : of the case, by name.
-    again : the reference on inputs that lack something.
-    sizes : more sizes of tiles than the machine's own, such as the kernel's parameters.
+    ``again`` is the reference on inputs that lack something; ``sizes`` are of tiles, beside the
+    machine's own.
     """
     seen = mismatch.evidence
     if seen is None:
@@ -212,14 +208,10 @@ def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
 
 @dataclass
 class History:
-    """The cases of one kernel in a test, by what came of them.
+    """The cases of one kernel in a test, by what came of them; of those that agreed a thousand.
 
-    Attributes
-    ----------
-    spec : of the kernel, alone.
-    agreed, failing : the cases, in order; of those that agreed the last thousand.
-    largest : of each backend the mismatch of most elements, with its case: it tells more than the
-        smallest one, which is reported.
+    ``largest`` is each backend's mismatch of most elements, with its case: it tells more than the
+    smallest one, which is reported.
     """
 
     spec: KernelSpec

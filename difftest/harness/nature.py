@@ -109,8 +109,7 @@ def _outputs(
     return [(values, spec.output_dtype_of(case, at)) for at, values in enumerate(outputs)]
 
 
-def _normal(generator: np.random.Generator, array: Array) -> Array:
-    return generator.standard_normal(array.shape)
+_normal: Filler = lambda generator, array: generator.standard_normal(array.shape)  # noqa: E731
 
 
 def _selects(spec: KernelSpec, case: Case) -> bool:

@@ -62,12 +62,7 @@ ARITHMETIC = "arithmetic"
 
 @dataclass(frozen=True)
 class Reference:
-    """What the reference says of one case, in the dtypes in which it says it.
-
-    Attributes
-    ----------
-    inputs : the case's arrays, by name.
-    """
+    """What the reference says of one case, in the dtypes in which it says it."""
 
     spec: KernelSpec
     case: Case

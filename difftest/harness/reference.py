@@ -29,12 +29,7 @@ _READ_ONLY = "read-only"
 
 
 class ReferenceRefusal(Exception):
-    """The reference refuses the case.
-
-    Attributes
-    ----------
-    error : what it raised.
-    """
+    """The reference refuses the case, by an ``error``."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -45,11 +40,7 @@ class ReferenceRefusal(Exception):
 class ReferenceDefect(Exception):
     """The reference is wrong, so that it can judge nothing.
 
-    Attributes
-    ----------
-    happened : what it did, in one sentence that names it.
-    rule, received, remedy : what holds, what came instead, what to do about it.
-    where : its source line, where an error shows one; else empty.
+    ``happened`` is one sentence that names it; ``where`` its source line, if an error shows one.
     """
 
     happened: str
@@ -75,11 +66,8 @@ def call_reference(
 ) -> tuple[Array, ...]:
     """The outputs of a reference, in its own dtypes, for private copies of its arguments.
 
-    Parameters
-    ----------
-    inputs : argument -> array; the function may read it, return it and make views of it.
-    parameters : those of the kernel; it gets the ones that it has.
-    role : what the function is called in an error.
+    It may read, return and make views of ``inputs``, and gets those of the kernel's ``parameters``
+    that it has; ``role`` is what it is called in an error.
 
     Raises
     ------

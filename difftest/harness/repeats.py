@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis.control import current_build_context
@@ -18,10 +19,9 @@ _IN_A_ROW = 4
 class Repeats:
     """The drawn cases of a test that agreed.
 
-    Hypothesis knows what it has drawn by its own choices, and many choices make the same case. It
-    is told of a case that agreed before that it is not valid, and draws another. What it was once
-    told of some choices it is told again, for it plays them once more while it shrinks; and once a
-    case has failed, nothing more is replaced. A case that failed is never a repeat.
+    Many choices of Hypothesis make one case. It is told of one that agreed before that it is not
+    valid, and draws another; and of the same choices the same again, for it plays them once more
+    while it shrinks. Once a case has failed nothing is replaced, and it is never a repeat.
     """
 
     def __init__(self) -> None:
@@ -68,8 +68,28 @@ def _mark(spec: KernelSpec, case: Case) -> int:
     return hash((id(spec), repr(case)))
 
 
-def label_apart(data: Any) -> None:
-    """No two draws have one label: Hypothesis would copy one to another in four cases of five."""
+def begin_case(data: Any) -> bool | None:
+    """Whether Hypothesis is free in all that it chooses for a case but the first choice.
+
+    Else it plays choices again, as to shrink; None where it adds the plainest to a first choice.
+    No two draws have one label: it would copy one to another in four cases of five.
+    """
     begin, count = getattr(data, "start_span", None), itertools.count()
     if begin is not None:
         data.start_span = lambda label: begin(label if type(label) is str else label + next(count))
+    known = (*(getattr(data, "prefix", None) or ()),)
+    if len(known) == 2 and not isinstance(known[1], int):
+        return None
+    return len(known) <= 1 and all(isinstance(one, int) for one in known)
+
+
+def choose(values: Any, wanted: int) -> None:
+    """Let Hypothesis choose this next of a range of sizes, or of a sequence, as of its own accord.
+
+    Of a range the size next to it; nothing of what is neither, or has it not.
+    """
+    data: Any = current_build_context().data
+    if isinstance(values, range) and len(values) > 1:
+        data.prefix, data.index = (0, min(max(values[0], wanted), values[-1]) // values.step), 0
+    elif isinstance(values, Sequence) and wanted in values[1:]:
+        data.prefix, data.index = (values.index(wanted),), 0

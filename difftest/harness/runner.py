@@ -83,16 +83,13 @@ class Runner:
 
     Attributes
     ----------
-    backends : what runs each case.
     tally, again : of the test that runs: its counts, and how to run it again.
-    record : whether to ask the backends for traces.
     traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
     hazards, known : errors and warnings of the test, each with its case; their ids and places.
     repeats, histories : cases that are known to agree; what came of them, by the kernel's name.
     exact : whether cases run without rounding too, where their specs want it.
-    now : the case that runs.
     watch : sees which branches and loops of the kernels' code the cases take, for the tally.
     beside : the embedded simulator's run of a call, or why there is none: it says for backends
         that have no exact run of their own how far rounding may lead them.
@@ -425,10 +422,7 @@ def misused(
 ) -> Mismatch | None:
     """What is wrong with a kernel that wrote to an input or returned it; None if it read them all.
 
-    Parameters
-    ----------
-    names : of the inputs.
-    given, after : the arrays before the call and after it.
+    Inputs have ``names``; they are as ``given`` before the call, and as they are ``after`` it.
     """
     rule = "A kernel reads its inputs; what it writes in place is named under outputs="
     for name, before, now in zip(names, given, after, strict=True):

@@ -1,10 +1,4 @@
-"""Which array goes to which parameter of a kernel or of a reference.
-
-Arrays are matched by name, whatever their order. A kernel's bear its parameters' own names; one
-that takes any number of arrays, or shows no signature, gets them by position. A reference that has
-no parameter of each input's name gets them by position too; then no name of an input may stand at
-another place.
-"""
+"""Which array goes to which parameter of a kernel or of a reference: see KernelSpec."""
 
 from __future__ import annotations
 
@@ -73,13 +67,7 @@ def variadic(signature: inspect.Signature) -> str | None:
 def call_of(
     kernel: Callable[..., Any], arrays: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call of a kernel: by position as far as its first parameters are arrays, else by name.
-
-    Parameters
-    ----------
-    arrays : name -> array, inputs and outputs.
-    parameters : name -> value.
-    """
+    """The call of a kernel: by position as far as its first parameters are arrays, else by name."""
     signature = signature_of(kernel)
     if signature is None or not set(arrays) <= set(signature.parameters):
         return tuple(arrays.values()), dict(parameters)
@@ -97,10 +85,6 @@ def arguments_for(
     function: Callable[..., Any], inputs: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The call of a reference: the inputs by name or by position, and those parameters it has.
-
-    Parameters
-    ----------
-    inputs, parameters : name -> value.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""The plainest example of a strategy: the first that Hypothesis tries, so that nothing shrinks.
-
-And the plainest case of a spec.
-"""
+"""The plainest example of a strategy, the first that Hypothesis tries, and the plainest case."""
 
 from __future__ import annotations
 

@@ -10,16 +10,17 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
 from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from difftest.harness.aims import Term, aimed, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
-from difftest.harness.repeats import label_apart
+from difftest.harness.repeats import begin_case, choose
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.spec import (
     KernelSpec,
@@ -52,6 +53,8 @@ _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
 RANGE = "difftest_range"
 """An attribute of strategies of sizes: all of them."""
+_TICKETS = 2**16 - 1
+"""A case that may aim at something begins with one of so many choices: soon with a new one."""
 _EQUAL = 5
 """In one case of six all sizes that can be equal are: what is taken along a wrong axis, such as a
 row that is added to columns, shows its wrong values there alone."""
@@ -156,14 +159,10 @@ def recipes(
     nature: Nature = Nature(),  # noqa: B008
     random: bool = False,
 ) -> Recipe:
-    """Recipes for data of ``dtype``, from plain to wild; they shrink to the plain.
+    """Recipes for data of ``dtype``, from plain to wild, without the plain ones if ``random``.
 
-    Parameters
-    ----------
-    nonfinite : whether NaN and infinities are drawn too.
-    nature : what the reference does with the data; where they only move, all values of the dtype
-        will do, NaN included.
-    random : whether the plain ones are left out.
+    With ``nonfinite`` NaN and infinities are drawn too. Where data only move, as the reference's
+    ``nature`` is, all values of the dtype will do.
     """
     kind = draw(st.integers(_INTEGERS if random else 0, _KINDS - 1))
     given = np.dtype(dtype)
@@ -279,27 +278,25 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
     return source
 
 
-def _values(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> SearchStrategy[Any]:
-    source = source_of(spec, name, earlier)
-    return source if isinstance(source, SearchStrategy) else _one_of(source)
-
-
 @st.composite
-def values_of(draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for each name of the domain, some of them fixed: the others fit them."""
+def values_of(
+    draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any], wanted: Mapping[str, int] = {}
+) -> dict[str, Any]:
+    """A value for each name of the domain, some of them fixed: the others fit them.
+
+    What is wanted is chosen where the domain has it, or the size next to it.
+    """
     values: dict[str, Any] = {}
     for name in spec.domain:
         if name in fixed:
             values[name] = fixed[name]
-        else:
-            values[name] = draw(_values(spec, name, values), label=name)
+            continue
+        source = source_of(spec, name, values)
+        if name in wanted:
+            choose(getattr(source, RANGE, source), wanted[name])
+        strategy = source if isinstance(source, SearchStrategy) else _one_of(source)
+        values[name] = draw(strategy, label=name)
     return values
-
-
-def end_of(spec: KernelSpec, name: str, values: Mapping[str, Any]) -> int | None:
-    """The last size of a name whose source is :func:`sizes`; None of any other source."""
-    own = getattr(_values(spec, name, values), RANGE, range(0))
-    return own[-1] if len(own) and own.step == 1 else None
 
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
@@ -341,7 +338,7 @@ def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
-    return _cases_with(spec, nature, _equal_sizes(spec))
+    return _cases_with(spec, nature, _equal_sizes(spec), groups_of((spec.kernel, *spec.others)))
 
 
 def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
@@ -364,12 +361,20 @@ def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
 
 @st.composite
 def _cases_with(
-    draw: DrawFn, spec: KernelSpec, nature: Nature, equal: Mapping[str, tuple[int, ...]]
+    draw: DrawFn,
+    spec: KernelSpec,
+    nature: Nature,
+    equal: Mapping[str, tuple[int, ...]],
+    groups: list[list[Term]],
 ) -> Case:
-    """The same with sizes that names may have in common."""
-    label_apart(current_build_context().data)
-    is_equal = bool(equal) and draw(st.integers(0, _EQUAL)) == _EQUAL
-    values = draw(values_of(spec, {}))
+    """The same with sizes that names may have in common, and values to aim at."""
+    is_free = begin_case(current_build_context().data)
+    most = _TICKETS if groups else _EQUAL if equal else 0
+    ticket = draw(st.integers(0, most)) if most else 0
+    assume(not groups or is_free is not None)
+    is_equal = bool(equal) and ticket % (_EQUAL + 1) == _EQUAL
+    wanted = aimed(groups, [*spec.domain], ticket) if groups and is_free and not is_equal else {}
+    values = draw(values_of(spec, {}, wanted))
     leader = next((name for name in values if name in equal), "")
     if is_equal and values[leader] in equal[leader]:  # so that it shrinks to one that is not equal
         plain = {name: size for name, size in values.items() if not callable(spec.domain[name])}
@@ -481,13 +486,12 @@ def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
     known = [one.name for one in dataclasses.fields(recipe)] if is_recipe else []
     if "seed" not in known:
         raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
-    for name in fields:
-        if name == "seed" or name not in known:
-            others = ", ".join(one for one in known if one != "seed") or "none"
-            raise SpecError(
-                f"seeded: received {name}={fields[name]!r:.80} for {recipe.__name__}; accepted: "
-                f"its fields, {others}"
-            )
+    known.remove("seed")
+    for name in fields.keys() - {*known}:
+        raise SpecError(
+            f"seeded: received {name}={fields[name]!r:.80} for {recipe.__name__}; accepted: "
+            f"its fields, {', '.join(known) or 'none'}"
+        )
     recipe(**fields)  # says which value is none
     return st.builds(
         recipe,

@@ -19,17 +19,11 @@ _SETS = ("doubts", "broken")
 
 @dataclass
 class Counts:
-    """Of one kernel on one backend.
+    """Of one kernel on one backend: cases run, those of shrinking included, and what came of them.
 
-    Attributes
-    ----------
-    cases : run, those of shrinking included.
-    elements : compared with a finite number of the reference.
-    nonfinite : elements besides, where the reference is not finite: to agree there proves nothing.
-    exact : cases that were compared bit for bit.
-    rejections : calls outside the contract that were refused as they must be.
-    both_rejected : drawn cases that the reference and the kernel both refused.
-    inconclusive : cases that the comparison can tell nothing about.
+    ``elements`` were compared with a finite number of the reference; where it has none,
+    ``nonfinite`` ones, to agree proves nothing. ``rejections`` are of calls outside the contract,
+    ``both_rejected`` cases that reference and kernel refused.
     """
 
     cases: int = 0

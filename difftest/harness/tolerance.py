@@ -1,23 +1,12 @@
 """How far a right result may lie from the reference: derived, not chosen.
 
-A kernel computes in an accumulation dtype (float32 on the engines and in PSUM) and rounds once
-into the output's dtype. So, for each element with exact value e:
-
-1. before that last rounding the computed value lies in [e - a, e + a], where
-   a = gamma(n) * magnitude + n * s / 2, n is the length of the reduction, the magnitude is the
-   same computation over absolute values (for a matrix product: |A| @ |B|) and s is the smallest
-   subnormal number, for what underflows is rounded to a multiple of it;
-2. rounding is monotone, so the element lies between the two ends rounded into the output's dtype.
-
-gamma is the smaller of two bounds on the relative error of n roundings of size u each:
+docs/explanation/tolerance.md derives it. Of n roundings of size u each, gamma is the smaller of
 
 - n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
   lemma 3.1);
 - exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019,
   theorem 2.4), which holds with probability 1 - 2 exp(-lambda^2 (1 - u)^2 / 2) a sum if rounding
   errors are independent with mean zero: for random data only, on constant data they are not.
-
-lambda follows from :data:`FAILURE_PROBABILITY` by the union bound over all roundings of a case.
 """
 
 from __future__ import annotations
@@ -50,13 +39,9 @@ def probabilistic_gamma(n: int, u: float, elements: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """The bound of one case.
+    """The bound of one case, of n = ``reduction`` roundings on the way to an element.
 
-    Attributes
-    ----------
-    reduction : n, roundings on the way to an element; 0 where data only moves.
-    accumulation : the dtype they round into.
-    random : whether all inputs are random data, so that the probabilistic bound applies.
+    They round into ``accumulation``; with ``random`` inputs alone the probabilistic bound applies.
     """
 
     reduction: int

@@ -13,14 +13,10 @@ from difftest.harness.rounding import Array
 
 @dataclass(frozen=True)
 class Match:
-    """Each element is right.
+    """Each of the ``elements`` that were compared with a finite number is right.
 
-    Attributes
-    ----------
-    elements : that were compared with a finite number.
-    exact : whether the comparison allowed no rounding: equal, element by element.
-    nonfinite : elements more that are as they must be and prove nothing, for the reference is not
-        finite there, or any number is allowed: two kernels that are wrong by a factor agree on NaN.
+    Whether ``exact``: equal, without rounding. ``nonfinite`` more are as they must be and prove
+    nothing: the reference is not finite there, or any number is allowed.
     """
 
     elements: int
@@ -43,13 +39,9 @@ class WrongElement:
 
 @dataclass(frozen=True, eq=False)
 class WrongOutput:
-    """The arrays of a wrong output, all of its shape.
+    """The arrays of a wrong output: what was ``got``, in its dtype, and where that is ``wrong``.
 
-    Attributes
-    ----------
-    got : what was compared, in the output's dtype.
-    value : what is right, float64; ``low`` and ``high`` are the bounds of what is right enough.
-    wrong : where it is not.
+    ``value`` is right, float64; ``low`` and ``high`` are the bounds of what is right enough.
     """
 
     got: Array
@@ -69,11 +61,9 @@ class Mismatch:
         "value" or "empty", in the order in which they are made; at last "inputs", for a kernel
         that writes to one.
     output : index of the output; None if their number is wrong.
-    message : one sentence.
     elements, wrong : elements compared, and how many of them are wrong.
     first : the first wrong element, where elements were compared.
     box : the smallest box that holds all wrong elements, (start, stop) of each axis.
-    shape : the output's shape.
     question : "algorithm" or "arithmetic" where the two were asked apart, else empty.
     how : lines that say how the allowed error came about, the most telling first.
     evidence : the arrays, where elements were compared.
@@ -104,12 +94,8 @@ class BothRejected:
 class OneSided:
     """One accepts the case and the other does not, or something broke down: always a failure.
 
-    Attributes
-    ----------
-    failed : "kernel", "reference" or "backend".
-    error : what it raised.
-    how : it "refused" what the other accepts; it "crashed", whatever the reference says; or the
-        kernel is "unsupported" by the backend.
+    The "kernel", the "reference" or the "backend" ``failed``: it "refused" what the other accepts,
+    it "crashed", whatever the reference says, or the kernel is "unsupported" by the backend.
     """
 
     failed: str

@@ -41,13 +41,9 @@ class _State:
 
 
 class WatchedCall:
-    """What one run of a kernel did.
+    """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it.
 
-    Attributes
-    ----------
-    forks : of each function that ran, and whether they loop.
-    done : place and index, as :class:`Coverage` has them.
-    codes : of these functions.
+    And the ``codes`` of the functions that ran.
     """
 
     def __init__(self) -> None:
@@ -102,15 +98,9 @@ class WatchedCall:
 
 
 class Watch:
-    """Watches calls of kernels, one at a time.
+    """Watches calls of kernels, one at a time; ``unknown`` says why it cannot, or is empty.
 
-    Parameters
-    ----------
-    monitoring : ``sys.monitoring``; None to use ``sys.settrace``, as Pythons must that lack it.
-
-    Attributes
-    ----------
-    unknown : why it cannot, or empty.
+    ``monitoring`` is ``sys.monitoring``, or None for ``sys.settrace``, as in Pythons that lack it.
     """
 
     def __init__(self, monitoring: Any = _MONITORING) -> None:
@@ -184,10 +174,7 @@ class Watch:
 
     @contextlib.contextmanager
     def _monitoring(self, seen: WatchedCall) -> Iterator[None]:
-        if not self._install():
-            yield
-            return
-        self._seen = seen
+        self._seen = seen if self._install() else None
         try:
             yield
         finally:
@@ -203,8 +190,8 @@ class Watch:
             events = self._monitor.events
             self._monitor.use_tool_id(self._tool, _TOOL)
             self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
-            self._monitor.register_callback(self._tool, events.LINE, self._on_line)
-            self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_return)
+            self._monitor.register_callback(self._tool, events.LINE, self._on_event)
+            self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_event)
             self._monitor.set_events(self._tool, events.PY_START)
         return True
 
@@ -219,13 +206,11 @@ class Watch:
             self._seen.start(sys._getframe(1))
         return None
 
-    def _on_line(self, code: CodeType, line: int) -> None:
-        if self._seen is not None:
-            self._seen.line(sys._getframe(1), line)
-
-    def _on_return(self, code: CodeType, offset: int, value: object) -> None:
-        if self._seen is not None:
+    def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
+        if self._seen is not None and returned:
             self._seen.end(sys._getframe(1))
+        elif self._seen is not None:
+            self._seen.line(sys._getframe(1), line)
 
     def _hindrance(self) -> str:
         """Why ``sys.settrace`` is not to be used now; empty if it is."""

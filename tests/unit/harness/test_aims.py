@@ -1,0 +1,100 @@
+"""Bugs at a few of many sizes, which only a case meets that aims at the source's conditions."""
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import Phase, find, given, settings
+
+from difftest.harness.aims import groups_of
+from difftest.harness.recipes import Zeros
+from difftest.harness.spec import KernelSpec
+from difftest.harness.strategies import cases, sizes
+from tests.every import every
+
+TILE = 96
+
+
+def both(rows, columns):
+    return rows == 217 and columns % 64 == 33
+
+
+def apart(rows, columns):
+    left = columns % 128
+    if left == 77:
+        right = rows % 32
+        if right == 31:
+            return True
+    return False
+
+
+def helper(columns):
+    return 1 if not (columns + 1) % (2 * TILE) else 0
+
+
+def of_a_helper(rows, columns):
+    return bool(helper(columns)) and rows > 290
+
+
+def of_a_turn(rows, columns):
+    wrong = False
+    for start in range(0, columns, 3 * TILE):
+        wrong |= start > 3 * TILE and rows < 6
+    return wrong
+
+
+def refusing(rows, columns):
+    assert rows % 64 == 0
+    if columns > 512:
+        raise ValueError(columns)
+
+
+def spec_of(kernel):
+    domain = {"rows": sizes(1, 300), "columns": sizes(1, 700)}
+    inputs = {"x": "rows columns"}
+    names = ("rows", "columns")
+
+    def run(x, rows, columns):
+        return np.array(kernel(rows, columns))
+
+    spec = KernelSpec(
+        kernel=run, reference=lambda x: x, domain=domain, inputs=inputs, parameters=names
+    )
+    object.__setattr__(spec, "kernel", kernel)
+    return spec
+
+
+@every("kernel", [both, apart, of_a_helper, of_a_turn])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
+    met = []
+
+    @hypothesis.seed(seed)
+    @settings(database=None, deadline=None, max_examples=300, phases=[Phase.generate])
+    @given(cases(spec_of(kernel)))
+    def collect(case):
+        met.append(kernel(**case.values))
+
+    collect()
+    assert any(met)
+
+
+def test_a_case_that_aims_shrinks_as_any_other():
+    """It is replayed without its aim: what Hypothesis chose is all that it is made of."""
+    deterministic = settings(derandomize=True, database=None, deadline=None, max_examples=500)
+    found = find(cases(spec_of(both)), lambda case: both(**case.values), settings=deterministic)
+    assert (found.values, found.data) == ({"rows": 217, "columns": 33}, {"x": Zeros()})
+
+
+@every(
+    "kernel, groups",
+    [
+        (both, [[(0, 217), (64, 33)]]),
+        (apart, [[(128, 77)], [(128, 77), (32, 31)]]),
+        (helper, [[(192, -1)]]),
+        (of_a_turn, [[(0, 577)], [(0, 577), (0, 288), (0, 6)]]),
+        (refusing, []),
+        (spec_of, []),
+    ],
+)
+def test_what_a_source_asks_for(kernel, groups):
+    assert groups_of([kernel]) == groups
