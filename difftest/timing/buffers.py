@@ -13,17 +13,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from math import prod
-from typing import Protocol
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Space
 
-
-class PlaceUser(Protocol):
-    """An instruction, as far as places depend on it."""
-
-    opens: tuple[Allocation, ...]
-    closes: tuple[Allocation, ...]
+Uses = Iterable[tuple[tuple[Allocation, ...], tuple[Allocation, ...]]]
+"""By instruction, the on-chip tensors that it is the first and the last to touch."""
 
 
 class Memory:
@@ -77,11 +72,11 @@ class Memory:
 class Buffers(dict[Space, Memory]):
     """The on-chip memories of a core, for whose places all tensors wait."""
 
-    def __init__(self, machine: Machine, instructions: Iterable[PlaceUser]) -> None:
+    def __init__(self, machine: Machine, uses: Uses) -> None:
         sbuf = Memory(machine.sbuf_usable_bytes, 1)
         psum = Memory(machine.psum_partition_bytes, machine.psum_bank_bytes)
         super().__init__({Space.SBUF: sbuf, Space.PSUM: psum})
-        peaks = self._enter(instructions)
+        peaks = self._enter(uses)
         self.spilled = max(0, peaks[Space.SBUF] - sbuf.free)
         """Bytes a partition by which the tensors live at one time exceed SBUF."""
         if self.spilled:
@@ -91,15 +86,15 @@ class Buffers(dict[Space, Memory]):
             for allocation in psum.waiting:
                 self[Space.PSUM].enter(allocation)
 
-    def _enter(self, instructions: Iterable[PlaceUser]) -> dict[Space, int]:
+    def _enter(self, uses: Uses) -> dict[Space, int]:
         """Let all tensors wait; the most bytes that are live at once in program order."""
         live, peaks = dict.fromkeys(self, 0), dict.fromkeys(self, 0)
-        for one in instructions:
-            for allocation in one.opens:
+        for opens, closes in uses:
+            for allocation in opens:
                 space = allocation.space
                 live[space] += self[space].enter(allocation)
                 if live[space] > peaks[space]:
                     peaks[space] = live[space]
-            for allocation in one.closes:
+            for allocation in closes:
                 live[allocation.space] -= self[allocation.space].sizes[allocation.id]
         return peaks

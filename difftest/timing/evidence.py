@@ -38,11 +38,6 @@ class Evidence(Enum):
     DOCUMENTED = "documented"
     ASSUMED = "assumed"
 
-    @property
-    def rank(self) -> int:
-        """0 for the best evidence; of several numbers, the highest rank is the class of a sum."""
-        return list(Evidence).index(self)
-
 
 class Figure(NamedTuple):
     """A number with its evidence and its source."""

@@ -217,10 +217,11 @@ def _transfer(one: LoweredInstruction, moved: Transfer, schedule: Schedule) -> t
         return Basis(basis.value, one.opcode), DOCUMENTED if told else ASSUMED
     within = range_of_evidence(one.modelled, machine)
     if ways(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
+        least = schedule.program.clockwork.element_bytes
         subject, within = "DMAs with generated descriptors", within.with_all_of(GENERATED)
         if moved.kind == "register":
             subject, within = "DMAs whose place a register names", ADDRESSED
-        elif moved.row_bytes <= schedule.program.clockwork.element_bytes:
+        elif moved.row_bytes <= least and moved.rows > 2 * moved.partitions:
             subject, within = "DMAs in rows of single elements", ELEMENTS
         return Basis(one.modelled.value, subject), within
     return Basis(one.modelled.value, "DMAs"), within

@@ -141,7 +141,7 @@ class Wiring:
                 timed = one.times.get(Engine.SCALAR)
                 self.tables[one.core] = timed.table if timed else self.tables[one.core]
         cores = range(program.cores)
-        parts = [[one for one in instructions if one.core == core] for core in cores]
+        parts = [[(i.opens, i.closes) for i in instructions if i.core == core] for core in cores]
         self.buffers = [Buffers(program.machine, part) for part in parts]
         """Of each core, its memories when all that fits has its place."""
         for buffers in self.buffers:

@@ -193,7 +193,7 @@ class Report:
         """Evidence class -> the part of the engines' and DMAs' time that rests on it."""
         times: dict[str, float] = {}
         for span in self.prediction.schedule.spans:
-            name = weakest([span]).value
+            name = evidence_of(span).value
             times[name] = times.get(name, 0.0) + span.busy
         total = sum(times.values())
         return {name: time / total for name, time in sorted(times.items())}
@@ -201,16 +201,15 @@ class Report:
 
 def weakest(spans: Iterable[Span]) -> Evidence:
     """The weakest evidence among the instructions' own costs."""
-    found = Evidence.MEASURED
-    for span in spans:
-        timed = span.instruction.times.get(span.engine)
-        if timed is None:
-            own = span.instruction.modelled
-        else:
-            own = Evidence.ASSUMED if timed.cost is None else timed.cost.evidence
-        if own is not found and own.rank > found.rank:
-            found = own
-    return found
+    return max(map(evidence_of, spans), key=list(Evidence).index)
+
+
+def evidence_of(span: Span) -> Evidence:
+    """That of an instruction's own cost."""
+    timed = span.instruction.times.get(span.engine)
+    if timed is None:
+        return span.instruction.modelled
+    return timed.cost.evidence if timed.cost else Evidence.ASSUMED
 
 
 def unit(span: Span) -> str:

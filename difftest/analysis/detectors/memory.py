@@ -11,7 +11,7 @@ from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Area, Event, Location, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Area, Event, Region, Space, Trace
 
 SBUF = "sbuf-full"
 PSUM = "psum-full"
@@ -59,7 +59,7 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         f"partitions, in PSUM inside a bank if it fits one; beyond {space.value}"
         + spills
         + (" takes an accumulation" if space is Space.PSUM else ""),
-        locations=_lines(peak.live),
+        locations=each_line(*(live.allocation.location for live in peak.live[:NAMED])),
         remedy="use smaller tiles, or finish with one tensor before the next is written",
         evidence=(peak.event,),
     )
@@ -76,10 +76,6 @@ def _listed(lives: tuple[Live, ...]) -> str:
     if len(lives) > NAMED:
         named.append(f"{len(lives) - NAMED} more")
     return "; ".join(named)
-
-
-def _lines(lives: tuple[Live, ...]) -> tuple[Location, ...]:
-    return each_line(*(live.allocation.location for live in lives[:NAMED]))
 
 
 # -- tensors that share bytes ----------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from difftest.analysis.finding import Severity
-from difftest.simulator.trace import Engine, Location
+from difftest.simulator.trace import Location
 from difftest.timing.advice.worth import Advice, Units, Worth, advice_on, by_line, numbers
-from difftest.timing.report import unit
+from difftest.timing.report import ENGINES, unit
 from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1
@@ -17,7 +17,7 @@ LIMIT = 0.8
 """Of the kernel's time: who is as busy is the limit, whoever waits for it."""
 TURNS = 4
 """Fewer barriers are not worth a line."""
-COMPUTE = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+COMPUTE = ENGINES[:-1]
 _COMPUTE = frozenset(engine.value for engine in COMPUTE)
 
 

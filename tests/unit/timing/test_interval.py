@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.simulator import TRN2, launch
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Region
 from difftest.timing import predict
 from difftest.timing.interval import (
     SCALE,
@@ -143,6 +143,18 @@ def test_loads_whose_place_a_register_names_may_wait_for_places():
     (subject,) = {one.subject for one, time in found.foundation.times.items() if time > 20}
     assert subject == "DMAs whose place a register names"
     assert found.latency_interval.high > found.latency * 219 / 185
+
+
+@pytest.mark.parametrize(("columns", "elements"), [(64, True), (2, False)])
+def test_many_rows_of_single_elements_are_less_sure(columns, elements):
+    """Of a few of them the packets take no time beside what starts a DMA."""
+    build = Builder()
+    for _ in range(4):
+        source, tile = build.hbm((columns, 128)), build.tensor((128, columns))
+        turned = Region(source, 0, (128, columns), (1, 128))
+        build.emit("dma_copy", Engine.DMA, [whole(tile)], [turned])
+    subjects = {one.subject for one in predict(build.trace, TRN2, dge=True).foundation.times}
+    assert ("DMAs in rows of single elements" in subjects) is elements
 
 
 def test_a_wait_for_a_place_may_be_none_on_a_device():
