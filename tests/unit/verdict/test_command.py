@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,9 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.lint.files import LintRequest
 from difftest.verdict.alone import JudgeSettings, judged
+from difftest.verdict.formats import text_of
 from difftest.verdict.judgement import schema
+from difftest.verdict.nursery import Sandbox
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, source
@@ -75,6 +78,22 @@ def test_another_file_may_be_a_candidate_for_the_same_contract(here, nursery):
     assert again.outcome is Outcome.WRONG_ALGORITHM
     assert again.wrong == judgement.wrong
     assert again.case == judgement.case
+
+
+class Less(Sandbox):
+    """A worker of a system that lacks two walls."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.missing = ("network", "writing")
+
+
+def test_what_the_system_lacks_is_said_and_may_be_required(here, nursery, monkeypatch):
+    monkeypatch.setattr("difftest.verdict.alone.Sandbox", Less)
+    shown = text_of(judged(*here(RIGHT), FEW, nursery).as_mapping())
+    assert "  missing:     network, writing\n" in shown
+    with pytest.raises(click.UsageError, match="has no wall for network, writing"):
+        judged(*here(RIGHT), replace(FEW, require_isolation=True), nursery)
 
 
 def breaks(*_, **__):

@@ -5,8 +5,12 @@ Each run has a quarter of them; the nightly profile has all.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import settings
 
+from difftest.verdict import alone
+from difftest.verdict.alone import JudgeSettings
 from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome
 from tests.every import every
@@ -33,5 +37,34 @@ def test_an_honest_kernel_agrees(nursery, tmp_path, name):
     assert not any("looks" in note for note in judgement.notes), judgement.notes
 
 
+OURS = {
+    **{
+        f"{dialect}/vector_add.py:vector_add_{name}": f"vector_add.py::test_vector_add_{name}"
+        for dialect in ("nki", "classic")
+        for name in ("naive", "tiled")
+    },
+    **{
+        f"{dialect}/transpose.py:transpose_by_tiles": "transpose.py::test_transpose_by_tiles"
+        for dialect in ("nki", "classic")
+    },
+    **{
+        f"nki/conv2d_ladder/{name}.py:conv2d_{name}": f"conv2d_ladder.py::test_conv2d_{name}"
+        for name in ("whole_plane", "baseline", "halo_tiles", "cached_weights")
+    },
+}
+"""Kernels of the project, and the tests of them."""
+
+
+@every("name", OURS if NIGHTLY else [*OURS][:1])
+def test_a_kernel_of_the_project_agrees(nursery, monkeypatch, name):
+    root = Path(__file__).parents[3]
+    monkeypatch.chdir(root)
+    settings = JudgeSettings(cases=2, shrink=False)
+    judgement = alone.judged(
+        f"kernels/{name}", f"tests/kernels/test_{OURS[name]}", settings, nursery
+    )
+    assert judgement.outcome is Outcome.AGREES, judgement.as_mapping()
+
+
 def test_there_are_many():
-    assert len(TABLE) >= 40
+    assert len(TABLE) + len(OURS) >= 70

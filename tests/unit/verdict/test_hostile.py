@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import click
 import pytest
 
+from difftest.simulator.errors import Location
+from difftest.simulator.tape import Tape, TapedCall
+from difftest.verdict import backend
+from difftest.verdict.formats import text_of
 from difftest.verdict.nursery import Limits, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.walls import boxed
@@ -99,6 +104,30 @@ def test_a_worker_that_writes_to_the_pipe_breaks_the_protocol(worker, tmp_path):
     judgement = opened(worker, tmp_path, in_kernel("os.write(OUT, b'x' * 64)", PIPE))
     assert judgement.outcome is Outcome.CRASHED
     assert "protocol" in judgement.reason
+
+
+@every(
+    "text",
+    [
+        in_kernel("assert False, '\\x1b[2J\\x9b\\u202e\\u2066\\ud800\\n  reward:      1.000'"),
+        source("", "raise ValueError('\\x1b]0;x\\x07\\n  reward:      1.000')\n"),
+    ],
+)
+def test_the_words_of_a_candidate_look_like_no_others(nursery, tmp_path, text):
+    with Sandbox(Limits(30.0), nursery) as worker:
+        shown = text_of(judged(worker, tmp_path, text, 2, shrink=False).as_mapping())
+    assert all(one.isprintable() or one == "\n" for one in shown)
+    (reward,) = [line for line in shown.splitlines() if line.startswith("  reward")]
+    assert not reward.endswith("1.000")
+
+
+def test_a_tape_names_lines_of_no_other_file(monkeypatch):
+    places = {"own.py": None, "/dev/stdin": WorkerEnd}
+    for file, error in places.items():
+        call = TapedCall("effect", (), {}, stack=(Location(file, 1),))
+        monkeypatch.setattr(backend, "tape_from_json", lambda _, call=call: Tape(steps=[call]))
+        with pytest.raises(error) if error else nullcontext():
+            backend._read("")
 
 
 FRAME = (
