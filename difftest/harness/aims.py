@@ -18,7 +18,7 @@ from typing import Any
 
 from difftest.backends.sdk import function_of
 
-_SHARE, _NAMES, _STEPS, _LEAST = 0.6, 0.8, 5, 3
+_SHARE, _NAMES, _STEPS, _LEAST = 0.6, 0.9, 5, 3
 """Of the cases and of a case's names how many aim at something; how many steps are tried; and what
 numbers are aimed at: smaller ones are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)
@@ -36,7 +36,11 @@ def aimed(groups: Sequence[Sequence[Term]], names: Sequence[str], seed: int) -> 
         return {}
     mine = [chance.choice(groups) for _ in range(2)]
     group = chance.choice((mine[:1], mine))
-    terms = {n: chance.choice(chance.choice(group)) for n in names if chance.random() < _NAMES}
+    terms: dict[str, Term] = {}
+    for name in names:
+        if chance.random() < _NAMES:
+            several = chance.choice(group)  # the last are of the condition itself
+            terms[name] = several[max(chance.randrange(len(several)) for _ in range(2))]
     return {
         name: first + step * chance.randrange(_STEPS) + chance.choice(_ASIDE)
         for name, (step, first) in terms.items()
