@@ -264,7 +264,8 @@ class KernelRun:
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
         """What ``use`` makes of the kernel and of its arguments."""
         if bool(self.shapes) == bool(self.case):
-            raise click.UsageError("give the shapes of MODULE:KERNEL, or the --case of PATH::TEST")
+            accepted = "a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"
+            raise click.UsageError(f"give {accepted}")
         grid = parse_grid(self.grid)
         if self.case:
             if grid:

@@ -15,12 +15,18 @@ import sys
 import tempfile
 from pathlib import Path
 from subprocess import PIPE, STDOUT
+from typing import Any
 
+from hypothesis import Phase, given, seed, settings
 from PIL import Image
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
+
+from difftest.harness.case import Case
+from difftest.harness.decorator import kernel_test_of
+from difftest.harness.strategies import cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -129,10 +135,31 @@ def profiles(folder: Path) -> None:
         print(output(f"difftest profile {kernel} {SHAPE} --plot {picture}", folder))
 
 
+def drawn(folder: Path) -> None:
+    """The rows of drawn cases on the page of a test's arguments, to be put there."""
+    (code,) = blocks(ROOT / "docs" / "reference" / "kernel-test.md")
+    found: dict[str, Any] = {}
+    exec(code, found)
+    spec = kernel_test_of(found["test_gathers"]).spec  # type: ignore[union-attr]
+
+    @seed(3)
+    @settings(max_examples=8, database=None, phases=[Phase.generate], deadline=None)
+    @given(cases(spec))
+    def show(case: Case) -> None:
+        cells = [", ".join([*(f"{name}={one}" for name, one in case.values.items()), case.dtype])]
+        for name in (*spec.inputs, *spec.outputs):
+            data = f" {case.data[name]!r}" if name == "rows" else ""
+            dtype = "float32" if name == "largest" else case.dtype_of(name)
+            cells.append(f"{spec.shape(name, case.values)} {dtype}{data}")
+        print(f"| {' | '.join(cells)} |")
+
+    show()
+
+
 def main() -> None:
     """Make those that are named, or all, each in a folder of its own."""
-    chosen = [one for one in (failure, page, first_kernel, profiles) if one.__name__ in sys.argv]
-    for make in chosen or (failure, page, first_kernel, profiles):
+    makers = failure, page, first_kernel, profiles, drawn
+    for make in [one for one in makers if one.__name__ in sys.argv] or makers:
         with tempfile.TemporaryDirectory() as folder:
             make(Path(folder))
 

@@ -19,6 +19,9 @@ from mypy import api
 
 from difftest.backends.device.stage import StageResult
 from difftest.cli.main import main
+from difftest.harness.decorator import kernel_test_of
+from difftest.harness.edges import plainest
+from difftest.harness.simplest import simplest_case
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
@@ -123,7 +126,8 @@ def test_snippets_run(tmp_path, monkeypatch):
     assert by_page["profile-a-kernel"]["prediction"].get_latency_percentile(50) > 0
     assert trace_to_json(by_page["trace"]["again"]) == by_page["trace"]["text"]
     assert by_page["tape"]["again"].outputs[0].tolist() == [[6, 8]]
-    assert set(by_page) == {"run-a-kernel", "profile-a-kernel", "trace", "tape", "choose-inputs"}
+    programs = {"run-a-kernel", "profile-a-kernel", "trace", "tape"}
+    assert set(by_page) == programs | {"choose-inputs", "kernel-test"}
 
 
 def test_the_kernel_tests_on_the_pages_pass(pytester, in_process):
@@ -304,3 +308,24 @@ def test_a_picture_needs_nothing_from_elsewhere(picture):
     drawn = text_of(DOCS / "pictures" / f"{picture}.svg")
     assert "url(http" not in drawn
     assert "@import" not in drawn
+
+
+def test_the_cases_on_the_page_of_arguments_are_of_its_spec():
+    """Each row of what was drawn: sizes that the domain has, shapes, bounds and dtypes."""
+    page = DOCS / "reference" / "kernel-test.md"
+    (code,) = blocks(page)
+    exec(code, found := {})
+    spec = kernel_test_of(found["test_gathers"]).spec
+    rows = re.findall(
+        r"^\| K=(\d+), H=(\d+), P=(\d+), (\w+) \| (.*) \|$", text_of(page), re.MULTILINE
+    )
+    assert len(rows) == 4
+    for *sizes, dtype, cells in rows:
+        values = dict(zip("KHP", map(int, sizes), strict=True))
+        assert plainest(spec, values) == values
+        case = simplest_case(spec, values, dtype)
+        dtypes = {name: case.dtype_of(name) for name in (*spec.inputs, *spec.outputs)}
+        dtypes["largest"] = spec.output_dtype[1]
+        said = [f"{spec.shape(name, values)} {dtypes[name]}" for name in dtypes]
+        assert re.sub(r" Indices\(seed=\d+, below=(\d+)\)", "", cells).split(" | ") == said
+        assert f"below={values['H']})" in cells

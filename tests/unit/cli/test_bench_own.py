@@ -39,7 +39,7 @@ def test_a_case_of_a_kernel_test():
 @every(
     "arguments, error",
     [
-        ((STREAM,), "give the shapes of MODULE:KERNEL, or the --case of PATH::TEST"),
+        ((STREAM,), "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"),
         ((STREAM, *["--shape", "7"] * 2), "the kernel refuses this"),
         (("kernels.nothing:k", "--shape", "8"), "cannot import kernels.nothing"),
     ],

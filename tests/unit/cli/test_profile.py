@@ -77,7 +77,7 @@ def test_a_case_of_a_kernel_test():
         (["tests/kernels/none.py::t"], "no file at tests/kernels/none.py"),
         (["tests/kernels/test_matmul.py::t"], "has no kernel test 't'"),
         (["tests/kernels/test_matmul.py::test_nki_matmul_tiled"], "values: received nothing"),
-        ([TRANSPOSE, "--shape", "8"], "give the shapes of MODULE:KERNEL, or the --case"),
+        ([TRANSPOSE, "--shape", "8"], "give a --shape for each array of MODULE:KERNEL, or a"),
     ],
 )
 def test_a_case_that_does_not_fit(arguments, error):

@@ -48,7 +48,10 @@ def test_a_case_of_a_kernel_test(tmp_path):
     "arguments, error",
     [
         ((*CALL,), "Missing option '-o'"),
-        ((STREAM, "-o", "-"), "give the shapes of MODULE:KERNEL, or the --case of PATH::TEST"),
+        (
+            (STREAM, "-o", "-"),
+            "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST",
+        ),
         (("kernels.nothing:k", "--shape", "8", "-o", "-"), "cannot import kernels.nothing"),
         ((STREAM, *["--shape", "7"] * 2, "-o", "-"), "the kernel refuses this"),
         ((*CALL, "-o", "no_such_folder/trace.json"), "there is no folder no_such_folder"),
