@@ -129,6 +129,7 @@ def layer(c_in=128, c_out=128, filter_size=3, pool_size=1, batch=1, width=16, he
 
 
 THREE_BLOCKS_OF_CHANNELS = layer(c_in=384, c_out=384, filter_size=1, width=5, height=3)
+FIVE_BLOCKS_OF_CHANNELS = layer(c_in=640, c_out=640, filter_size=1, width=2, height=1)
 SMALL_IMAGES = [
     layer(c_in=c_in, c_out=c_out, pool_size=pool_size, batch=4)
     for pool_size in (1, 2)

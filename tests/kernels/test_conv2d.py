@@ -5,6 +5,7 @@ from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.budget import IN_CI, NIGHTLY, in_turn, large_cases, middling_cases
 from tests.kernels.layers import (
     DTYPES,
+    FIVE_BLOCKS_OF_CHANNELS,
     INPUTS,
     PARAMETERS,
     REJECTIONS,
@@ -60,7 +61,7 @@ if NIGHTLY:
             *(LONG if IN_CI else SMALL_IMAGES[-1:]),
             layer(width=514, height=10, pool_size=2),  # a row of windows is divided in two
             layer(width=514, height=7),
-            layer(c_in=640, filter_size=1, width=4, height=2),  # a fifth block of input channels
+            FIVE_BLOCKS_OF_CHANNELS,
         ),
         TWO_PARTIAL_SUMS,
         THREE_BLOCKS_OF_CHANNELS,

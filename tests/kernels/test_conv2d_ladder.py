@@ -5,10 +5,10 @@ from reference.conv2d_maxpool import conv2d_maxpool
 from tests.kernels.budget import NIGHTLY, in_turn, large_cases
 from tests.kernels.layers import (
     DTYPES,
+    FIVE_BLOCKS_OF_CHANNELS,
     INPUTS,
     PARAMETERS,
     REJECTIONS,
-    THREE_BLOCKS_OF_CHANNELS,
     layer,
     layers,
 )
@@ -28,7 +28,8 @@ LAYERS = {
         layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
         layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
         layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
-        THREE_BLOCKS_OF_CHANNELS,
+        FIVE_BLOCKS_OF_CHANNELS,
+        layer(filter_size=5, width=5, height=6),
     ),
 }
 """The rungs fill the memory that test_conv2d fills: every night alone."""

@@ -6,6 +6,7 @@ from tests.kernels.budget import NIGHTLY, large_cases
 DTYPES = ("bfloat16",)
 TILES = ("K_TILES", "M_TILES", "N_TILES")
 BLOCKS = {"ROWS_FIRST": True, "K_TILES": 2, "M_TILES": 2, "N_TILES": 2, "ROOM": 0}
+THREE_OF_EACH = {"M": 384, "N": 1536, "K": 384}
 SIZES = {
     "M": lambda M_TILES: multiples(128 * M_TILES, at_most=256),
     "N": lambda N_TILES: multiples(512 * N_TILES, at_most=1024),
@@ -33,6 +34,10 @@ def turned(lhs, rhs):
         Rejection({**BLOCKS, "M": 256, "N": 1024, "K": 128}, match="K=128 is not a multiple"),
         Rejection({**BLOCKS, "M": 256, "N": 1024, "K": 256},
                   match="different sizes: 256 and 128", shapes={"rhs": (128, 1024)}),
+    ],
+    examples=[
+        {**BLOCKS, "M_TILES": 3, "N_TILES": 3, "M": 384, "N": 1536, "K": 512},  # sums in SBUF
+        {**BLOCKS, **dict.fromkeys(TILES, 1), "ROWS_FIRST": False, **THREE_OF_EACH},
     ],
     edges=NIGHTLY,
 )  # fmt: skip
@@ -72,6 +77,7 @@ def test_matmul_in_blocks_turned(case):
         Rejection({"M": M, "N": N, "K": 128, "HOISTED": True, "SUMS": 1}, match=f"M={M} is not")
         for M, N in ((100, 512), (130, 514))  # of 128 and of 512 is left as much, 2
     ],
+    examples=[{"HOISTED": HOISTED, "SUMS": 2, **THREE_OF_EACH} for HOISTED in (True, False)],
     edges=NIGHTLY,
 )  # fmt: skip
 def test_matmul_rung(case):

@@ -2,10 +2,12 @@ from difftest import Rejection, kernel_test, multiples
 from kernels.classic import tutorial_matmul as classic
 from kernels.nki import tutorial_matmul as todays
 from reference.matmul import matmul
-from tests.kernels.budget import NIGHTLY, large_cases
+from tests.kernels.budget import NIGHTLY, in_turn, large_cases
 
 DTYPES = ("float32", "float16", "bfloat16")
 OPERANDS = {"lhsT": "K M", "rhs": "K N"}
+TILES = ("M_TILES", "N_TILES", "K_TILES")
+THREE_OF_EACH = {"M": 384, "N": 1536, "K": 384}
 BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 256}
 
 
@@ -50,7 +52,7 @@ def test_matmul_hoisted(case):
         "K": lambda K_TILES: multiples(128 * K_TILES, at_most=max(128 * K_TILES, 768)),
     },
     inputs=OPERANDS,
-    parameters=("M_TILES", "N_TILES", "K_TILES"),
+    parameters=TILES,
     dtypes=DTYPES,
     output_dtype="float32",
     rejects=[
@@ -58,6 +60,7 @@ def test_matmul_hoisted(case):
         Rejection({**BLOCKS, "N": 512}, match="N=512 is not a multiple of its block, 1024"),
         Rejection({**BLOCKS, "K": 128}, match="K=128 is not a multiple of its block, 256"),
     ],
+    examples=in_turn(DTYPES, OPERANDS, {**BLOCKS, **dict.fromkeys(TILES, 1), **THREE_OF_EACH}),
     edges=NIGHTLY,  # tiles that fill the memory take minutes; those of test_matmul are filled
 )
 def test_matmul_blocked(case):
