@@ -18,7 +18,7 @@ from typing import Any
 
 from difftest.backends.sdk import function_of
 
-_SHARE, _NAMES, _STEPS, _LEAST = 0.6, 0.9, 5, 3
+_SHARE, _NAMES, _STEPS, _LEAST = 0.6, 0.8, 5, 3
 """Of the cases and of a case's names how many aim at something; how many steps are tried; and what
 numbers are aimed at: smaller ones are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)
