@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -196,13 +197,13 @@ def _file(file: Path, output: Path | None, kernel: str | None, proven: Proven) -
     from difftest.migration.rewriting import migrate as rewrite
 
     result = rewrite(file.read_text(encoding="utf-8"))
-    with TemporaryDirectory() as folder:
-        new = Path(folder, file.name) if output is None else output.resolve()
+    with ExitStack() as held:
+        new = output or Path(held.enter_context(TemporaryDirectory()), file.name)
         write_file(new, result.text)
         if output is None:
             click.echo(result.text, nl=False)
         root = file.resolve().parent
-        return len(result.left), proven(Sources(file.resolve()), Sources(new, root))
+        return len(result.left), proven(Sources(file.resolve()), Sources(new.resolve(), root))
 
 
 def _folder(

@@ -33,6 +33,7 @@ from difftest.simulator.trace import Engine, Space
 
 _WIDE = (FLOAT32, TFLOAT32)
 _NO_MODE = matmul_perf_mode.none
+_WHOLE = ()
 
 
 @public  # by hand: what it adds to is known by element, and of an indirect operand in groups
@@ -102,8 +103,12 @@ def nc_transpose(dst, data, engine=UNKNOWN, name=None):
 
 
 def _pe_tile(position, size):
+    """Where its part of the PE array begins and how large it is; ``()`` for all of the array."""
     options = (position, "tile_position"), (size, "tile_size")
-    return tuple(as_integers(() if numbers is None else numbers, name) for numbers, name in options)
+    return tuple(
+        () if numbers is None or numbers is _WHOLE else as_integers(numbers, name)
+        for numbers, name in options
+    )
 
 
 def _check_dtypes(dst, stationary, moving, *, transposes):
