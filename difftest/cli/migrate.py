@@ -107,10 +107,9 @@ def migrate(
 
 
 def _check_places(file: Path, output: Path | None) -> None:
-    into = output is not None and output.is_dir()
     if output is not None and output.resolve() == file.resolve():
         problem = f"-o would replace {file}: name another place"
-    elif not file.is_dir() and into:
+    elif output is not None and output.is_dir() and not file.is_dir():
         problem = f"{output} is a folder, and {file} is a file: name the new file"
     elif file.is_dir() and output is None:
         problem = "a folder needs -o, the folder for the new files"
