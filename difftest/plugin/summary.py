@@ -29,8 +29,8 @@ COLUMNS = {
 """Each heading, and the count that stands below it; none where all of them are 0."""
 
 
-def table_text(tally: Tally) -> list[str]:
-    """The counts of each kernel, those of twins together; the backend where there are several."""
+def table_text(tally: Tally, verbose: bool) -> list[str]:
+    """The counts of each kernel; those of twins are one, and of many those that ask for nothing."""
     twins = {
         (second, backend): first
         for (first, second, backend), (same, cases) in tally.agreements.items()
@@ -41,11 +41,14 @@ def table_text(tally: Tally) -> list[str]:
         name = twins.get((kernel, backend), kernel)
         label = name.rpartition(" (")[0] if name in twins.values() else ""
         rows[label or name, backend].update(asdict(counts))
+    well = [key for key, one in rows.items() if not one["inconclusive"] + one["both_rejected"]]
+    for key in well if len(rows) > 2 * _FEW and not verbose else ():
+        rows[f"{len({name for name, _ in well})} others (-v)", key[1]].update(rows.pop(key))
     columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
     if len({*columns["backend"]}) < 2:
         del columns["backend"]
     for title, name in COLUMNS.items():
-        if any(counts[name] for counts in rows.values()):
+        if any(counts[name] for counts in rows.values()) and (verbose or name != "nonfinite"):
             columns[title] = [str(counts[name]) for counts in rows.values()]
     sides = {"kernel": "<", "backend": "<"}
     forms = [f"{sides.get(one, '>')}{max(map(len, [one, *all_]))}" for one, all_ in columns.items()]
@@ -69,12 +72,13 @@ def _inconclusive(tally: Tally, verbose: bool) -> Iterator[str]:
     examples: dict[str, str] = {}
     for text, cases in sorted(tally.reasons.items()):
         kernel, _, reason = text.partition(": ")
+        first, *_, last = [*reason.split("; ")] * 2  # what it is, and what to do about it
         key = text if verbose else re.sub(r"\d[\d.e+-]*", "", reason)
-        reasons[key][kernel] += cases
-        examples.setdefault(key, reason)
+        reasons[key][kernel if verbose else kernel.partition(" (")[0]] += cases
+        examples.setdefault(key, reason if verbose or first == last else f"{first}; {last}")
     for key, kernels in reasons.items():
         count = f"{kernels.total()} case{'s' if kernels.total() > 1 else ''}"
-        yield f"inconclusive: {count} of {_named([*kernels])}: {examples[key]}"
+        yield f"inconclusive: {count} of {_named(kernels, 3)}: {examples[key]}"
 
 
 def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
@@ -106,16 +110,12 @@ def summary_lines(
 ) -> list[str]:
     """The whole summary; empty if the session had nothing to do with kernels.
 
-    Parameters
-    ----------
-    tally : of all tests; None if no backend was asked for.
-    ran : names of the backends that were asked for.
-    left : modules of kernel tests that were left out.
-    verbose : whether to list all that is known, and the backends that did not run.
+    ``tally`` is None if no backend was asked for; ``ran`` names those that were, and ``left`` the
+    modules of kernel tests that were left out. What nobody acts on is said if ``verbose``.
     """
     lines = []
     if tally is not None:
-        lines += table_text(tally) if tally.rows else ["no kernel test ran"]
+        lines += table_text(tally, verbose) if tally.rows else ["no kernel test ran"]
         lines += [*_said_of_twins(tally), *_inconclusive(tally, verbose)]
         lines += [f"exact run: {doubt}" for doubt in sorted(tally.doubts)]
         lines += [*sorted(tally.broken), *coverage_lines(tally, verbose)]

@@ -47,9 +47,25 @@ def test_what_did_not_run_is_said_to_who_asks_for_all():
     ]
 
 
-def test_elements_that_are_not_finite_have_a_column_where_there_are_any():
-    tally = Tally({("add", "embedded"): Counts(cases=7, elements=9, nonfinite=5)})
-    assert summary_lines(tally, ["embedded"], [])[0] == "kernel  cases  elements  not finite"
+def test_what_nobody_acts_on_is_said_to_who_asks_for_all():
+    """Many kernels with which all is well share a row; how many elements are not finite is asked.
+
+    Of a reason are said what it is and what to do about it.
+    """
+    row = Counts(cases=7, elements=9, nonfinite=5)
+    rows = {(f"add{n:02}", "embedded"): row for n in range(11)}
+    rows["add03", "embedded"] = Counts(cases=2, elements=3, inconclusive=1)
+    tally = Tally(rows, Counter({"add03: all is NaN; the data do it; give data=": 1}))
+    assert summary_lines(tally, ["embedded"], []) == [
+        "kernel          cases  elements  inconclusive",
+        "add03               2         3             1",
+        "10 others (-v)     70        90             0",
+        "inconclusive: 1 case of add03: all is NaN; give data=",
+    ]
+    head, *told = summary_lines(tally, ["embedded"], [], verbose=True)
+    assert head == "kernel  cases  elements  inconclusive  not finite"
+    assert len(told) == 11 + 1 + 2
+    assert told[11] == "inconclusive: 1 case of add03: all is NaN; the data do it; give data="
 
 
 def test_a_run_with_a_backend_and_no_kernel_test_says_so():
