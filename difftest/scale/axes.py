@@ -26,7 +26,7 @@ from difftest.host.loading import parse_keywords
 from difftest.host.naming import others
 from difftest.report.mutants.reached import code_names, functions_of
 from difftest.simulator.machine import MACHINES
-from difftest.verdict.worker import is_plain
+from difftest.verdict.wire import is_plain
 
 Point: TypeAlias = dict[str, Any]
 """A value for each axis, and for each name that all points share."""

@@ -35,7 +35,7 @@ from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import Breach, Language, OutsideLanguage
 from difftest.verdict.nursery import Limits, Nursery, Sandbox
 from difftest.verdict.outcome import Outcome, Stage
-from difftest.verdict.wire import WorkerEnd
+from difftest.verdict.wire import WorkerEnd, is_plain
 
 CASES = 50
 
@@ -234,9 +234,6 @@ def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: Jud
         judgement.reason = f"{told}; {settings.original + ' has others' if known else remedy}"
 
 
-_PLAIN = (int, float, str, bool, type(None))
-
-
 class Candidate:
     """A kernel that runs in a worker: what a spec asks of a kernel, and no code."""
 
@@ -275,28 +272,21 @@ class _StandIn(MetaPathFinder, Loader):
     def __init__(self, files: Mapping[Path, Describe]) -> None:
         self.files = {os.path.realpath(file): describe for file, describe in files.items()}
         self.read: dict[str, Any] = {}
-        self._stems = {file.stem for file in map(Path, self.files)}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The stand-in, where Python would take the file."""
-        if fullname.rpartition(".")[2] not in self._stems:
-            return None
         found = importlib.machinery.PathFinder.find_spec(fullname, path)
         file = os.path.realpath(found.origin) if found is not None and found.origin else ""
         if file not in self.files:
             return None
         return importlib.util.spec_from_file_location(fullname, file, loader=self)
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """The default kind."""
-        return None
-
     def exec_module(self, module: ModuleType) -> None:
         """Give the module the names that the kernel's file has."""
         described = self.files[str(module.__file__)]()
-        known = {name: one for name, one in described["constants"].items() if type(one) in _PLAIN}
+        known = {name: one for name, one in described["constants"].items() if is_plain(one)}
 
         def read(name: str) -> Any:
             if name not in known:
@@ -317,7 +307,6 @@ def stand_in(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
         for name, module in sys.modules.items()
         if os.path.realpath(getattr(module, "__file__", None) or "") in finder.files
     }
-    known = {*sys.modules}
     for name in before:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)
@@ -326,7 +315,6 @@ def stand_in(files: Mapping[Path, Describe]) -> Iterator[Mapping[str, Any]]:
     finally:
         sys.meta_path.remove(finder)
         for name in [*sys.modules]:
-            loader = getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
-            if loader is finder or (name in before and name not in known):
+            if getattr(getattr(sys.modules[name], "__spec__", None), "loader", None) is finder:
                 del sys.modules[name]
         sys.modules.update(before)

@@ -15,7 +15,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from difftest.host.collecting import with_spec
 from difftest.host.console import progress
 from difftest.host.journal import Journal
 from difftest.host.output import end_interrupted, write_file
-from difftest.host.pool import LostTask, results
+from difftest.host.pool import LostTask, answer_all, results
 from difftest.plugin.run_report import versions
 from difftest.verdict.alone import (
     JudgeSettings,
@@ -50,15 +50,7 @@ OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
 KEPT = 64  # cases of which a process keeps what the reference said
 
 
-class Keyed(NamedTuple):
-    """A candidate: FILE.py:KERNEL, and the digest of all that decides its verdict."""
-
-    kernel: str
-    key: str
-
-
-@dataclass(frozen=True)
-class BatchOrders:
+class BatchOrders(NamedTuple):
     """What each process is told when it starts: all candidates."""
 
     test: str
@@ -99,7 +91,8 @@ def _of_line(line: str, where: str, sources: Path) -> str:
     return f"{file}:{name}"
 
 
-def _entry(kernel: str, orders: BatchOrders) -> Keyed:
+def _key_of(kernel: str, orders: BatchOrders) -> str:
+    """The digest of all that decides a kernel's verdict."""
     file, _, name = kernel.rpartition(":")
     test = orders.test.partition("::")[0]
     try:
@@ -107,7 +100,7 @@ def _entry(kernel: str, orders: BatchOrders) -> Keyed:
     except OSError as error:
         raise click.UsageError(f"{kernel}: {error}") from None
     known = [texts, name, orders.test, asdict(orders.settings), versions()]
-    return Keyed(kernel, hashlib.sha256(json.dumps(known).encode()).hexdigest())
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
 def judge_batch(
@@ -120,21 +113,23 @@ def judge_batch(
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
     orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
-    entries = [_entry(kernel, orders) for kernel in kernels]
-    left = {one.key: one for one in entries if not _is_settled(known.known.get(one.key))}
-    done = len({one.key for one in entries}) - len(left)
+    keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
+    left = {key: one for one, key in keys.items() if not _is_settled(known.known.get(key))}
+    done = len({*keys.values()}) - len(left)
     try:
         with progress("judged", done + len(left), done) as advance:
-            for entry, verdict in _verdicts([*left.values()], orders, processes):
-                known.add(entry.key, verdict)
+            for (key, _), verdict in _verdicts([*left.items()], orders, processes):
+                known.add(key, verdict)
                 advance()
     except KeyboardInterrupt:
-        count = sum(one.key in known.known for one in entries)
-        told = f"stopped: {count} of {len(entries)} are in {results}; the same command goes on"
+        count = sum(keys[one] in known.known for one in kernels)
+        told = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
         end_interrupted(told)
-    documents = [dict(known.known[one.key]) for one in entries]
-    for document, kernel in zip(documents, kernels, strict=True):  # one key may have several
-        document["kernel"] = {**document["kernel"], "file": kernel.rpartition(":")[0]}
+    documents = []
+    for kernel in kernels:  # one key may have several
+        document = known.known[keys[kernel]]
+        own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
+        documents.append({**document, "kernel": own})
     click.echo("\n".join(summary(documents)))
     return documents
 
@@ -166,21 +161,21 @@ def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _verdicts(
-    entries: Sequence[Keyed], orders: BatchOrders, count: int
-) -> Iterator[tuple[Keyed, dict[str, Any]]]:
-    """The object of each kernel, as they are known; an error where no test is collected."""
+    tasks: Sequence[tuple[str, str]], orders: BatchOrders, count: int
+) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+    """The object of each key and kernel, as it is known; an error where no test is collected."""
     seconds = PATIENCE * orders.settings.limits.seconds
-    work, count = functools.partial(serve, orders=orders), min(count, len(entries))
+    work, count = functools.partial(serve, orders=orders), min(count, len(tasks))
     try:
-        for entry, told in results(entries, work, count, dict, lambda news: seconds):
-            yield entry, lost(entry, told, orders) if isinstance(told, LostTask) else told
+        for task, told in results(tasks, work, count, dict, lambda news: seconds):
+            yield task, lost(task[1], told, orders) if isinstance(told, LostTask) else told
     except RuntimeError as error:
         raise click.ClickException(str(error)) from None
 
 
-def lost(entry: Keyed, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
+def lost(kernel: str, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
     """The object of a kernel that took its judge with it."""
-    judgement = unjudged(entry.kernel, orders.test, orders.settings.seed)
+    judgement = unjudged(kernel, orders.test, orders.settings.seed)
     judgement.outcome = Outcome.TIMEOUT if loss.is_late else Outcome.INCONCLUSIVE
     judgement.reason = "the process that judged it ended, or took too long"
     return judgement.as_mapping()
@@ -188,7 +183,6 @@ def lost(entry: Keyed, loss: LostTask, orders: BatchOrders) -> dict[str, Any]:
 
 def serve(connection: Connection, orders: BatchOrders) -> None:
     """Judge the kernels whose names come, until no more do."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it hears Ctrl-C, and ends it
     ends_with_parent(signal.SIGTERM)  # and with it its nursery
     with contextlib.suppress(EOFError, ConnectionError), Nursery() as forks:
         try:
@@ -214,16 +208,17 @@ def _judge_all(
 ) -> None:
     magnitude = None if spec.magnitude is None else remembered(spec.magnitude)
     spec = replace(spec, reference=remembered(spec.reference), magnitude=magnitude)
-    connection.send(None)
-    while True:
-        kernel = connection.recv().kernel
+
+    def answer(task: tuple[str, str]) -> dict[str, Any]:
         try:
-            judgement = judged(kernel, orders.test, orders.settings, forks, spec)
+            judgement = judged(task[1], orders.test, orders.settings, forks, spec)
             weigh_constants(judgement, read, orders.settings)
         except click.ClickException as error:
-            judgement = unjudged(kernel, orders.test, orders.settings.seed)
+            judgement = unjudged(task[1], orders.test, orders.settings.seed)
             judgement.outcome, judgement.reason = Outcome.CRASHED, error.message
-        connection.send(judgement.as_mapping())
+        return judgement.as_mapping()
+
+    answer_all(connection, answer)
 
 
 def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., Any]:

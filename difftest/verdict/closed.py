@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import importlib
+import importlib.util
 import io
 import logging
 import sys
@@ -141,9 +141,8 @@ class ClosedWorld:
         level: int = 0,
     ) -> Any:
         """What ``import`` gives a candidate."""
-        if level:
-            parts = str((space or {}).get("__package__", "")).split(".")
-            name = ".".join([*parts[: len(parts) + 1 - level], *filter(None, [name])])
+        package = str((space or {}).get("__package__", ""))
+        name = importlib.util.resolve_name("." * level + name, package)
         top = name.partition(".")[0]
         if any(f"{one}.".startswith(f"{name}.") for one in self.sources):
             return self._own(name, wanted or ())

@@ -27,7 +27,7 @@ from difftest.verdict.alone import CASES, JudgeSettings, judged
 from difftest.verdict.batch import judge_batch
 from difftest.verdict.formats import ANY, CLASSES, FORMS, exit_code, text_of, write_forms
 from difftest.verdict.nursery import Limits
-from difftest.verdict.outcome import EXIT_CODES, Outcome
+from difftest.verdict.outcome import Outcome
 
 
 def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
@@ -112,7 +112,7 @@ def audit_test(test: str, *, moves: bool) -> int:
     """Say what came of the spec of a test: the exit code of the command."""
     audit = with_spec(test, lambda spec: audited(spec, CASES, moves=moves))
     click.echo(f"{test}: {audit}")
-    return EXIT_CODES[Outcome.WEAK_SPEC if audit.weaknesses else Outcome.AGREES]
+    return (Outcome.WEAK_SPEC if audit.weaknesses else Outcome.AGREES).exit_code
 
 
 def _processes(context: click.Context, option: click.Parameter, value: str) -> int:

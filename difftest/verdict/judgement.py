@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any
 
 from difftest.analysis.finding import Finding
@@ -35,14 +34,14 @@ from difftest.simulator.trace import Trace
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.roofline import roofline
 from difftest.verdict.backend import CheatError, Shown
-from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
+from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.wire import WorkerEnd
 
 FORMAT = "difftest verdict"
 VERSION = 4
 SHOWN = tuple(one.value for one in Shown)
 _AS_IT_IS = (
-    *("exit_code", "reason", "kernel", "test", "report", "findings", "time", "memory"),
+    *("reason", "kernel", "test", "report", "findings", "time", "memory"),
     *("instructions", "seed", "seconds", "limits", "versions", "notes"),
 )
 Failure = CaseFailure | NotRejectedError | CheatError | WorkerEnd
@@ -145,11 +144,6 @@ class Judgement:
                 self.outcome, self.case = Outcome.HAZARD, case.to_json()
                 self.reason, self.report = finding.happened, finding_text(finding)
 
-    @property
-    def exit_code(self) -> int:
-        """Of the command."""
-        return EXIT_CODES[self.outcome]
-
     def reward(self) -> dict[str, float]:
         """A suggestion for who searches: the parts, and their sum as ``total``, from 0 to 1.
 
@@ -179,7 +173,6 @@ class Judgement:
         return self.outcome in (Outcome.AGREES, Outcome.NOT_REFUSED, Outcome.HAZARD)
 
     def as_mapping(self) -> dict[str, Any]:
-        """All of it, in what JSON has."""
         evidence = self.evidence
         missing = [
             {"file": one.file, "line": one.line, "what": one.what, "source": one.source}
@@ -190,6 +183,7 @@ class Judgement:
             "version": VERSION,
             **{name: getattr(self, name) for name in _AS_IT_IS},
             "outcome": self.outcome.value,
+            "exit_code": self.outcome.exit_code,
             "stage": self.stage.value,
             "first_wrong": None if self.wrong is None else first_wrong(self.wrong),
             "case": None if self.case is None else json.loads(self.case),
@@ -227,13 +221,6 @@ def first_wrong(wrong: Mismatch) -> dict[str, Any]:
         **({} if first is None else {**vars(first), "index": list(first.index)}),
         "how": list(wrong.how),
     }
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of :meth:`Judgement.as_mapping`."""
-    text = resources.files("difftest.verdict").joinpath("data/verdict.schema.json")
-    found: dict[str, Any] = json.loads(text.read_text("utf-8"))
-    return found
 
 
 MOST_EVENTS = 200_000

@@ -56,6 +56,7 @@ _META = ("__all__", "__version__", "__author__")
 _ASYNC = (ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith, ast.Await)
 _OWN = "own\N{MIDDLE DOT}"
 _KINDS = {ast.Attribute: "attribute", ast.MatchClass: "attribute", ast.FunctionDef: "method"}
+_BINDS = (ast.FunctionDef, ast.ClassDef, ast.arg, ast.MatchAs, ast.MatchStar)
 _PLACES = ("id", "attr", "arg", "name", "asname", "rest", "names", "kwd_attrs")
 """Where a node has a name, or several."""
 
@@ -205,7 +206,6 @@ class ModuleCheck:
         self.private = {name for name in self._bound | stored if is_private(name)}
 
     def add(self, node: ast.AST, what: str, remedy: str) -> None:
-        """Keep a breach."""
         self._found.add((getattr(node, "lineno", 1), what, remedy))
 
     def breaches(self, private: set[str]) -> Iterator[Breach]:
@@ -392,15 +392,10 @@ class ModuleCheck:
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
     """The names that a node binds."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return (node.name,)
-    if isinstance(node, ast.arg):
-        return (node.arg,)
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        return (node.id,)
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return tuple(one.asname or one.name.partition(".")[0] for one in node.names)
-    return (node.name or "",) if isinstance(node, (ast.MatchAs, ast.MatchStar)) else ()
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.partition(".")[0],)
+    is_set = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    return (*_words(node),) if is_set or isinstance(node, _BINDS) else ()
 
 
 def _words(node: ast.AST) -> Iterator[str]:

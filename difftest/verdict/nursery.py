@@ -67,7 +67,6 @@ class Nursery(contextlib.AbstractContextManager["Nursery"]):
         self.close()
 
     def close(self) -> None:
-        """End it."""
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_MOMENT)
@@ -160,14 +159,14 @@ _STARTING = 60.0  # seconds for Python and NumPy to be imported beside other wor
 class Limits(NamedTuple):
     """What a kernel may take: seconds for its import, and for each run, and bytes of memory.
 
-    They are of the worker's address space, Python and NumPy included; None for no limit.
+    They are of the worker's address space, Python and NumPy included.
     """
 
     seconds: float = 60.0
-    memory: int | None = 4096 * 2**20
+    memory: int = 4096 * 2**20
 
 
-class Sandbox:
+class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
     """A process that runs one kernel's Python, forked by a nursery; a context that ends it.
 
     ``missing`` has the limits that this system does not have. Each question raises WorkerEnd if the
@@ -190,9 +189,6 @@ class Sandbox:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Sandbox:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()

@@ -1,4 +1,4 @@
-"""What can come of a kernel, how far it got, and the exit code of each outcome."""
+"""What can come of a kernel, how far it got."""
 
 from __future__ import annotations
 
@@ -6,37 +6,47 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """The one word at the top of a verdict."""
+    """The one word at the top of a verdict, and the exit code of the command.
 
-    AGREES = "agrees"
+    2 is a mistake in the command line, as of every command.
+    """
+
+    exit_code: int
+
+    def __new__(cls, word: str, exit_code: int) -> Outcome:
+        made = object.__new__(cls)
+        made._value_, made.exit_code = word, exit_code
+        return made
+
+    AGREES = "agrees", 0
     """Each case agrees with the reference, and nothing is wrong on a device."""
-    OUTSIDE_LANGUAGE = "outside_language"
+    OUTSIDE_LANGUAGE = "outside_language", 9
     """Its files are not written in what a candidate may be written in; nothing of it ran."""
-    WRONG_ALGORITHM = "wrong_algorithm"
+    WRONG_ALGORITHM = "wrong_algorithm", 1
     """It computes something else, without rounding too."""
-    COARSE_ARITHMETIC = "coarse_arithmetic"
+    COARSE_ARITHMETIC = "coarse_arithmetic", 1
     """It computes the right thing, and loses more digits than its instructions must."""
-    REFUSED = "refused"
+    REFUSED = "refused", 3
     """The machine or the compiler refuses what it does in a case that the contract has."""
-    REFUSES_PROMISED = "refuses_promised"
+    REFUSES_PROMISED = "refuses_promised", 3
     """It refuses a case that the contract has, by an assertion of its own."""
-    NOT_REFUSED = "not_refused"
+    NOT_REFUSED = "not_refused", 3
     """It computes what the contract says that it has to refuse, or breaks down there."""
-    HAZARD = "hazard"
+    HAZARD = "hazard", 4
     """It agrees here, and can be wrong on a device."""
-    CHEATS = "cheats"
+    CHEATS = "cheats", 5
     """What it gives back does not come from its instructions and the data of the case."""
-    CRASHED = "crashed"
+    CRASHED = "crashed", 6
     """Its Python, or the process that runs it, broke down."""
-    TIMEOUT = "timeout"
+    TIMEOUT = "timeout", 6
     """It did not come to an end in the time that it was given."""
-    OUT_OF_MEMORY = "out_of_memory"
+    OUT_OF_MEMORY = "out_of_memory", 6
     """It took more memory than it was given."""
-    OWN_CONSTANTS = "own_constants"
+    OWN_CONSTANTS = "own_constants", 7
     """It agrees, and the test reads constants of its file that no original has."""
-    INCONCLUSIVE = "inconclusive"
+    INCONCLUSIVE = "inconclusive", 7
     """It can be told neither way: the simulator or the reference cannot run a case."""
-    WEAK_SPEC = "weak_spec"
+    WEAK_SPEC = "weak_spec", 7
     """Nothing was wrong, and no case had an element that decides: the test proves nothing."""
 
 
@@ -50,23 +60,3 @@ class Stage(Enum):
     COMPARE = "compare"
     HAZARDS = "hazards"
     TIME = "time"
-
-
-EXIT_CODES = {
-    Outcome.OUTSIDE_LANGUAGE: 9,
-    Outcome.AGREES: 0,
-    Outcome.WRONG_ALGORITHM: 1,
-    Outcome.COARSE_ARITHMETIC: 1,
-    Outcome.REFUSED: 3,
-    Outcome.REFUSES_PROMISED: 3,
-    Outcome.NOT_REFUSED: 3,
-    Outcome.HAZARD: 4,
-    Outcome.CHEATS: 5,
-    Outcome.CRASHED: 6,
-    Outcome.TIMEOUT: 6,
-    Outcome.OUT_OF_MEMORY: 6,
-    Outcome.OWN_CONSTANTS: 7,
-    Outcome.INCONCLUSIVE: 7,
-    Outcome.WEAK_SPEC: 7,
-}
-"""2 is a mistake in the command line, as of every command."""

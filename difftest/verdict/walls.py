@@ -6,6 +6,7 @@ Numbers are those of Linux's headers for Landlock, prctl, sched, seccomp, BPF an
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import shutil
@@ -13,7 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 _BOX = "DIFFTEST_BOX"
 """Set in the environment of what bubblewrap has started."""
@@ -73,18 +74,18 @@ def ends_with_parent(number: int) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, number, 0, 0, 0)
 
 
-def walled(folder: str, memory: int | None, seconds: float | None = None) -> list[str]:
+def walled(folder: str, memory: int, seconds: float) -> list[str]:
     """Keep this process in a folder, off the network and within limits; what could not be done."""
-    is_boxed = _BOX in os.environ
-    missing = [] if _off_the_network() or is_boxed else ["network"]
-    missing += [] if _writes_only_in(folder) or is_boxed else ["writing"]
-    missing += [] if _makes_no_process() else ["processes"]
     import resource
 
+    is_linux = sys.platform == "linux"
+    writing = functools.partial(_writes_only_in, folder)
+    walls: dict[str, Callable[[], bool]] = {"network": _off_the_network, "writing": writing}
+    lacks = [name for name, wall in walls.items() if not (is_linux and wall())]
+    missing = [] if _BOX in os.environ else lacks
+    missing += [] if is_linux and _makes_no_process() else ["processes"]
     more = (("memory", "RLIMIT_AS", memory), ("time", "RLIMIT_CPU", seconds))
     for name, constant, value in (*_LIMITS, *more):
-        if value is None:
-            continue
         try:
             number = getattr(resource, constant)
             hard = resource.getrlimit(number)[1]
@@ -98,15 +99,11 @@ def walled(folder: str, memory: int | None, seconds: float | None = None) -> lis
 
 def _off_the_network() -> bool:
     """Leave the network for a namespace of this process alone; whether the system let it."""
-    if sys.platform != "linux":
-        return False
     return not ctypes.CDLL(None).unshare(_NEW_USER | _NEW_NETWORK)
 
 
 def _writes_only_in(folder: str) -> bool:
     """Let this process write below a folder alone; whether the system could."""
-    if sys.platform != "linux":
-        return False
     libc = ctypes.CDLL(None)
     version = libc.syscall(_CREATE, None, 0, 1)
     files = _WRITES | sum(bit for first, bit in _LATER.items() if version >= first)
@@ -129,7 +126,7 @@ def _writes_only_in(folder: str) -> bool:
 
 def _makes_no_process() -> bool:
     """Let this process make threads alone, and run no other file; whether the system could."""
-    if sys.platform != "linux" or platform.machine() not in _CALLS:
+    if platform.machine() not in _CALLS:
         return False
     machine, clone, others = _CALLS[platform.machine()]
     steps = [(0x20, 0, 0, 4), (0x15, 1, 0, machine), (0x06, 0, 0, _REFUSED), (0x20, 0, 0, 0)]

@@ -91,3 +91,8 @@ def array_of(form: Any, blob: bytes) -> Array:
     """The array of a form and its bytes; its own memory."""
     shape, name = form
     return np.frombuffer(bytearray(blob), NKI_NAMES[name]).reshape(shape)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether JSON has a value as it is."""
+    return value is None or type(value) in (int, float, str, bool)

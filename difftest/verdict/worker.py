@@ -32,7 +32,7 @@ from difftest.simulator.tape_json import tape_to_json
 from difftest.verdict.closed import ClosedWorld
 from difftest.verdict.language import SourceFile, is_special, own_name, plain_name
 from difftest.verdict.walls import walled
-from difftest.verdict.wire import Frame, array_of, receive, send
+from difftest.verdict.wire import Frame, array_of, is_plain, receive, send
 
 SHOWN, FRAMES = 2_000, 6
 """Characters of an error that travel, and its innermost frames."""
@@ -162,11 +162,6 @@ def _default(one: inspect.Parameter) -> list[Any] | None:
     if one.default is one.empty:
         return None
     return [one.default] if is_plain(one.default) else []
-
-
-def is_plain(value: Any) -> bool:
-    """Whether JSON has a value as it is."""
-    return value is None or type(value) in (int, float, str, bool)
 
 
 def serve(way: Connection) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import difftest.verdict
+
+FILE = Path(difftest.verdict.__file__).with_name("data") / "verdict.schema.json"
+SCHEMA = json.loads(FILE.read_text("utf-8"))
 
 KINDS = {
     "object": dict,

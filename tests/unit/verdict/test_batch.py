@@ -17,12 +17,11 @@ from difftest.cli.main import main
 from difftest.host.journal import Journal
 from difftest.host.pool import LostTask
 from difftest.verdict.alone import JudgeSettings
-from difftest.verdict.batch import BatchOrders, Keyed, candidates, lost, remembered, summary
-from difftest.verdict.judgement import schema
+from difftest.verdict.batch import BatchOrders, candidates, lost, remembered, summary
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG
-from tests.unit.verdict.schema_check import breaches
+from tests.unit.verdict.schema_check import SCHEMA, breaches
 from tests.unit.verdict.test_command import TEST
 
 NEVER_HERE = "\nimport os\nassert not os.environ, 'a candidate runs in the judge'\n"
@@ -92,7 +91,7 @@ def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd
     assert len({row["key"] for row in rows}) == len(rows) == 3
     assert [row["verdict"]["outcome"] for row in rows] == ["agrees", "agrees", "wrong_algorithm"]
     assert len({row["verdict"]["seed"] for row in rows}) == 1
-    assert [list(breaches(row["verdict"], schema())) for row in rows] == [[]] * 3
+    assert [list(breaches(row["verdict"], SCHEMA)) for row in rows] == [[]] * 3
     assert "4 candidates: 3 agrees, 1 wrong algorithm" in result.output
     assert "the same instructions: many/kernel_b.py:add\n" in result.output
     assert "the same instructions: many/kernel_d.py:add\n" in result.output
@@ -211,6 +210,6 @@ def test_a_kernel_that_takes_its_judge_with_it_has_a_verdict(tmp_path, is_late, 
     file = tmp_path / "a.py"
     file.write_text(RIGHT)
     orders = BatchOrders("t.py::t", JudgeSettings(seed=1), ())
-    document = lost(Keyed(f"{file}:add", "key"), LostTask([], is_late), orders)
+    document = lost(f"{file}:add", LostTask([], is_late), orders)
     assert document["outcome"] == outcome.value
-    assert list(breaches(document, schema())) == []
+    assert list(breaches(document, SCHEMA)) == []

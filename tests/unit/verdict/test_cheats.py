@@ -22,6 +22,6 @@ def test_a_cheat_is_caught(nursery, tmp_path, name):
     with Sandbox(Limits(cheat.seconds), nursery) as worker:
         judgement = judged(worker, tmp_path, cheat.text, spec=cheat.spec, shrink=NIGHTLY)
     assert judgement.outcome in cheat.outcomes, judgement.as_mapping()
-    assert judgement.exit_code != 0
+    assert judgement.outcome.exit_code != 0
     said = [judgement.reason, judgement.report, *judgement.notes]
     assert any(cheat.because in one for one in said), said

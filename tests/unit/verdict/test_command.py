@@ -15,12 +15,11 @@ from difftest.cli.main import main
 from difftest.lint.files import LintRequest
 from difftest.verdict.alone import JudgeSettings, judged
 from difftest.verdict.formats import text_of
-from difftest.verdict.judgement import schema
 from difftest.verdict.nursery import Sandbox
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, source
-from tests.unit.verdict.schema_check import breaches
+from tests.unit.verdict.schema_check import SCHEMA, breaches
 
 TEST = """
 import numpy as np
@@ -132,7 +131,7 @@ def test_the_command_writes_the_object_that_it_shows(here, monkeypatch):
     assert result.exit_code == 1, result.output
     with open("verdict.json") as file:
         document = json.load(file)
-    assert list(breaches(document, schema())) == []
+    assert list(breaches(document, SCHEMA)) == []
     assert document["seed"] == 1
     assert document["outcome"] == "wrong_algorithm"
     assert result.output.startswith("add: wrong algorithm (stage: compare)\n")

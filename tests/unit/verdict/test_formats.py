@@ -12,7 +12,7 @@ from difftest.report.page import markdown_text, page_text
 from difftest.verdict import formats
 from difftest.verdict.formats import FINDING, exit_code, junit_text, session_of
 from difftest.verdict.judgement import Judgement
-from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
+from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
 
 STRANGE = "\x00 \x1b[31m <b> & ]]> \ud800"
@@ -49,7 +49,7 @@ def test_junit_has_a_test_for_each_kernel():
             "stage": "compare",
             "seed": "1",
         }
-        kind = "error" if EXIT_CODES[outcome] in (6, 7) else "failure"
+        kind = "error" if outcome.exit_code in (6, 7) else "failure"
         assert [one.tag for one in rest] == [kind] * (outcome is not Outcome.AGREES)
         for one in rest:
             assert one.get("type") == outcome.value

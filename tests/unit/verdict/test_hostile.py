@@ -56,7 +56,7 @@ def test_a_hostile_kernel_is_named(nursery, tmp_path, text, outcome, reason):
         judgement = opened(worker, tmp_path, text, 5)
     assert judgement.outcome is (outcome or Outcome.WRONG_ALGORITHM), judgement.as_mapping()
     assert reason in judgement.report, judgement.report
-    assert judgement.exit_code
+    assert judgement.outcome.exit_code
 
 
 def test_a_kernel_that_never_ends_is_stopped(nursery, tmp_path):

@@ -8,11 +8,11 @@ import pytest
 from _pytest.pytester import LineMatcher
 
 from difftest.verdict.formats import text_of
-from difftest.verdict.judgement import Judgement, schema
-from difftest.verdict.outcome import EXIT_CODES, Outcome, Stage
+from difftest.verdict.judgement import Judgement
+from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
 from tests.unit.verdict.kernels import RIGHT, WRONG, judged, source
-from tests.unit.verdict.schema_check import breaches
+from tests.unit.verdict.schema_check import SCHEMA, breaches
 
 WHOLE = [
     "add: wrong algorithm (stage: compare)",
@@ -46,7 +46,7 @@ def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
     judgement.kernel = {**judgement.kernel, "sha256": "0" * 64}
     document = json.loads(json.dumps(judgement.as_mapping(), allow_nan=False))
     assert document["outcome"] == outcome.value
-    assert list(breaches(document, schema())) == []
+    assert list(breaches(document, SCHEMA)) == []
     assert f"add: {outcome.value.replace('_', ' ')} (stage:" in text_of(document)
     if text is WRONG:
         LineMatcher(text_of(document).splitlines()).fnmatch_lines(WHOLE, consecutive=True)
@@ -66,21 +66,20 @@ def test_a_real_verdict_has_the_published_form(worker, tmp_path, text, outcome):
 )
 def test_another_form_breaks_the_schema(change, said):
     judgement = Judgement({"file": "a.py", "name": "add", "sha256": ""}, "t.py::t", 1)
-    assert list(breaches(judgement.as_mapping(), schema())) == []
-    assert said in list(breaches({**judgement.as_mapping(), **change}, schema()))
+    assert list(breaches(judgement.as_mapping(), SCHEMA)) == []
+    assert said in list(breaches({**judgement.as_mapping(), **change}, SCHEMA))
 
 
 def test_the_schema_has_each_outcome_and_stage():
-    known = schema()["properties"]
+    known = SCHEMA["properties"]
     assert known["outcome"]["enum"] == [one.value for one in Outcome]
     assert known["stage"]["enum"] == [one.value for one in Stage]
-    assert known["exit_code"]["enum"] == sorted({*EXIT_CODES.values()})
+    assert known["exit_code"]["enum"] == sorted({one.exit_code for one in Outcome})
 
 
 def test_each_outcome_has_an_exit_code_and_only_agreement_has_none():
-    assert EXIT_CODES.keys() == {*Outcome}
-    assert [one for one, code in EXIT_CODES.items() if code == 0] == [Outcome.AGREES]
-    assert 2 not in EXIT_CODES.values()
+    assert [one for one in Outcome if one.exit_code == 0] == [Outcome.AGREES]
+    assert 2 not in {one.exit_code for one in Outcome}
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -17,7 +17,7 @@ def test_a_right_kernel_agrees(worker, tmp_path):
     judgement = judged(worker, tmp_path, RIGHT)
     assert judgement.outcome is Outcome.AGREES, judgement.report
     assert judgement.stage is Stage.TIME
-    assert judgement.exit_code == 0
+    assert judgement.outcome.exit_code == 0
     assert judgement.evidence.cases >= judgement.evidence.decided >= 3
     assert judgement.time["predicted_us"] > 0
 
@@ -59,7 +59,7 @@ def test_what_the_contract_excludes_is_refused_in_words_of_its_own(
 def test_a_wrong_kernel_has_its_smallest_case(worker, tmp_path):
     judgement = judged(worker, tmp_path, WRONG)
     assert judgement.outcome is Outcome.WRONG_ALGORITHM
-    assert judgement.exit_code == 1
+    assert judgement.outcome.exit_code == 1
     document = judgement.as_mapping()
     assert document["case"]["values"] == {"p": 1, "n": 1}
     assert document["first_wrong"]["index"] == [0, 0]
@@ -82,7 +82,7 @@ def add(a, b):
 def test_a_comment_of_the_kernels_author_silences_no_hazard(worker, tmp_path):
     judgement = judged(worker, tmp_path, CARRIED)
     assert judgement.outcome is Outcome.HAZARD, judgement.as_mapping()
-    assert judgement.exit_code == 4
+    assert judgement.outcome.exit_code == 4
     assert [one["source"] for one in judgement.findings] == ["hazards"]
 
 
@@ -128,7 +128,7 @@ def test_what_decides_nothing_is_a_weak_spec(worker, tmp_path):
     nothing = "tile = total(a, b)\nnisa.memset(dst=tile, value=float('nan'))\nreturn store(tile)"
     judgement = judged(worker, tmp_path, source(nothing), 5, spec)
     assert judgement.outcome is Outcome.WEAK_SPEC, judgement.as_mapping()
-    assert judgement.exit_code == 7
+    assert judgement.outcome.exit_code == 7
 
 
 def test_a_reference_that_breaks_down_blames_no_kernel(worker, tmp_path):
