@@ -110,7 +110,7 @@ def test_the_whole_text_of_a_spec_that_decides_nothing(project):
             "  most:   add: the reference is finite nowhere, and NaN beside NaN proves nothing; *",
             "  remedy: give inputs data= whose results are finite and fit their dtype (docs/*",
             "=* kernels against their references =*",
-            "kernel * inconclusive *",
+            "kernel * inconclusive",
             "add *",
             "inconclusive: * of add: the reference is finite nowhere, *",
             "=* short test summary info =*",
