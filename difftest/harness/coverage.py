@@ -173,15 +173,15 @@ def missed(coverage: Coverage) -> list[Missed]:
         loops = coverage.forks[file, line]
         done = coverage.done.get((file, line), ())
         left = [text for what, text in enumerate(_SAYINGS[loops]) if what not in done]
-        at, source = (_near(file), line, (*sorted(kernels),)), linecache.getline(file, line).strip()
+        at, source = (near(file), line, (*sorted(kernels),)), linecache.getline(file, line).strip()
         found += [Missed(*at, what, source) for what in left[: 1 if loops else None]]
     return found
 
 
-def _near(file: str) -> str:
+def near(file: str) -> str:
     """The file from the working directory, if it lies below it."""
     try:
-        near = os.path.relpath(file)
+        below = os.path.relpath(file) if os.path.isabs(file) else file
     except ValueError:  # another drive of Windows
         return file
-    return file if near.startswith(os.pardir) else near
+    return file if below.startswith(os.pardir) else below

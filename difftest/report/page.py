@@ -5,12 +5,12 @@ The page needs jinja2, the extra ``report``; the Markdown is for comments and Gi
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from difftest.harness.coverage import near
 from difftest.report.picture import legend, png
 
 TEMPLATE = "page.html.j2"
@@ -37,12 +37,6 @@ def page_text(document: Document) -> str:
     template = environment.get_template(TEMPLATE)
     others = [one for one in document["tests"] if not one.get("kernels")]
     return template.render(document=document, sections=sections(document), others=others)
-
-
-def near(file: str) -> str:
-    """A file from the working directory, if it lies below it."""
-    below = os.path.relpath(file) if os.path.isabs(file) else file
-    return file if below.startswith(os.pardir) else below
 
 
 def sections(document: Document) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Iota
 from difftest.harness.simplest import simplest_case
-from difftest.report.mutants.mutant import Change, Mutant, planted
-from difftest.report.mutants.reached import functions_of, name_of, source_in
+from difftest.report.mutants.mutant import Change, Mutant, planted, source_of
+from difftest.report.mutants.reached import functions_of, name_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from tests.meta.search import smallest_failure
@@ -80,7 +80,7 @@ class Bug:
         """The kernel with it."""
         function, *_ = functions_of(self.spec.kernel)
         begin = function.__code__.co_firstlineno
-        text = source_in(function).text
+        text = source_of(function.__code__.co_filename).text
         above = len("".join(text.splitlines(keepends=True)[: begin - 1]))
         start = text.index(self.right, above)
         change = Change(start, start + len(self.right), self.wrong)

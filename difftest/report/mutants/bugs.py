@@ -120,17 +120,12 @@ def _indices(node: ast.Subscript) -> list[ast.expr]:
 
 @bug("indices swapped", ast.Subscript)
 def _indices_swapped(site: Site) -> Iterator[Replacement]:
-    indices = _indices(site.node)
-    for first, second in itertools.pairwise(indices):
-        one, other = site.source.segment(first), site.source.segment(second)
+    if "\n" in site.source.segment(site.node.slice):
+        return
+    texts = [*map(site.source.segment, _indices(site.node))]
+    for at, (one, other) in enumerate(itertools.pairwise(texts)):
         if one != other and ":" not in (one, other):
-            start = site.source.span(first)[1]
-            between = site.source.text[start : site.source.span(second)[0]]
-            pair = ast.Tuple([first, second], ast.Load())
-            pair.lineno, pair.col_offset = first.lineno, first.col_offset
-            pair.end_lineno, pair.end_col_offset = second.end_lineno, second.end_col_offset
-            if "\n" not in between:
-                yield pair, other + between + one
+            yield site.node.slice, ", ".join([*texts[:at], other, one, *texts[at + 2 :]])
 
 
 @bug("index fixed", ast.Subscript)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from difftest.report.mutants.judge import EQUIVALENT, NOT_COVERED, Examiner, Fate, Test
@@ -75,18 +75,13 @@ class Campaign:
     def __post_init__(self) -> None:
         count = self.settings.cases
         self.cases = {name: drawn_cases(spec, count) for name, spec in self.specs.items()}
-        made = [
-            suite
-            for name, spec in self.specs.items()
-            for suite in suites_of(name, spec, self.cases[name])
-        ]
-        self.suites: Mapping[str, Suite] = {suite.name: suite for suite in made}
+        self.suites = suites_of(self.specs, self.cases)
         self._owners: dict[tuple[str, int], list[Suite]] = {}
-        for suite in made:
+        for suite in self.suites.values():
             for one in suite.functions:
                 place = one.__code__.co_filename, one.__code__.co_firstlineno
                 self._owners.setdefault(place, []).append(suite)
-        functions = {id(one): one for suite in made for one in suite.functions}
+        functions = {id(one): one for suite in self.suites.values() for one in suite.functions}
         self.mutants: Sequence[Mutant] = mutants_of(functions.values())
         self._digests = {place: digest_of(owners) for place, owners in self._owners.items()}
 

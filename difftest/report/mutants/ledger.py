@@ -13,8 +13,8 @@ from typing import Any
 from difftest.harness.spec import KernelSpec
 from difftest.host.journal import Journal
 from difftest.report.mutants.judge import Fate
-from difftest.report.mutants.mutant import functions_in
-from difftest.report.mutants.reached import functions_of, source_in
+from difftest.report.mutants.mutant import functions_in, source_of
+from difftest.report.mutants.reached import functions_of
 from difftest.report.mutants.suite import Death, Suite
 
 FOLDER = Path(".difftest")
@@ -81,7 +81,7 @@ def _parts(spec: KernelSpec) -> Iterable[str]:
 
 def _text(function: Callable[..., Any]) -> Iterable[str]:
     for one in functions_of(function):
-        source, line = source_in(one), one.__code__.co_firstlineno
+        source, line = source_of(one.__code__.co_filename), one.__code__.co_firstlineno
         yield source.segment(next(node for at, node in functions_in(source.tree) if at == line))
 
 

@@ -102,15 +102,8 @@ class Mutant:
         node = next(one for at, one in functions_in(self.source.tree) if at == self.first_line)
         begin, _ = self.source.span(node)
         start, end = self.change.start - begin, self.change.end - begin
-        parts = (
-            name,
-            self.source.segment(node),
-            str(start),
-            str(end),
-            self.change.text,
-            self.operator,
-        )
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        parts = name, self.source.segment(node), start, end, self.change.text, self.operator
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
     def diff(self) -> list[str]:
         """The lines without the change and with it, as ``diff`` shows them."""

@@ -8,8 +8,8 @@ from types import FunctionType
 
 from difftest.report.mutants import instructions as instructions  # fills the table
 from difftest.report.mutants.bugs import BUGS, Site
-from difftest.report.mutants.mutant import KernelText, Mutant, functions_in
-from difftest.report.mutants.reached import name_of, source_in
+from difftest.report.mutants.mutant import KernelText, Mutant, functions_in, source_of
+from difftest.report.mutants.reached import name_of
 
 _LANGUAGES = ("nki.language", "neuronxcc.nki.language")
 
@@ -18,7 +18,7 @@ def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
     """The mutants of functions, in the order of their places; no two with the same text."""
     made: dict[tuple[str, int, int, str], Mutant] = {}
     for function in functions:
-        source, file = source_in(function), function.__code__.co_filename
+        source, file = source_of(function.__code__.co_filename), function.__code__.co_filename
         line = function.__code__.co_firstlineno
         node = next(one for at, one in functions_in(source.tree) if at == line)
         language = _language(source, node)

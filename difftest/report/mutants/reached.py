@@ -7,7 +7,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from difftest.harness.frames import is_installed, is_library
-from difftest.report.mutants.mutant import KernelText, codes_in, functions_in, source_of
+from difftest.report.mutants.mutant import codes_in, functions_in, source_of
 from difftest.simulator.frontend.launchable import function_in
 
 
@@ -64,8 +64,3 @@ def code_names(code: CodeType) -> Iterator[str]:
 def name_of(function: FunctionType) -> str:
     """What a mutant calls a function: its qualified name, and its first line."""
     return f"{function.__qualname__}:{function.__code__.co_firstlineno}"
-
-
-def source_in(function: FunctionType) -> KernelText:
-    """The source of the file that a function is in."""
-    return source_of(function.__code__.co_filename)

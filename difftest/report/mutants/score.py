@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from difftest.harness.coverage import near
 from difftest.report.mutants.judge import (
     EQUIVALENT,
     KILLED,
@@ -93,16 +93,10 @@ def total(results: Iterable[Fate]) -> Score:
     return score
 
 
-def shown(file: str) -> str:
-    """A file as seen from here."""
-    path = Path(file)
-    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else file
-
-
 def lines_of(mutant: Mutant, result: Fate) -> Iterator[str]:
     """What is said of a mutant."""
     name = mutant.function.partition(":")[0]
-    yield f"{shown(mutant.file)}:{mutant.lines[0]}: {mutant.operator}, in {name}: {result.status}"
+    yield f"{near(mutant.file)}:{mutant.lines[0]}: {mutant.operator}, in {name}: {result.status}"
     yield from (f"  {line}" for line in mutant.diff())
     if result.death is not None:
         tests = f"after {result.ran} test{'s' if result.ran > 1 else ''}"

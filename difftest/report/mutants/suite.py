@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +33,6 @@ from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases, examples
 from difftest.harness.verdict import Inconclusive, Mismatch
-from difftest.harness.watching import FREE_TOOLS
 from difftest.report.mutants.mutant import codes_in
 from difftest.report.mutants.reached import functions_of
 from difftest.report.stepping import traced
@@ -187,12 +185,16 @@ def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
     return sorted(drawn, key=lambda case: elements_of(spec, case.values))
 
 
-def suites_of(name: str, spec: KernelSpec, drawn: Sequence[Case]) -> list[Suite]:
-    """The suites of a kernel test: one for each kernel of its spec."""
-    single = alone(spec)
-    return [
-        Suite(f"{name} of {one.name}" if len(single) > 1 else name, one, drawn) for one in single
-    ]
+def suites_of(
+    specs: Mapping[str, KernelSpec], drawn: Mapping[str, Sequence[Case]]
+) -> dict[str, Suite]:
+    """The suites of kernel tests by name, one for each kernel of a spec, with their drawn cases."""
+    suites = {}
+    for test, spec in specs.items():
+        for one in (single := alone(spec)):
+            name = f"{test} of {one.name}" if len(single) > 1 else test
+            suites[name] = Suite(name, one, drawn[test])
+    return suites
 
 
 def who(error: Exception) -> str:
@@ -222,27 +224,12 @@ def who(error: Exception) -> str:
 
 @contextlib.contextmanager
 def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]]]:
-    """Which lines of some functions run within, in any thread; from Python 3.12 on at no cost."""
+    """Which lines of some functions run within, in any thread."""
     seen: set[tuple[str, int]] = set()
     whole = [function.__code__ for function in functions]
-    codes = {id(code): code for one in whole for code in (one, *codes_in(one))}
-    monitoring: Any = getattr(sys, "monitoring", None)
-    free = [one for one in FREE_TOOLS if monitoring and monitoring.get_tool(one) is None]
-    if not free:
-        with traced(
-            lambda code: id(code) in codes,
-            lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),
-        ):
-            yield seen
-        return
-    tool, event = free[0], monitoring.events.LINE
-    monitoring.use_tool_id(tool, __name__)
-    monitoring.register_callback(tool, event, lambda code, line: seen.add((code.co_filename, line)))
-    for code in codes.values():
-        monitoring.set_local_events(tool, code, event)
-    try:
+    codes = {id(code) for one in whole for code in (one, *codes_in(one))}
+    with traced(
+        lambda code: id(code) in codes,
+        lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),
+    ):
         yield seen
-    finally:
-        for code in codes.values():
-            monitoring.set_local_events(tool, code, 0)
-        monitoring.free_tool_id(tool)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+from difftest.harness.coverage import near
 from difftest.report.mutants.campaign import Campaign
-from difftest.report.mutants.judge import NOT_COVERED, STATUSES, SURVIVED, SUSPECTED, Fate
+from difftest.report.mutants.judge import NOT_COVERED, STATUSES, SURVIVED, SUSPECTED
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.score import (
     ALIVE,
@@ -16,7 +17,6 @@ from difftest.report.mutants.score import (
     Score,
     lines_of,
     scores,
-    shown,
     total,
 )
 
@@ -41,33 +41,18 @@ def markdown(campaign: Campaign, command: str) -> str:
         f"{total(results.values())}; not judged: {len(campaign.mutants) - len(results)}",
         "",
         f"| file {_HEAD}",
-        *(_row(shown(file), score) for file, score in sorted(scores(results, "file").items())),
+        *(_row(near(file), score) for file, score in sorted(scores(results, "file").items())),
         "",
         f"| bug {_HEAD}",
         *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
     ]
-    alive = [one for one in results.items() if one[1].status in ALIVE]
-    if alive:
-        rows += ["", "## Not found", "", "```diff"]
-        rows += [line for one in alive for line in (*lines_of(*one), "")]
-        rows[-1] = "```"
-    suspected = [one for one in results.items() if one[1].status in SUSPECTED]
-    if suspected:
-        rows += [
-            "",
-            "## Suspected equivalents",
-            "",
-            "| place | bug | line | why |",
-            "|---|---|---|---|",
-        ]
-        rows += [_suspect(*one) for one in suspected]
+    for title, kinds in (("Not found", ALIVE), ("Suspected equivalents", SUSPECTED)):
+        several = [one for one in results.items() if one[1].status in kinds]
+        if several:
+            rows += ["", f"## {title}", "", "```diff"]
+            rows += [line for one in several for line in (*lines_of(*one), "")]
+            rows[-1] = "```"
     return "\n".join(rows) + "\n"
-
-
-def _suspect(mutant: Mutant, fate: Fate) -> str:
-    line = mutant.diff()[-1][1:].strip().replace("|", "\\|")
-    place = f"{shown(mutant.file)}:{mutant.lines[0]}"
-    return f"| {place} | {mutant.operator} | `{line}` | {fate.status}: {fate.why} |"
 
 
 def _row(name: str, score: Score) -> str:
@@ -90,7 +75,7 @@ def stryker(campaign: Campaign) -> str:
     for number, mutant in enumerate(campaign.mutants):
         text = mutant.source.text
         file = files.setdefault(
-            shown(mutant.file), {"language": "python", "source": text, "mutants": []}
+            near(mutant.file), {"language": "python", "source": text, "mutants": []}
         )
         file["mutants"].append(_mutant(campaign, number, mutant))
     document = {
@@ -122,17 +107,12 @@ def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any
         "status": "Pending" if result is None else STATUSES[result.status],
     }
     if result is not None:
-        document |= _told(result)
+        document |= {
+            "statusReason": result.why,
+            "testsCompleted": result.ran,
+            "duration": round(1000 * result.seconds),
+        }
+    if result is not None and result.death is not None:
+        document["statusReason"] = f"{result.death.by}: {result.death.message}"
+        document["killedBy"] = [f"{result.suite}: {result.death.test}"]
     return document
-
-
-def _told(result: Fate) -> Mapping[str, Any]:
-    said: dict[str, Any] = {
-        "statusReason": result.why,
-        "testsCompleted": result.ran,
-        "duration": round(1000 * result.seconds),
-    }
-    if result.death is not None:
-        said["statusReason"] = f"{result.death.by}: {result.death.message}"
-        said["killedBy"] = [f"{result.suite}: {result.death.test}"]
-    return said

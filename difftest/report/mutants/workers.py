@@ -14,7 +14,7 @@ from difftest.harness.spec import KernelSpec
 from difftest.host.pool import START, LostTask, answer_all, results
 from difftest.report.mutants.judge import INVALID, TIMEOUT, Examiner, Fate, Test
 from difftest.report.mutants.mutant import Mutant
-from difftest.report.mutants.suite import Death, Suite, suites_of
+from difftest.report.mutants.suite import Death, suites_of
 
 Specs: TypeAlias = Mapping[str, KernelSpec]
 """By the names of their kernel tests."""
@@ -38,19 +38,14 @@ def serve(connection: Connection, orders: Orders) -> None:
         LIMITS.memory = orders.memory
 
     def work(specs: Specs) -> None:
-        judge = Examiner(_suites(specs, orders.cases), connection.send)
+        cases = {
+            name: [case_from_json(text, spec) for text in orders.cases[name]]
+            for name, spec in specs.items()
+        }
+        judge = Examiner(suites_of(specs, cases), connection.send)
         answer_all(connection, lambda task: judge.judge(*task))
 
     orders.collect(work)
-
-
-def _suites(specs: Specs, cases: Mapping[str, Sequence[str]]) -> dict[str, Suite]:
-    made = [
-        suite
-        for name, spec in specs.items()
-        for suite in suites_of(name, spec, [case_from_json(text, spec) for text in cases[name]])
-    ]
-    return {suite.name: suite for suite in made}
 
 
 def judged_apart(
