@@ -77,9 +77,7 @@ Verdicts = Sequence[Match | Mismatch | Inconclusive | None]
 
 
 def compare(
-    expected: Sequence[Expected],
-    outputs: Sequence[Array],
-    unwritten: Sequence[Mask | None] = (),
+    expected: Sequence[Expected], outputs: Sequence[Array], unwritten: Sequence[Mask | None] = ()
 ) -> Match | Mismatch | Inconclusive:
     """The verdict on all outputs of one run, which the kernel returned or wrote in its own dtypes.
 
@@ -131,11 +129,7 @@ def first_of(verdicts: Verdicts) -> Mismatch | Inconclusive | None:
 
 
 def check_form(
-    index: int,
-    value: Array,
-    dtype: np.dtype[Any],
-    got: Array,
-    unwritten: Mask | None = None,
+    index: int, value: Array, dtype: np.dtype[Any], got: Array, unwritten: Mask | None = None
 ) -> Mismatch | None:
     """What is wrong with an output whatever its values are, if anything."""
     if got.shape != value.shape:
@@ -186,11 +180,7 @@ def _wrong_places(
     places_of_nan = np.isnan(values) != np.isnan(low)
     outside = _outside(values, bounds) & ~places_of_nan
     infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
-    checks = [
-        ("nan", places_of_nan),
-        ("infinity", outside & infinite),
-        ("value", outside),
-    ]
+    checks = [("nan", places_of_nan), ("infinity", outside & infinite), ("value", outside)]
     return checks if unwritten is None else [("unwritten", unwritten), *checks]
 
 

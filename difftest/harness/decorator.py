@@ -212,8 +212,7 @@ def _with_signature(
     ]
     # Hypothesis shows the place of this code as the test's; so it is the test's.
     wrapper.__code__ = wrapper.__code__.replace(
-        co_filename=function.__code__.co_filename,
-        co_firstlineno=function.__code__.co_firstlineno,
+        co_filename=function.__code__.co_filename, co_firstlineno=function.__code__.co_firstlineno
     )
     functools.update_wrapper(wrapper, function)
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

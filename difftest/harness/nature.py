@@ -37,6 +37,8 @@ _LARGE = 2.0**48
 _SPARED = (0, 1, 2, 8, 16, 24)
 _WIDE = 4
 """Bytes of an integer that wraps around; narrower ones saturate, as they do for a reference."""
+FAR = (18, *range(14, -1, -2))
+"""Powers of two, first one beyond the numbers that people take for endless: 10,000 and 65,504."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Nature:
     spared : bits that wide integers have to spare, so that the outputs fit their dtypes.
     exponents : dtype of a case -> powers of two of inputs for which outputs of a narrow dtype
         overflow in part, or are subnormal.
+    far : dtype of a case -> numbers far below and above 0 with which no output overflows.
     """
 
     moves: bool = False
@@ -59,6 +62,7 @@ class Nature:
     multiplies: bool = False
     spared: int = 0
     exponents: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    far: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
 
 
 def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
@@ -77,9 +81,8 @@ def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
             selects=moves or (bool(floats) and all(_selects(spec, case) for case in floats)),
             multiplies=any(_multiplies(spec, case) for case in small),
             spared=max(_spared(spec, case) for case in small),
-            exponents={
-                name: _exponents(spec, replace(small[-1], dtype=name)) for name in spec.dtypes
-            },
+            exponents={to: _exponents(spec, replace(small[-1], dtype=to)) for to in spec.dtypes},
+            far={to: _far(spec, replace((floats or small)[-1], dtype=to)) for to in spec.dtypes},
         )
     except (ReferenceRefusal, ReferenceDefect):
         return Nature()
@@ -121,7 +124,9 @@ def _selects(spec: KernelSpec, case: Case) -> bool:
         # An integer is a place, say, and no number that was rounded.
         if not (chosen.all() if is_float(dtype) else np.array_equal(values, others)):
             return False
-    return True
+    # Infinities of both signs make NaN where something is added, and the ends of a dtype infinity.
+    ends = _outputs(spec, case, lambda of, array: of.choice(_VALUES[1:], array.shape))
+    return not any(np.isnan(values).any() for values, _ in ends)
 
 
 def _moves(spec: KernelSpec, case: Case) -> bool:
@@ -181,3 +186,20 @@ def _exponents(spec: KernelSpec, case: Case) -> tuple[int, ...]:
     down = bisect.bisect_left(downs, True, key=lambda e: bool(np.median(sizes(-e)) < least))
     small = (-down, -down - 2) if down < len(downs) else ()
     return (*small, up + 1) if up < len(ups) else small
+
+
+def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
+    """0 where none will do. Four times as large they do too: a larger case has larger sums."""
+
+    def fits(end: float) -> bool:
+        def fill(generator: np.random.Generator, array: Array) -> Array:
+            over = max(1.0, abs(end) / float(float_info(array.dtype).max))
+            return generator.uniform(0.5, 1, array.shape) * (end / over)
+
+        outputs = [
+            (one, float_info(to).max if is_float(to) else np.inf)
+            for one, to in _outputs(spec, case, fill)
+        ]
+        return all(bool((np.abs(one) <= most).all()) for one, most in outputs)
+
+    return tuple(next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 2))), 0) for s in (-1, 1))

@@ -57,10 +57,7 @@ def _first(
 
 
 def simplest_case(
-    spec: KernelSpec,
-    values: Mapping[str, Any],
-    dtype: str,
-    others: Mapping[str, str] | None = None,
+    spec: KernelSpec, values: Mapping[str, Any], dtype: str, others: Mapping[str, str] | None = None
 ) -> Case:
     """A case of these values: random data, or the plainest of an input's own.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.aims import Term, aimed, groups_of
 from difftest.harness.case import Case
-from difftest.harness.nature import Nature, nature_of
+from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.repeats import begin_case, choose
 from difftest.harness.rounding import float_info, is_float
@@ -46,8 +46,7 @@ MOST_ELEMENTS = 2**28
 _MAX_SEED = 2**16 - 1
 _INTEGER_BOUNDS = (1, 2, 4, 8)
 _SPREADS = (0, 0, 0, 1, 2, 4, 8)
-_BEYOND = 18
-"""A power of two beyond the numbers that people take for endless: 10,000 and 65,504."""
+_ENDLESS = (-(2.0 ** FAR[0]), 2.0 ** FAR[0])
 _PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
@@ -224,11 +223,11 @@ def _of_one_sign(dtype: np.dtype[Any], selects: bool) -> SearchStrategy[tuple[fl
     return st.sampled_from([(-2.0, -1.0), _far(dtype)[0], *large] if selects else small)
 
 
-def _far(dtype: np.dtype[Any]) -> list[tuple[float, float]]:
+def _far(dtype: np.dtype[Any], ends: Iterable[float] = _ENDLESS) -> list[tuple[float, float]]:
     """Ranges beyond the numbers that others are thought not to reach; most are negative."""
-    size = 2.0 ** min(_BEYOND, int(float_info(dtype).maxexp) - 1)
-    below = (-size, -size / 2)
-    return [below, (size / 2, size), below, below]
+    most = 2.0 ** (int(float_info(dtype).maxexp) - 1)
+    below = [(max(end, -most), max(end, -most) / 2) for end in ends if end < 0]
+    return below + [(min(end, most) / 2, min(end, most)) for end in ends if end > 0] + 2 * below
 
 
 @lru_cache
@@ -426,11 +425,10 @@ def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case
         ranges = {name: (-most, most) for name, most in sizes.items()}
     elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
         name = draw(_one_of(floats))
-        ranges = {name: draw(st.sampled_from(_far(known[name])))}
-    seeds = {name: draw(st.integers(0, _MAX_SEED)) for name in ranges}
-    return replace(
-        case, data={**case.data, **{name: Uniform(seeds[name], *ranges[name]) for name in ranges}}
-    )
+        if far := _far(known[name], nature.far.get(case.dtype, _ENDLESS)):
+            ranges = {name: draw(st.sampled_from(far))}
+    own = {name: Uniform(draw(st.integers(0, _MAX_SEED)), *ends) for name, ends in ranges.items()}
+    return replace(case, data={**case.data, **own})
 
 
 def data_of(
