@@ -74,7 +74,7 @@ def judged(
     began, settings = time.monotonic(), settings or JudgeSettings()
     file, name = _named(kernel, test)
     judgement = unjudged(kernel, test, settings.seed)
-    judgement.evidence.allowed = settings.allow
+    judgement.evidence.allowed = [*settings.allow]
     if settings.allow:
         told = f"the wall of its language is open: --allow {' --allow '.join(settings.allow)}"
         judgement.evidence.doubts.add(told)
@@ -85,14 +85,13 @@ def judged(
             if settings.require_isolation and worker.missing:
                 lack = ", ".join(worker.missing)
                 raise click.UsageError(f"--require-isolation: this system has no wall for {lack}")
-            described = loaded(worker, language, name, judgement)
-            if described is not None:
-                _judge_loaded(worker, file, described, judgement, settings, spec)
+            described = loaded(worker, language, name)
+            _judge_loaded(worker, file, described, judgement, settings, spec)
     except OutsideLanguage as outside:
         judgement.outcome, judgement.report = Outcome.OUTSIDE_LANGUAGE, str(outside)
         judgement.reason = str(outside.breaches[0])
     except WorkerEnd as end:
-        judgement.outcome, judgement.reason = end.outcome, str(end)
+        judgement.outcome, judgement.reason, judgement.report = end.outcome, str(end), end.report
     judgement.notes += broken()
     judgement.seconds = round(time.monotonic() - began, 3)
     return judgement
@@ -127,16 +126,12 @@ def described_alone(
 ) -> Mapping[str, Any]:
     """What a worker says of a kernel that a test imports, and is not judged now."""
     file, name = _named(kernel, test)
-    judgement = unjudged(kernel, test, 0)
     try:
         language = checked(file, test, settings.allow)
         with Sandbox(settings.limits, nursery) as worker:
-            described = loaded(worker, language, name, judgement)
-    except OutsideLanguage as outside:
-        described, judgement.reason = None, str(outside)
-    if described is None:
-        raise click.ClickException(f"the test imports the candidate {kernel}: {judgement.reason}")
-    return described
+            return loaded(worker, language, name)
+    except (OutsideLanguage, WorkerEnd) as error:
+        raise click.ClickException(f"the test imports the candidate {kernel}: {error}") from None
 
 
 def checked(file: Path, test: str, allowed: Sequence[str]) -> Language:
@@ -153,10 +148,8 @@ def checked(file: Path, test: str, allowed: Sequence[str]) -> Language:
     return language
 
 
-def loaded(
-    worker: Sandbox, language: Language, name: str, judgement: Judgement
-) -> Mapping[str, Any] | None:
-    """What a worker says of the kernel that it has loaded; None if it could not."""
+def loaded(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
+    """What a worker says of the kernel that it has loaded; WorkerEnd if it could not."""
     sources = language.sources.values()
     request = {"request": "load", "name": name, "allowed": [*language.allowed]}
     modules = [[one.name, one.file, one.is_package] for one in sources]
@@ -165,10 +158,9 @@ def loaded(
     if how == "usage":
         raise click.UsageError(said)
     if how != "loaded":
-        judgement.outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
-        judgement.reason = said.splitlines()[-1] if said else "it cannot be imported"
-        judgement.report = textwrap.indent(said, "| ")  # its own words, whatever they look like
-        return None
+        outcome = Outcome.OUT_OF_MEMORY if how == "memory" else Outcome.CRASHED
+        reason = said.splitlines()[-1] if said else "it cannot be imported"
+        raise WorkerEnd(outcome, reason, textwrap.indent(said, "| "))  # whatever it looks like
     return answer
 
 
@@ -284,7 +276,6 @@ class _StandIn(MetaPathFinder, Loader):
         return importlib.util.spec_from_file_location(fullname, file, loader=self)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module the names that the kernel's file has."""
         described = self.files[str(module.__file__)]()
         known = {name: one for name, one in described["constants"].items() if is_plain(one)}
 

@@ -12,8 +12,7 @@ import dataclasses
 import linecache
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -132,7 +131,7 @@ class CandidateBackend:
     """Runs the kernel that a worker has loaded, on the data of each call.
 
     ``last`` is how much its Python was shown for the last call, and what it asked for then;
-    ``gave_zeros``, whether all outputs of the last call that was not pinned are zeros.
+    ``gave_zeros``, whether all outputs of the last call are zeros.
     """
 
     name = "embedded"
@@ -144,13 +143,10 @@ class CandidateBackend:
         self.shown = dict.fromkeys(Shown, 0)
         self.last: tuple[Shown, Tape] | None = None
         self.gave_zeros = False
-        self._pinned: Tape | None = None
         self._tapes: dict[str, Tape] = {}
 
     def run(self, call: KernelCall) -> Outcome:
         """Let the kernel say what it asks of the machine, and do that on the data of the call."""
-        if self._pinned is not None:
-            return _replay(call, self._pinned)
         ran = self._run(call)
         outputs = ran.outputs if isinstance(ran, Ran) else ()
         self.gave_zeros = not any(one.astype(bool).any() for one in outputs)
@@ -174,16 +170,6 @@ class CandidateBackend:
                     self._tapes = dict([*self._tapes.items(), (shape, found)][-_KEPT:])
                 break
         return ran
-
-    @contextmanager
-    def pinned(self) -> Iterator[None]:
-        """A scope in which calls are what the kernel asked for last, and it is not asked again."""
-        assert self.last is not None
-        self._pinned = self.last[1]
-        try:
-            yield
-        finally:
-            self._pinned = None
 
     def _tape(self, call: KernelCall, shown: Shown) -> Outcome | Tape:
         """The tape of the kernel where it is shown so much, or how it failed."""

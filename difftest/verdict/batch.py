@@ -46,7 +46,7 @@ from difftest.verdict.walls import ends_with_parent
 PATIENCE = 2 * RUNS
 """Times the seconds of a run that all of a kernel may take, its judge included."""
 OURS = (Outcome.INCONCLUSIVE.value, Stage.IMPORT.value)
-"""The outcome and the stage where its judge or its worker could not go on."""
+"""The outcome and the stage where its judge or its worker could not go on: it is judged again."""
 KEPT = 64  # cases of which a process keeps what the reference said
 
 
@@ -114,7 +114,8 @@ def judge_batch(
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
     orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
     keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
-    left = {key: one for one, key in keys.items() if not _is_settled(known.known.get(key))}
+    settled = {key for key, one in known.known.items() if (one["outcome"], one["stage"]) != OURS}
+    left = {key: one for one, key in keys.items() if key not in settled}
     done = len({*keys.values()}) - len(left)
     try:
         with progress("judged", done + len(left), done) as advance:
@@ -134,30 +135,20 @@ def judge_batch(
     return documents
 
 
-def _is_settled(verdict: Mapping[str, Any] | None) -> bool:
-    """Whether a kernel has its verdict: one that failed for reasons of ours is judged again."""
-    return verdict is not None and (verdict["outcome"], verdict["stage"]) != OURS
-
-
 def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Counts by outcome; then what agrees, the fastest first, with those that do the same."""
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
     parts = (f"{count} {outcome}" for outcome, count in counts.most_common())
     yield f"{len(judged)} candidates: {', '.join(parts)}"
-    alike: dict[str, list[str]] = {}
-    times: dict[str, float] = {}
+    alike: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in judged:
-        kernel = place_of(verdict)
         if verdict["outcome"] == Outcome.AGREES.value:
-            same = verdict["instructions"] or kernel
-            alike.setdefault(same, []).append(kernel)
-            times[same] = verdict["time"]["predicted_us"] if verdict["time"] else float("inf")
-    for same in sorted(alike, key=lambda one: times[one]):
-        kernel, *others = alike[same]
-        is_known = times[same] != float("inf")
-        time_of = f"{times[same]:10.1f} us (predicted)" if is_known else "no time is predicted"
-        yield f"{time_of}  {kernel}"
-        yield from (f"    the same instructions: {other}" for other in others)
+            alike.setdefault(verdict["instructions"] or place_of(verdict), []).append(verdict)
+    timed = [(one[0]["time"] or {"predicted_us": float("inf")}, one) for one in alike.values()]
+    for time, (verdict, *others) in sorted(timed, key=lambda row: row[0]["predicted_us"]):
+        known = f"{time['predicted_us']:10.1f} us (predicted)"
+        yield f"{known if verdict['time'] else 'no time is predicted'}  {place_of(verdict)}"
+        yield from (f"    the same instructions: {place_of(one)}" for one in others)
 
 
 def _verdicts(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import functools
 import importlib.util
 import io
@@ -32,7 +33,7 @@ _MARK = "which way?"  # a name that no source can have
 
 
 class Quiet:
-    """A logger, or a scope of warnings: whatever it is asked, it keeps nothing."""
+    """A logger: whatever it is asked, it keeps nothing."""
 
     def __call__(self, *given: object, **more: object) -> Quiet:
         return self
@@ -42,18 +43,16 @@ class Quiet:
             raise AttributeError(name)
         return self
 
-    def __enter__(self) -> Quiet:
-        return self
-
-    def __exit__(self, *raised: object) -> None: ...
-
 
 def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
     """What is given for modules that have files, processes or the whole of Python."""
     levels = {name: one for name, one in vars(logging).items() if name.isupper()}
     return {
         "logging": {**dict.fromkeys(MODULES["logging"], Quiet()), **levels},
-        "warnings": dict.fromkeys(MODULES["warnings"], Quiet()),
+        "warnings": {
+            **dict.fromkeys(MODULES["warnings"], Quiet()),
+            "catch_warnings": lambda **given: contextlib.nullcontext([]),
+        },
         "os": {"environ": {}, "getenv": lambda name, default=None: default},
         "sys": {
             **{name: getattr(sys, name) for name in ("maxsize", "float_info")},

@@ -108,20 +108,6 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
         audit.passed[name] += isinstance(verdict_on(reference, made), Match)
 
 
-def audit_test(test: str, *, moves: bool) -> int:
-    """Say what came of the spec of a test: the exit code of the command."""
-    audit = with_spec(test, lambda spec: audited(spec, CASES, moves=moves))
-    click.echo(f"{test}: {audit}")
-    return (Outcome.WEAK_SPEC if audit.weaknesses else Outcome.AGREES).exit_code
-
-
-def _processes(context: click.Context, option: click.Parameter, value: str) -> int:
-    count = os.cpu_count() or 1 if value == "auto" else int(value) if value.isdecimal() else 0
-    if not count:
-        raise click.BadParameter(f"takes a number from 1, or auto; got {value}", context, option)
-    return count
-
-
 _FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.join(CLASSES)}."
 
 
@@ -140,7 +126,7 @@ _FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.j
 @click.option("--moves", is_flag=True, help="Audit a reference that moves data, and no more.")
 @click.option("--batch", metavar="DIR:KERNEL|FILE.jsonl", help="Judge many; see --results.")
 @click.option("--results", type=OutputFile(), help="Of a batch: a JSON object a line. It goes on.")
-@click.option("-n", "processes", default="auto", callback=_processes, help="Of a batch.")
+@click.option("-n", "processes", type=click.IntRange(1), default=os.cpu_count(), help="Of a batch.")
 @click.option(
     "--original", default="", metavar="FILE", help="The test was written for its constants."
 )
@@ -193,7 +179,9 @@ def verdict(
         wanted = "FILE.py:KERNEL and PATH::TEST" if alone else "PATH::TEST with --batch or --audit"
         raise click.UsageError(f"it takes {wanted}; got {' '.join(names) or 'nothing'}")
     if audit or moves:
-        context.exit(audit_test(names[0], moves=moves))
+        weighed = with_spec(names[0], lambda spec: audited(spec, CASES, moves=moves))
+        click.echo(f"{names[0]}: {weighed}")
+        context.exit((Outcome.WEAK_SPEC if weighed.weaknesses else Outcome.AGREES).exit_code)
     if batch is not None:
         documents = judge_batch(batch, names[0], settings, results, processes)
         write_forms(files, documents)

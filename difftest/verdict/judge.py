@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky, HypothesisException
 
 from difftest.backends.base import Backend, KernelCall, Ran
+from difftest.backends.embedded import EmbeddedSimulator
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
 from difftest.harness.compare import around, check_values
@@ -34,7 +35,6 @@ from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import MOST_ELEMENTS, RANGE, cases, source_of
 from difftest.harness.structured import Given
-from difftest.harness.tally import Tally
 from difftest.harness.verdict import Mismatch, Verdict
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.replay import replayed
@@ -114,7 +114,7 @@ class Judge:
     cases: int = 50
     only: Case | None = None
     shrink: bool = True
-    _largest: tuple[int, Case, Trace] | None = field(default=None, init=False)
+    _largest: tuple[int, Trace] | None = field(default=None, init=False)
     _failure: tuple[Case | None, Failure] | None = field(default=None, init=False)
     _settled: int = field(default=0, init=False)
     _compared: int = field(default=0, init=False)
@@ -141,10 +141,9 @@ class Judge:
                 self.judgement.reason = f"the test cannot be drawn from: {name}{error}"
         if self._failure is not None:
             self.judgement.blame(*self._failure)
-        self._count(self._runner.tally)
+        self._tell()
         if self.judgement.outcome is Outcome.AGREES:
             self._look()
-        self._tell()
         return self.judgement
 
     def _search(self) -> None:
@@ -154,7 +153,9 @@ class Judge:
             return
         ends = {repr(one): one for pick in (min, max) if (one := corner(self.spec, pick))}
         corners = [*explicit_cases(replace(self.spec, examples=(*ends.values(),)))]
-        settings = hypothesis.settings(
+
+        @hypothesis.seed(self.judgement.seed)
+        @hypothesis.settings(
             max_examples=max(1, self.cases - len(corners)),
             database=None,
             deadline=None,
@@ -164,14 +165,13 @@ class Judge:
             print_blob=False,
             report_multiple_bugs=False,
         )
-
+        @hypothesis.given(drawn=cases(self.spec))
         def check(drawn: Case) -> None:
             case = reseeded(drawn, self.judgement.seed)
             if not self._runner.repeats.is_one(self.spec, case):
                 self._check(case)
 
-        test = settings(hypothesis.given(drawn=cases(self.spec))(check))
-        hypothesis.seed(self.judgement.seed)(test)()
+        check()
         for case in corners:
             self._check(reseeded(case, self.judgement.seed))
         before = self._coverage()
@@ -213,25 +213,25 @@ class Judge:
         """
         if self._backend.last is None or self._backend.last[0] is Shown.NOTHING:
             return
-        arrays = self.spec.inputs_of(case)
+        arrays, again = self.spec.inputs_of(case), self._replaying()
+        runner = StrictRunner((EmbeddedSimulator(),))
         for turn in range(_NEAR):
             others = near(arrays, integers=turn % 2 == 1, share=1 / (turn + 1))
             if all(map(np.array_equal, others, arrays)):
                 continue
             data = zip(self.spec.inputs, map(Given.of, others), strict=True)
             other = replace(case, data=dict(data))
-            with self._backend.pinned():
-                try:
-                    verdicts = self._runner.check(self.spec, other)
-                except BrokenReferenceError:
-                    continue
-                except DifferentialFailure as failure:
-                    if any(isinstance(one, Mismatch) for one in failure.verdicts.values()):
-                        raise CheatError(_HOLDS) from None
-                    continue
-                if any(getattr(one, "elements", 0) for one in verdicts.values()):
-                    self._settled += 1
-                    return
+            try:
+                verdicts = runner.check(again, other)
+            except BrokenReferenceError:
+                continue
+            except DifferentialFailure as failure:
+                if any(isinstance(one, Mismatch) for one in failure.verdicts.values()):
+                    raise CheatError(_HOLDS) from None
+                continue
+            if any(getattr(one, "elements", 0) for one in verdicts.values()):
+                self._settled += 1
+                return
         self._settled -= 1
         self.judgement.evidence.doubts.add(_UNSETTLED)
 
@@ -253,21 +253,13 @@ class Judge:
         """Count a case that is right, and keep the largest."""
         size = elements_of(self.spec, case.values)
         if trace is not None and (self._largest is None or size > self._largest[0]):
-            self._largest = size, case, trace
+            self._largest = size, trace
             self.judgement.largest = self._replaying(), case
         evidence = self.judgement.evidence
         evidence.cases += 1
         is_compared = any(getattr(one, "elements", 0) for one in verdicts.values())
         self._compared += is_compared
         evidence.decided += is_compared and not self._backend.gave_zeros
-
-    def _count(self, tally: Tally) -> None:
-        evidence = self.judgement.evidence
-        cases = evidence.cases
-        for row in tally.rows.values():
-            evidence.add(row)
-        evidence.cases = cases  # without those of shrinking
-        evidence.doubts |= tally.doubts | set(tally.reasons)
 
     def _look(self) -> None:
         """No case is wrong: whether any decides, what can be wrong on a device, how long it is."""
@@ -283,10 +275,10 @@ class Judge:
         judgement.stage = Stage.HAZARDS
         hazards = [(case, one) for _, case, one in self._runner.hazards]
         judgement.add_hazards(hazards)
-        if judgement.outcome is not Outcome.AGREES or self._largest is None:
+        if judgement.outcome is not Outcome.AGREES or not self._largest or not judgement.largest:
             return
         judgement.stage = Stage.TIME
-        _, case, trace = self._largest
+        trace, (_, case) = self._largest[1], judgement.largest
         with unless_broken("the prediction of time and memory"):
             add_memory(judgement, trace)
             add_time(judgement, trace, case, self.spec)
@@ -295,9 +287,15 @@ class Judge:
         judgement.reason = f"{decided} cases and {elements} elements agree with the reference"
 
     def _tell(self) -> None:
-        """What the worker knows beside: coverage, and what it saw."""
-        judgement, backend = self.judgement, self._backend
-        judgement.evidence.shown = {one.value: runs for one, runs in backend.shown.items()}
+        """What was counted, and what the worker knows beside: coverage, and what it saw."""
+        judgement, backend, tally = self.judgement, self._backend, self._runner.tally
+        evidence = judgement.evidence
+        cases = evidence.cases
+        for row in tally.rows.values():
+            evidence.add(row)
+        evidence.cases = cases  # without those of shrinking
+        evidence.doubts |= tally.doubts | set(tally.reasons)
+        evidence.shown = {one.value: runs for one, runs in backend.shown.items()}
         if backend.printed:
             judgement.notes.append(f"it prints {backend.printed:,} characters")
         judgement.coverage = self._coverage()

@@ -61,7 +61,7 @@ class Grounds(Counts):
     decided: int = 0
     shown: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(SHOWN, 0))
     doubts: set[str] = field(default_factory=set)
-    allowed: tuple[str, ...] = ()
+    allowed: list[str] = field(default_factory=list)
     constants: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -173,7 +173,6 @@ class Judgement:
         return self.outcome in (Outcome.AGREES, Outcome.NOT_REFUSED, Outcome.HAZARD)
 
     def as_mapping(self) -> dict[str, Any]:
-        evidence = self.evidence
         missing = [
             {"file": one.file, "line": one.line, "what": one.what, "source": one.source}
             for one in missed(self.coverage)
@@ -188,11 +187,7 @@ class Judgement:
             "first_wrong": None if self.wrong is None else first_wrong(self.wrong),
             "case": None if self.case is None else json.loads(self.case),
             "coverage": {"missed": missing, "unknown": sorted(self.coverage.unknown)},
-            "evidence": {
-                **vars(evidence),
-                "doubts": sorted(evidence.doubts),
-                "allowed": [*evidence.allowed],
-            },
+            "evidence": {**vars(self.evidence), "doubts": sorted(self.evidence.doubts)},
             "reward": self.reward(),
         }
 

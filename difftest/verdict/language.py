@@ -43,7 +43,6 @@ CAUGHT = frozenset(_WORDS["caught"].split())
 ABSENT = frozenset(_WORDS["absent"].split())
 """What `except` names where an import is tried."""
 
-
 PAGE = "docs/reference/language.md"
 MOST_BYTES, MOST_FILES, MOST_DEPTH = 2**20, 200, 120
 """Of all files of a candidate, their number, and how deep their lines are nested."""
@@ -157,7 +156,6 @@ class Language:
                     yield name, file
 
     def _own(self, name: str) -> Path | None:
-        """The file of a module below the candidate's root."""
         if not name or name.partition(".")[0] in NKI:
             return None
         place = self.root.joinpath(*name.split("."))
@@ -391,7 +389,6 @@ class ModuleCheck:
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
-    """The names that a node binds."""
     if isinstance(node, ast.alias):
         return (node.asname or node.name.partition(".")[0],)
     is_set = isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
@@ -399,7 +396,6 @@ def _bound(node: ast.AST) -> tuple[str, ...]:
 
 
 def _words(node: ast.AST) -> Iterator[str]:
-    """The names that a node has itself."""
     for place in _PLACES:
         value = getattr(node, place, None)
         several = value if isinstance(value, list) else [value]
@@ -416,7 +412,6 @@ def _is_main(test: ast.expr) -> bool:
 
 
 def _kinds(handler: ast.ExceptHandler) -> list[str]:
-    """What an ``except`` names."""
     if handler.type is None:
         return ["Exception"]
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -425,15 +420,12 @@ def _kinds(handler: ast.ExceptHandler) -> list[str]:
 
 def _of_import(node: ast.Try) -> bool:
     """Whether a ``try`` tries imports alone, and goes on without them."""
-    kinds = [type(one) for one in node.body]
+    kinds: set[type[ast.AST]] = {type(one) for one in node.body}
     told = {kind for one in node.handlers for kind in _kinds(one)}
-    return (
-        bool({ast.Import, ast.ImportFrom} & {*kinds})
-        and {*kinds} <= {ast.Import, ast.ImportFrom, ast.Assign, ast.Pass}
-        and not any(isinstance(one, ast.Call) for line in node.body for one in ast.walk(line))
-        and bool(told)
-        and told <= ABSENT
-    )
+    if any(isinstance(one, ast.Call) for line in node.body for one in ast.walk(line)):
+        return False
+    imports = {ast.Import, ast.ImportFrom} & kinds
+    return bool(imports and told) and told <= ABSENT and kinds - imports <= {ast.Assign, ast.Pass}
 
 
 def _root(node: ast.AST) -> ast.Name | None:

@@ -194,7 +194,6 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         self.close()
 
     def ask(self, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> Frame:
-        """The answer to a request."""
         began = time.monotonic()
         try:
             return self._ask(header, blobs, min(self.limits.seconds, self._left))
@@ -245,7 +244,6 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         return self._ended
 
     def _death(self) -> WorkerEnd:
-        """Why the process is no more."""
         if self._late:
             each, total = self.limits.seconds, PATIENCE * self.limits.seconds
             told = f"a run did not end within {each:g} seconds, or all runs within {total:g}"

@@ -38,8 +38,7 @@ class Tools:
 
         The first line says what came of it; a failure names its smallest case.
         """
-        options = [f"--cases={cases}", *_option("case", case)]
-        return self._answer(page, "verdict", *options, "--", kernel, test)
+        return self._answer(page, "verdict", kernel, test, cases=str(cases), case=case)
 
     def check(
         self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
@@ -49,29 +48,28 @@ class Tools:
         The kernel is FILE.py:KERNEL with a shape ("128,512") for each input, or PATH::TEST with a
         case as JSON.
         """
-        return self._answer(page, "check", *_run(shapes, case), "--", kernel)
+        return self._answer(page, "check", kernel, shape=shapes, case=case)
 
     def profile(
         self, kernel: str, shapes: list[str] | None = None, case: str = "", page: int = 1
     ) -> str:
         """Predict how long a kernel takes, and what limits it; nothing is measured."""
-        return self._answer(page, "profile", *_run(shapes, case), "--", kernel)
+        return self._answer(page, "profile", kernel, shape=shapes, case=case)
 
     def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
         """Tell what the compiler would refuse, from the source: line, rule, remedy."""
         count = sum(sum(1 for _ in Path(one).rglob("*.py")) or 1 for one in files if _is_short(one))
         if count > MOST_FILES:
             return f"error: {count:,} files; accepted: {MOST_FILES:,}"
-        options = [*_option("sdk", sdk), *_option("target", target)]
-        return self._answer(page, "lint", *options, "--", *files)
+        return self._answer(page, "lint", *files, sdk=sdk, target=target)
 
     def explain(self, what: str, page: int = 1) -> str:
         """Explain a lint rule, a code of the compiler (NCC_EBVF030), or the codes in a log file."""
         if what in rules():
-            return self._answer(page, "lint", f"--explain={what}")
+            return self._answer(page, "lint", explain=what)
         if _is_short(what) and not Path(what).resolve().is_relative_to(Path.cwd().resolve()):
             return f"error: {what} is outside of the folder of this server"
-        return self._answer(page, "explain", "--", what)
+        return self._answer(page, "explain", what)
 
     def migrate(
         self, file: str, kernel: str = "", shapes: list[str] | None = None, page: int = 1
@@ -80,15 +78,17 @@ class Tools:
 
         With a kernel and the shape of each of its inputs, both forms run and have to agree.
         """
-        options = [*_option("kernel", kernel), *(f"--shape={one}" for one in shapes or ())]
-        return self._answer(page, "migrate", *options, "--", file)
+        return self._answer(page, "migrate", file, kernel=kernel, shape=shapes)
 
     def replay(self, file: str, page: int = 1) -> str:
         """Run a saved failure again, up to the instruction where a judge first disagrees."""
-        return self._answer(page, "replay", "--", file)
+        return self._answer(page, "replay", file)
 
-    def _answer(self, page: int, *arguments: str) -> str:
+    def _answer(self, page: int, command: str, *names: str, **given: str | list[str] | None) -> str:
         """A page of what a command says; the first page runs it."""
+        several = {name: [one] if isinstance(one, str) else one for name, one in given.items()}
+        options = [f"--{name}={one}" for name, ones in several.items() for one in ones or () if one]
+        arguments = command, *options, "--", *names
         size = sum(map(len, arguments))
         if size > MOST or not all(map(_is_short, arguments)):
             return f"error: names of {size:,} characters; accepted: {MOST:,}, without nulls"
@@ -104,7 +104,6 @@ class Tools:
         return f"{shown}\n(page {page} of {len(pages)}{more})"
 
     def _said(self, arguments: tuple[str, ...]) -> str:
-        """What a command says and ends with."""
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "difftest", *arguments],
@@ -124,14 +123,6 @@ class Tools:
 def _is_short(text: str) -> bool:
     """Whether a text may be a name, or what else a command takes."""
     return len(text) <= MOST and "\0" not in text
-
-
-def _option(name: str, value: str) -> list[str]:
-    return [f"--{name}={value}"] if value else []
-
-
-def _run(shapes: list[str] | None, case: str) -> list[str]:
-    return [*(f"--shape={one}" for one in shapes or ()), *_option("case", case)]
 
 
 def _pages(text: str) -> list[str]:

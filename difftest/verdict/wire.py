@@ -35,11 +35,11 @@ class WireError(Exception):
 
 
 class WorkerEnd(Exception):
-    """A worker that will not answer any more, and why."""
+    """A worker that will not answer any more, and why; ``report`` has the candidate's own words."""
 
-    def __init__(self, outcome: Outcome, text: str) -> None:
+    def __init__(self, outcome: Outcome, text: str, report: str = "") -> None:
         super().__init__(text)
-        self.outcome = outcome
+        self.outcome, self.report = outcome, report
 
 
 class Frame(NamedTuple):

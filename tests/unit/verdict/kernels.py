@@ -11,6 +11,7 @@ from difftest.verdict.judge import Judge
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.language import OutsideLanguage
 from difftest.verdict.outcome import Outcome
+from difftest.verdict.wire import WorkerEnd
 
 HEAD = """
 import nki
@@ -84,8 +85,10 @@ def judged(worker, folder, text, cases=5, spec=spec_of, *, shrink=True, allow=()
     except OutsideLanguage as outside:
         judgement.outcome, judgement.reason = Outcome.OUTSIDE_LANGUAGE, str(outside)
         return judgement
-    described = loaded(worker, language, "add", judgement)
-    if described is None:
+    try:
+        described = loaded(worker, language, "add")
+    except WorkerEnd as end:
+        judgement.outcome, judgement.reason, judgement.report = end.outcome, str(end), end.report
         return judgement
     candidate = Candidate("add", "candidate", described["signature"])
     return Judge(spec(candidate), worker, judgement, cases, shrink=shrink).run()

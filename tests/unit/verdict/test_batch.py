@@ -178,7 +178,7 @@ def test_a_line_of_another_form_is_told(tmp_path, line):
             "PATH::TEST with --batch or --audit; got a b",
         ),
         (["--batch", "nowhere:add", "--results", "o", "t.py::t"], "nowhere:add has no candidates"),
-        (["-n", "0", "a.py:add", "t.py::t"], "takes a number from 1, or auto; got 0"),
+        (["-n", "0", "a.py:add", "t.py::t"], "0 is not in the range x>=1"),
     ],
 )
 def test_what_does_not_go_together_is_a_usage_error(tmp_path, monkeypatch, given, said):
