@@ -159,8 +159,8 @@ def launched(
     except (NkiError, AssertionError) as error:
         if isinstance(error, NkiError):
             forget_caller(error, __file__)
-        hint = _hint(kernel, given) if isinstance(error, OutOfBoundsError) else ""
-        raise click.ClickException(f"the kernel refuses this: {error}{hint}") from None
+        told = f"the kernel refuses this: {error}{_hint(kernel, given, error)}"
+        raise click.ClickException(told) from None
     except Exception as error:
         function = function_of(kernel) or kernel
         if is_defect(error, function):
@@ -193,15 +193,15 @@ def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> I
         yield "the kernel gives nothing back: it returns no tensor, and writes to no input"
 
 
-def _hint(kernel: Any, arguments: KernelArguments) -> str:
-    """What to do if random integers were taken as indices."""
-    names = input_names(kernel, arguments.arrays)
-    integers = [
-        name
-        for name, value in zip(names, arguments.arrays, strict=False)
-        if isinstance(value, np.ndarray) and value.dtype.kind in "iu"
-    ]
-    if not integers:
+def _hint(kernel: Any, arguments: KernelArguments, error: Exception) -> str:
+    """What to do if an argument is missing, or if random integers were taken as indices."""
+    if missing := str(error).partition("missing a required ")[2]:
+        return (
+            f"\n  remedy:   give it by --set {missing.split(chr(39))[1]}=VALUE, an array by --shape"
+        )
+    named = zip(input_names(kernel, arguments.arrays), arguments.arrays, strict=False)
+    integers = [name for name, value in named if np.asarray(value).dtype.kind in "iu"]
+    if not integers or not isinstance(error, OutOfBoundsError):
         return ""
     return (
         f"\n  inputs:   {', '.join(integers)} are random integers around 0; for indices say "

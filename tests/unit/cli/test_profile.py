@@ -105,6 +105,10 @@ def test_files(tmp_path):
         ([TRANSPOSE, "--shape", "8,-1"], "a shape is 1 to 32 positive sizes"),
         ([TRANSPOSE, "--shape", "128,128", "--dtype", "int7"], "int7"),
         ([TRANSPOSE, "--shape", "100,128"], "the kernel refuses this"),
+        (
+            ["kernels.nki.vector_add:vector_add_naive", "--shape", "8,1"],
+            "=VALUE, an array by --shape",
+        ),
         ([TRANSPOSE, "--shape", "128,128", "--set", "tile"], "an argument is NAME=VALUE"),
         (
             [STREAM, "--shape", "256", *["--dtype", "float32"] * 2],
