@@ -112,7 +112,8 @@ def _outputs(
     return [(values, spec.output_dtype_of(case, at)) for at, values in enumerate(outputs)]
 
 
-_normal: Filler = lambda generator, array: generator.standard_normal(array.shape)  # noqa: E731
+def _normal(generator: np.random.Generator, array: Array) -> Array:
+    return generator.standard_normal(array.shape)
 
 
 def _selects(spec: KernelSpec, case: Case) -> bool:
@@ -196,10 +197,9 @@ def _far(spec: KernelSpec, case: Case) -> tuple[float, ...]:
             over = max(1.0, abs(end) / float(float_info(array.dtype).max))
             return generator.uniform(0.5, 1, array.shape) * (end / over)
 
-        outputs = [
-            (one, float_info(to).max if is_float(to) else np.inf)
-            for one, to in _outputs(spec, case, fill)
-        ]
-        return all(bool((np.abs(one) <= most).all()) for one, most in outputs)
+        return all(
+            bool((np.abs(values) <= (float_info(to).max if is_float(to) else np.inf)).all())
+            for values, to in _outputs(spec, case, fill)
+        )
 
     return tuple(next((s * 2.0**to for to in FAR if fits(s * 2.0 ** (to + 2))), 0) for s in (-1, 1))

@@ -268,7 +268,6 @@ class _StandIn(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The stand-in, where Python would take the file."""
         found = importlib.machinery.PathFinder.find_spec(fullname, path)
         file = os.path.realpath(found.origin) if found is not None and found.origin else ""
         if file not in self.files:

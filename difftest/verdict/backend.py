@@ -64,6 +64,7 @@ def _integers(array: Array, random: np.random.Generator) -> Array:
     low, high = int(array.min()), int(array.max())
     most = 1 if array.dtype == BOOL else int(np.iinfo(array.dtype).max)
     high = min(high + 3 * (low == high), most)
+    low -= low == high  # the largest that there is, and True
     return random.integers(low, high, array.shape, array.dtype, endpoint=True)
 
 
@@ -194,7 +195,6 @@ class CandidateBackend:
         return Unsupported(KernelFailure(reason))
 
     def ask(self, call: KernelCall, inputs: tuple[Array, ...]) -> Frame:
-        """The answer to a call with these inputs in the place of its own."""
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
             "inputs": [form_of(one) for one in inputs],

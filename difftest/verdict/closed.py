@@ -139,7 +139,6 @@ class ClosedWorld:
         wanted: Sequence[str] | None = None,
         level: int = 0,
     ) -> Any:
-        """What ``import`` gives a candidate."""
         package = str((space or {}).get("__package__", ""))
         name = importlib.util.resolve_name("." * level + name, package)
         top = name.partition(".")[0]

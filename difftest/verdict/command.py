@@ -87,7 +87,6 @@ def audited(spec: KernelSpec, count: int, *, moves: bool = False) -> Audit:
 
 
 def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
-    """One case: the kernel's own outputs, then those of each impostor."""
     inputs = spec.inputs_of(case)
     reference = runner.reference(spec, case, inputs)
     call = replace(make_call(spec, case, inputs), exact=runner.settings_of(spec, case))

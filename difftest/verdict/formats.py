@@ -22,6 +22,7 @@ from difftest.report.performance import performance_document
 from difftest.verdict.backend import CandidateBackend
 from difftest.verdict.judgement import FORMAT, Judgement
 from difftest.verdict.outcome import Outcome
+from difftest.verdict.wire import printable
 
 _LABEL = 13
 
@@ -31,7 +32,7 @@ def text_of(document: Mapping[str, Any]) -> str:
     rows = [_row(label, text) for label, text in _rows(document) if text]
     outcome = document["outcome"].replace("_", " ")
     title = f"{document['kernel']['name']}: {outcome} (stage: {document['stage']})"
-    return "\n".join([title, *rows])
+    return printable("\n".join([title, *rows]))
 
 
 def place_of(document: Mapping[str, Any]) -> str:
@@ -85,7 +86,6 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _row(label: str, text: str) -> str:
-    text = "".join(one if one in "\n\t" or one.isprintable() else "?" for one in text)
     if not label:
         return textwrap.indent(text, "  ")
     body = textwrap.indent(text, " " * _LABEL).lstrip()
@@ -177,7 +177,6 @@ def session_of(
 
 
 def _test_of(one: Document, name: str, known: Sequence[Judgement]) -> dict[str, Any]:
-    """A kernel's test, as a session has it."""
     details: dict[str, Any] = {"failure": None, "performance": []}
     details["hazards"] = [{**finding, "where": []} for finding in one["findings"]]
     for judgement in known:

@@ -250,7 +250,6 @@ class Judge:
         return replace(self.spec, kernel=replayed(self._backend.last[1]))
 
     def _keep(self, case: Case, verdicts: dict[str, Verdict], trace: Trace | None) -> None:
-        """Count a case that is right, and keep the largest."""
         size = elements_of(self.spec, case.values)
         if trace is not None and (self._largest is None or size > self._largest[0]):
             self._largest = size, trace

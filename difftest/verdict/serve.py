@@ -14,6 +14,7 @@ import click
 
 from difftest.choices import missing
 from difftest.lint.check import rules
+from difftest.verdict.wire import printable
 
 PAGE = 4_000
 """Characters of an answer; what is longer has several pages."""
@@ -117,7 +118,7 @@ class Tools:
         except subprocess.TimeoutExpired:
             return f"difftest {arguments[0]} took more than {self.seconds:g} s, and was killed"
         said = [part.rstrip() for part in (done.stdout, done.stderr) if part.strip()]
-        return "\n".join([*said, f"exit code {done.returncode}"])
+        return printable("\n".join([*said, f"exit code {done.returncode}"]))
 
 
 def _is_short(text: str) -> bool:

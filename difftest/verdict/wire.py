@@ -82,6 +82,11 @@ def checked(frame: Frame) -> Frame:
     return frame
 
 
+def printable(text: str) -> str:
+    """The text without what a terminal obeys, or what hides other characters."""
+    return "".join(one if one in "\n\t" or one.isprintable() else "?" for one in text)
+
+
 def form_of(array: Array) -> list[Any]:
     """What a header says of an array whose bytes are a blob."""
     return [list(array.shape), name_of(array.dtype)]

@@ -103,7 +103,6 @@ class Service:
         )
 
     def trace(self, frame: Frame) -> Frame:
-        """Run the kernel once, on what the frame has: its tape."""
         given = frame.header["call"]
         forms, blobs = given["inputs"], frame.blobs
         inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))

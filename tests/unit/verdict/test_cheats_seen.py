@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from difftest import Input, sizes
 from difftest.harness.recipes import Integers
+from difftest.verdict.backend import Shown, decoys
 from difftest.verdict.outcome import Outcome
 from tests.every import every
 from tests.unit.verdict.kernels import judged, source, spec_of
@@ -43,6 +46,15 @@ def spec_of_integers(kernel):
     domain = {"p": sizes(1, 4), "n": sizes(1, 3)}
     inputs = {"a": small, "b": small}
     return dataclasses.replace(spec_of(kernel), dtypes=("int32",), inputs=inputs, domain=domain)
+
+
+@every("number", [np.int32(0), np.int32(7), np.int8(127), np.bool_(True), np.bool_(False)])
+def test_an_integer_of_one_value_is_not_what_is_shown(number):
+    arrays = (np.full((1, 1), number),)
+    shown = {decoys(arrays, Shown.NOTHING, seed)[0].item() for seed in range(30)}
+    assert len(shown) > 1
+    assert all(0 <= one <= number.item() + 3 for one in shown)
+    assert decoys(arrays, Shown.INTEGERS, 0) == arrays
 
 
 @every(

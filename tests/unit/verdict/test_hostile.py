@@ -148,7 +148,7 @@ def say(text):
     [
         ('"how": "ran", "blobs": 1, "printed": "many"', "'printed' is 'many'"),
         ('"how": "ran", "blobs": 1, "printed": true', "'printed' is True"),
-        ('"how": "ran", "blobs": 1, "printed": 1" + "0" * 5000 + "', "4300 digits"),
+        ('"how": "ran", "blobs": 1, "printed": 1" + "0" * 5000 + "', "integer string"),
         ('"how": "ran", "blobs": 2, "printed": 0', "a frame of 2 blobs"),
         ('"how": "ran", "blobs": -1, "printed": 0', "a frame of -1 blobs"),
         ('"how": "ran", "blobs": 0, "printed": 0, "more": 1', "'more' is 1"),

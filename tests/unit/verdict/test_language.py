@@ -47,6 +47,13 @@ def test_what_it_imports_is_held_to_the_same(tmp_path, name, text):
     assert name in str(caught.value)
 
 
+def test_a_kernels_file_has_no_name_of_a_module_of_python(tmp_path):
+    file = tmp_path / "random.py"  # the worker would be without its own
+    file.write_text(RIGHT)
+    with pytest.raises(OutsideLanguage, match="random is a module of others, too"):
+        Language(file)
+
+
 @every("kind", ["fifo", "link", "folder"])
 def test_only_regular_files_of_its_folder_are_read(tmp_path, kind):
     folder = tmp_path / "own"

@@ -42,5 +42,13 @@ def test_what_is_too_much_or_outside_is_told_and_nothing_runs(tmp_path, monkeypa
     assert "without nulls" in Tools().explain("a\0b")
 
 
+def test_a_candidates_words_come_to_a_model_without_control_characters(monkeypatch):
+    said = "\x1b[2J\x9b\u202e\x00the\tkernel\nsays"
+    done = subprocess.CompletedProcess([], 1, said, "\u2066")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **given: done)
+    shown = Tools().check("kernel.py:add")
+    assert shown == "?[2J???the\tkernel\nsays\n?\nexit code 1"
+
+
 def test_a_command_that_does_not_end_is_told():
     assert "took more than 0.01 s, and was killed" in Tools(0.01).explain("NCC_EBVF030")
