@@ -51,8 +51,9 @@ class CorrectnessTest:
         for c_in, c_out in self.channels:
             X = random.rand(BATCH, c_in, *self.image).astype(np.float32)
             W = random.rand(c_out, c_in, FILTER, FILTER).astype(np.float32)
-            zeros = np.zeros(c_out, np.float32)
-            bias = random.rand(c_out).astype(np.float32) if self.bias else zeros
+            bias = (
+                random.rand(c_out).astype(np.float32) if self.bias else np.zeros(c_out, np.float32)
+            )
             yield f"{c_in} -> {c_out} channels", X, W, bias
 
 
@@ -88,19 +89,19 @@ class PerformanceTest:
 
 _PAIRS = tuple((c_in, c_out) for c_in in (128, 256) for c_out in (128, 256))
 
-CORRECTNESS = (
-    CorrectnessTest(name="small images", image=SMALL, channels=_PAIRS, bias=False, pool_size=1),
-    *(
-        CorrectnessTest(
-            name=f"large images{also}",
-            image=LARGE,
-            channels=((256, 256),),
-            bias=bool(also),
-            pool_size=pool_size,
-        )
-        for also, pool_size in (("", 1), (", bias", 1), (", bias, max pool", MAX_POOL))
-    ),
+CORRECTNESS = tuple(
+    CorrectnessTest(
+        name=f"{size} images{also}",
+        image=image,
+        channels=channels,
+        bias=bool(also),
+        pool_size=pool_size,
+        points=0.0 if also and image == SMALL else 2.5,
+    )
+    for size, image, channels in (("small", SMALL, _PAIRS), ("large", LARGE, ((256, 256),)))
+    for also, pool_size in (("", 1), (", bias", 1), (", bias, max pool", MAX_POOL))
 )
+"""Two of them are ours and give no points: small images find in a second what large ones would."""
 
 _LIMITS = {
     (LARGE, "float32"): (4964.0, 4596.0),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
+
+from difftest.simulator.errors import near
 
 TURNS = ("it never ran", "never a second turn", "never a third turn")
 """What is said of a loop that made no turn, or one, or two."""
@@ -176,12 +177,3 @@ def missed(coverage: Coverage) -> list[Missed]:
         at, source = (near(file), line, (*sorted(kernels),)), linecache.getline(file, line).strip()
         found += [Missed(*at, what, source) for what in left[: 1 if loops else None]]
     return found
-
-
-def near(file: str) -> str:
-    """The file from the working directory, if it lies below it."""
-    try:
-        below = os.path.relpath(file) if os.path.isabs(file) else file
-    except ValueError:  # another drive of Windows
-        return file
-    return file if below.startswith(os.pardir) else below

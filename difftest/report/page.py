@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from difftest.harness.coverage import near
 from difftest.report.picture import legend, png
+from difftest.simulator.errors import near
 
 TEMPLATE = "page.html.j2"
 MOST = 20

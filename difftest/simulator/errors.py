@@ -49,6 +49,15 @@ def is_inside(code: CodeType) -> bool:
     return _known(code).inside
 
 
+def near(file: str) -> str:
+    """The file from the working directory, if it lies below it."""
+    try:
+        below = os.path.relpath(file) if os.path.isabs(file) else file
+    except ValueError:  # another drive of Windows
+        return file
+    return file if below.startswith(os.pardir) else below
+
+
 class Location(NamedTuple):
     """A line of the kernel: file name, line number (1-based) and the line's text."""
 
@@ -66,7 +75,7 @@ class Location(NamedTuple):
 
     def __str__(self) -> str:
         text = self.text
-        return f"{self.file}:{self.line}" + (f": {text}" if text else "")
+        return f"{near(self.file)}:{self.line}" + (f": {text}" if text else "")
 
 
 class HelperLine(Location):

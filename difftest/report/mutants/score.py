@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from difftest.harness.coverage import near
 from difftest.report.mutants.judge import (
     EQUIVALENT,
     KILLED,
@@ -19,6 +18,7 @@ from difftest.report.mutants.judge import (
     Fate,
 )
 from difftest.report.mutants.mutant import Mutant
+from difftest.simulator.errors import near
 
 DEAD = (KILLED, TIMEOUT)
 """Those that tests found."""

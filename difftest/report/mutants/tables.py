@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from difftest.harness.coverage import near
 from difftest.report.mutants.campaign import Campaign
 from difftest.report.mutants.judge import NOT_COVERED, STATUSES, SURVIVED, SUSPECTED
 from difftest.report.mutants.mutant import Mutant
@@ -19,6 +18,7 @@ from difftest.report.mutants.score import (
     scores,
     total,
 )
+from difftest.simulator.errors import near
 
 _HEAD = (
     "| mutants | found | survived | not covered | suspected equivalents | score "

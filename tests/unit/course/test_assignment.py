@@ -17,11 +17,13 @@ def test_order_is_easy_to_hard():
     names = [test.name for test in correctness_tests(max_pool=True)]
     assert names == [
         "small images",
+        "small images, bias",
+        "small images, bias, max pool",
         "large images",
         "large images, bias",
         "large images, bias, max pool",
     ]
-    assert [len(test.channels) for test in correctness_tests(max_pool=True)] == [4, 1, 1, 1]
+    assert [len(test.channels) for test in correctness_tests(max_pool=True)] == [4, 4, 4, 1, 1, 1]
 
 
 @every("test", PERFORMANCE)

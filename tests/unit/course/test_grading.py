@@ -1,22 +1,27 @@
 import numpy as np
 import pytest
 
+from difftest.course import grading
 from difftest.course.assignment import CorrectnessTest, PerformanceTest
-from difftest.course.grading import (
-    correctness_points,
-    grade_correctness,
-    predict_p99,
-)
+from difftest.course.grading import correctness_points, grade_correctness, predict_p99
 from difftest.simulator.frontend.install import embedded
 from tests.every import every
 from tests.unit import student
 
-PLAIN = CorrectnessTest(name="plain", image=(6, 6), channels=((128, 128),), bias=False, pool_size=1)
-BIASED = CorrectnessTest(name="bias", image=(6, 6), channels=((128, 128),), bias=True, pool_size=1)
-POOLED = CorrectnessTest(
-    name="pool", image=(6, 8), channels=((128, 128), (128, 128)), bias=True, pool_size=2
-)
+PAIR = ((128, 128),)
+
+
+def _test(name, *, image=(6, 6), channels=PAIR, bias=True, pool_size=1, points=2.5):
+    return CorrectnessTest(
+        name=name, image=image, channels=channels, bias=bias, pool_size=pool_size, points=points
+    )
+
+
+PLAIN, BIASED = _test("plain", bias=False), _test("bias")
+POOLED = _test("pool", image=(6, 8), channels=PAIR * 2, pool_size=2)
 TESTS = (PLAIN, BIASED, POOLED)
+SMALL = _test("small images, bias", points=0)
+LARGER = (_test("larger", image=(6, 8), bias=False), _test("larger, bias", image=(6, 8)))
 
 
 @pytest.fixture
@@ -41,19 +46,36 @@ def test_a_right_kernel_earns_every_point(graded):
     "source, failing, points",
     [
         (student.WITHOUT_BIAS, ["bias", "pool", "pool"], 2.5),
-        (student.SWAPPED_TAPS, ["plain", "bias", "pool"], 0.0),
+        (student.SWAPPED_TAPS, ["plain", "bias", "pool", "pool"], 0.0),
     ],
 )
 def test_a_wrong_kernel_loses_the_tests_it_fails(graded, source, failing, points):
     results = graded(source)
     assert [result.test.name for result in results if not result.passed] == failing
     assert correctness_points(results) == points
-    larger = [result.failure for result in results if result.case == "not run"]
-    assert larger == ["each case of smaller images failed"] * (points == 0)
     failure = next(result.failure for result in results if not result.passed)
     assert "elements are wrong, first [" in failure
     assert "got" in failure
     assert "expected" in failure
+
+
+def test_small_images_tell_of_a_missing_bias_before_large_ones_run(graded):
+    results = graded(student.WITHOUT_BIAS, (PLAIN, SMALL, *LARGER))
+    failures = {result.test.name: result.failure for result in results if not result.passed}
+    assert "elements are wrong" in failures.pop("small images, bias")
+    assert failures == {"larger, bias": "each case of smaller images failed"}
+    assert correctness_points(results) == 5.0
+
+
+def test_what_gives_no_points_takes_none_of_the_course_s_draws(graded, monkeypatch):
+    monkeypatch.setattr(grading, "_run_case", lambda kernel, reference, X, *rest: str(X.ravel()[0]))
+    drawn = {
+        result.test: result.failure for result in graded(student.SOURCE, (PLAIN, SMALL, POOLED))
+    }
+    del drawn[SMALL]
+    assert drawn == {
+        result.test: result.failure for result in graded(student.SOURCE, (PLAIN, POOLED))
+    }
 
 
 def test_one_failing_case_costs_the_whole_test(graded):
