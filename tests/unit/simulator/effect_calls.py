@@ -61,4 +61,4 @@ def effect_call(name: str, seed: int) -> DrawnCall:
     destinations = {role.name: tensor(role, into) for role in record.destinations}
     options = _OPTIONS.get(name, ("r",) * len(record.options))
     engine = Engine.VECTOR if of_state else Engine.UNKNOWN
-    return DrawnCall(record, operands, options, destinations, None, engine, machine=TRN3)
+    return DrawnCall(record, operands, options, destinations, engine, machine=TRN3)

@@ -109,7 +109,7 @@ def test_each_record():
         for seed in range(2):
             call = drawn(name, random.Random(seed).choice)
             replay_of(call, "record", seen)
-            if call.spell is not None:
+            if call.is_classic:
                 replay_of(call, "classic", seen)
     assert seen >= set(INSTRUCTIONS) - set(FORMS)
 

@@ -26,9 +26,8 @@ from difftest.simulator.instructions.gate import fit
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.reduce import AVERAGE
 from tests.every import every
-from tests.unit.simulator.instructions.calls.drawn import Operand, _place
 from tests.unit.simulator.instructions.calls.examples import drawn
-from tests.unit.simulator.instructions.calls.nki_spelling import _place as _place_today
+from tests.unit.simulator.instructions.calls.tensors import Operand, place, place_today
 
 EVERY_DTYPE = ExactSettings(dtypes=("float8_e5m2",))
 ROUGH = 0.7310585786300049
@@ -131,13 +130,13 @@ def variants(record, options):
     yield options
     average = (AVERAGE,) if record.name == "tensor_partition_reduce" else ()
     prelu = (PRELU,) if record.name == "activate2" else ()
-    for place, option in enumerate(options):
+    for at, option in enumerate(options):
         others = ()
         if isinstance(option, AluOp):
             others = (*NKI_OPS.values(), *average)
         elif isinstance(option, str) and option in ACTIVATIONS:
             others = (*ACTIVATIONS, *prelu)
-        yield from ((*options[:place], other, *options[place + 1 :]) for other in others)
+        yield from ((*options[:at], other, *options[at + 1 :]) for other in others)
 
 
 def ran_apart(call, dialect, machine):
@@ -146,7 +145,7 @@ def ran_apart(call, dialect, machine):
     held = {name: one for name, one in roles.items() if isinstance(one, Operand)}
     roles |= {name: one() for name, one in roles.items() if callable(one)}
     dst, *others = (role.name for role in call.record.destinations)
-    place, decorated = SPELLED[dialect]
+    made, decorated = SPELLED[dialect]
     ran = set()
 
     def kernel(*arrays):
@@ -154,7 +153,7 @@ def ran_apart(call, dialect, machine):
         for options in variants(call.record, call.options):
             tiles = dict(roles)
             for array, (name, one) in zip(arrays, held.items(), strict=True):
-                tiles[name] = place(array, one)
+                tiles[name] = made(array, one)
                 if one.written and is_float(one.dtype):
                     apart(tiles[name], generator)
             try:
@@ -188,7 +187,7 @@ def of_floats(name, seed):
     return drawn(name, random.Random(seed).choice, forced)
 
 
-SPELLED = {"classic": (_place, as_kernel), "nki": (_place_today, jit)}
+SPELLED = {"classic": (place, as_kernel), "nki": (place_today, jit)}
 OF_OPERATORS = (
     *("activate2", "activation", "affine_select", "dma_compute", "exponential", "range_select"),
     *("scalar_tensor_tensor", "select_reduce", "tensor_partition_reduce", "tensor_reduce"),

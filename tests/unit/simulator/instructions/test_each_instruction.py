@@ -25,7 +25,7 @@ WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)
 
 def agree(call):
     """All modes leave the same in every destination; what today's dialect alone has just runs."""
-    modes = MODES if call.spell is not None else MODES[:1]
+    modes = MODES if call.is_classic else MODES[:1]
     runs = {mode: call.run(mode) for mode in modes}
     for mode in modes[1:]:
         for number, (one, other) in enumerate(zip(runs[MODES[0]], runs[mode], strict=True)):

@@ -88,7 +88,7 @@ def use(name, role, **changes):
             return one
         made = {"dtype": name_of(one.dtype), "space": one.space}
         made |= changes if at == role else {}
-        if one.at is not None:  # as many elements as the other side has
+        if one.at:  # as many elements as the other side has
             made["indexed"] = call.role("dst" if at == "src" else "src").array.shape
         return Tensor(one.array.shape, **made)
 

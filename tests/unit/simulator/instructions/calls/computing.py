@@ -24,8 +24,6 @@ from tests.unit.simulator.instructions.calls.drawn import (
     Operand,
     all_integers,
     draws,
-    nisa,
-    nl,
 )
 
 WIDE = (np.dtype(np.int32), np.dtype(np.uint32))
@@ -36,11 +34,6 @@ ARITHMETIC = (*WRAPPING, "divide", "maximum", "minimum", "mod", "fmod", *COMPARI
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 EXACT_FUNCTIONS = ("copy", "square", "relu", "abs", "sign")
 CURVED_FUNCTIONS = ("exp", "tanh", "sigmoid", "gelu", "silu", "softplus", "erf", "sqrt", "log")
-
-
-def spelled(op):
-    """An operator as a kernel names it."""
-    return None if op is None else getattr(nl, op.name)
 
 
 def operator(d: Drawing, *tiles, arithmetic=ARITHMETIC):
@@ -62,14 +55,7 @@ def tensor_tensor(d: Drawing) -> DrawnCall:
     if all(one.dtype in WIDE for one in tiles) and op.name in WRAPPING:
         in_psum = any(one.space is Space.PSUM for one in tiles)
         engine = Engine.VECTOR if in_psum else engine  # exact on GpSimd alone, which needs SBUF
-    return DrawnCall(
-        d.record,
-        {"data1": data1, "data2": data2},
-        (op,),
-        {"dst": dst},
-        lambda t: nisa.tensor_tensor(t.data1, t.data2, spelled(op), dtype=t.dtype, engine=t.engine),
-        engine,
-    )
+    return DrawnCall(d.record, {"data1": data1, "data2": data2}, (op,), {"dst": dst}, engine)
 
 
 @draws("tensor_scalar")
@@ -98,17 +84,6 @@ def tensor_scalar(d: Drawing) -> DrawnCall:
         {"data": data, "operand0": first, "operand1": second},
         (op0, reverse[0], op1, reverse[1]),
         {"dst": dst},
-        lambda t: nisa.tensor_scalar(
-            t.data,
-            spelled(op0),
-            t.operand0,
-            reverse[0],
-            spelled(op1),
-            t.operand1,
-            reverse[1],
-            dtype=t.dtype,
-            engine=t.engine,
-        ),
         engine,
     )
 
@@ -128,29 +103,13 @@ def scalar_tensor_tensor(d: Drawing) -> DrawnCall:
         {"data": data, "operand0": operand0, "operand1": operand1},
         (op0, reverse[0], op1, reverse[1]),
         {"dst": dst},
-        lambda t: nisa.scalar_tensor_tensor(
-            data=t.data,
-            op0=spelled(op0),
-            operand0=t.operand0,
-            op1=spelled(op1),
-            operand1=t.operand1,
-            reverse0=reverse[0],
-            reverse1=reverse[1],
-            dtype=t.dtype,
-        ),
     )
 
 
 @draws("reciprocal")
 def reciprocal(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    return DrawnCall(
-        d.record,
-        {"data": d.tile("data", shape)},
-        (),
-        {"dst": d.dst(shape)},
-        lambda t: nisa.reciprocal(t.data, dtype=t.dtype),
-    )
+    return DrawnCall(d.record, {"data": d.tile("data", shape)}, (), {"dst": d.dst(shape)})
 
 
 @draws("activation")
@@ -174,25 +133,13 @@ def activation(d: Drawing) -> DrawnCall:
         command = d.pick([c for c in CLASSIC_COMMANDS if c is not Accumulate.IDLE])
     op = ALU_OPS["add"]
 
-    def spell(t):
-        return nisa.activation(
-            getattr(nl, name),
-            t.data,
-            bias=t.bias,
-            scale=t.scale,
-            reduce_op=nl.add,
-            reduce_res=t.reduce_res,
-            reduce_cmd=nisa.reduce_cmd(command.value),
-            dtype=t.dtype,
-        )
-
     return DrawnCall(
         d.record,
         {"data": data, "scale": scale, "bias": bias},
         (name, op, command),
         {"dst": dst, "reduce_res": reduce_res},
-        spell if bias is None or bias.dtype in BIAS_DTYPES else None,
         close=curved,
+        spells=bias is None or bias.dtype in BIAS_DTYPES,
     )
 
 
@@ -208,13 +155,7 @@ def dropout(d: Drawing) -> DrawnCall:
         dtype = d.dtype("prob", (FLOAT32,) if is_integer(data.dtype) else None)
         chances = np.abs(d.values((shape[0], 1), FLOAT32, 0, 1))
         prob = d.tile("prob", (shape[0], 1), dtype=dtype, values=chances)
-    return DrawnCall(
-        d.record,
-        {"data": data, "prob": prob},
-        (),
-        {"dst": dst},
-        lambda t: nisa.dropout(t.data, t.prob, dtype=t.dtype),
-    )
+    return DrawnCall(d.record, {"data": data, "prob": prob}, (), {"dst": dst})
 
 
 @draws("nc_matmul")
@@ -230,21 +171,12 @@ def nc_matmul(d: Drawing) -> DrawnCall:
     tiled = (d.pick(((), (0, 0))), (128, 128))
     placement = tiled if tiled[0] else ((), ())
 
-    def spell(t):
-        product = nisa.nc_matmul(
-            t.stationary, t.moving, tile_position=placement[0], tile_size=placement[1]
-        )
-        if accumulate:
-            t.dst += product
-            return None
-        return nisa.tensor_copy(product, dtype=t.dtype)  # a product has no dtype of its own
-
     return DrawnCall(
         d.record,
         {"stationary": stationary, "moving": moving},
         (accumulate, *placement, "none"),
         {"dst": dst},
-        None if ocp else spell,
+        spells=not ocp,
         machine=TRN3 if ocp else TRN2,
     )
 
@@ -261,7 +193,6 @@ def nc_transpose(d: Drawing) -> DrawnCall:
         {"data": d.tile("data", shape, space=data_space)},
         (),
         {"dst": d.dst((size, shape[0]), space=dst_space)},
-        lambda t: nisa.nc_transpose(t.data, dtype=t.dtype, engine=t.engine),
         engine,
     )
 
@@ -283,5 +214,4 @@ def where(d: Drawing) -> DrawnCall:
         {"condition": d.tile("condition", shape, low=-1, high=1), "x": x, "y": y},
         (),
         {"dst": d.dst(shape, among=None if tiles else FLOATS)},
-        lambda t: nl.where(t.condition, t.x, t.y, dtype=t.dtype),
     )

@@ -8,38 +8,27 @@ more what AWS documents and shares none of the code that computes. The data are 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from difftest.simulator import TRN2, Engine, LaunchResult, Machine, Space, launch
-from difftest.simulator.core import current
-from difftest.simulator.dtypes import DTYPES, INTEGERS, NKI_NAMES, TFLOAT32, from_bits, is_float
+from difftest.simulator.dtypes import DTYPES, INTEGERS, from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
-from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.kernel import as_kernel
+from difftest.simulator.frontend.nki.isa.arithmetic import TopKWarning
+from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.copy import memset
 from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction
 from difftest.simulator.instructions.registers import Accumulate
-
-with embedded():  # loads every instruction, and is how kernels spell them
-    import neuronxcc.nki.isa as nisa
-    import neuronxcc.nki.language as nl
+from tests.unit.simulator.instructions.calls import tensors
+from tests.unit.simulator.instructions.calls.spelling import spelled
+from tests.unit.simulator.instructions.calls.tensors import NAMES, Operand
 
 MODES = ("record", "classic", "plain")
-BUFFERS = {
-    Space.SHARED_HBM: nl.shared_hbm,
-    Space.PRIVATE_HBM: nl.private_hbm,
-    Space.SBUF: nl.sbuf,
-    Space.PSUM: nl.psum,
-}
-ENGINES = {engine: getattr(nisa.engine, engine.value, None) for engine in Engine}
-NEWER_DTYPES = tuple(dtype for dtype in NKI_NAMES.values() if dtype not in DTYPES)
-"""The dtypes that today's dialect alone has."""
 WIDE_ULPS = 16
 """Units in the last place between two computations of one curved function (activation alone)."""
 
@@ -53,52 +42,26 @@ CLASSIC_COMMANDS = tuple(one for one in Accumulate if isinstance(one.value, int)
 
 
 @dataclass(frozen=True)
-class Operand:
-    """What stands at a role: a tensor of its own, in a buffer."""
-
-    values: Any
-    dtype: np.dtype[Any]
-    space: Space
-    written: bool = True
-    """Whether it holds its values before the call; a destination need not."""
-    at: Callable[[Any], Any] | None = None
-    """The part of it that the call takes: of an indirect operand, the index."""
-
-    @property
-    def is_newer(self) -> bool:
-        """Whether it is of a dtype that no classic kernel can load or return."""
-        return self.dtype in NEWER_DTYPES
-
-    @property
-    def array(self) -> Any:
-        """The values as a host keeps them; zeros of a newer dtype, which it cannot make."""
-        if self.is_newer:
-            return np.zeros(np.shape(self.values), np.uint8)
-        if self.dtype == TFLOAT32:
-            return np.asarray(self.values, np.float32).view(TFLOAT32)
-        return np.asarray(self.values).astype(self.dtype)
-
-
-@dataclass(frozen=True)
 class DrawnCall:
-    """A call: operands and destinations by role, options in the record's order, and a spelling.
-
-    ``spell`` gets the tiles by role, ``dtype`` and ``engine``, and returns the new tile, or None
-    where the classic call writes to its ``dst``. It is None where the classic dialect has no such
-    call.
-    """
+    """A call: operands and destinations by role, and options in the record's order."""
 
     record: Instruction
     operands: dict[str, Any]
     options: tuple[Any, ...]
     destinations: dict[str, Operand | None]
-    spell: Callable[[SimpleNamespace], Any] | None
     engine: Engine = Engine.UNKNOWN
     close: bool = False
     """Of a curved function: equal within some last places instead of bit for bit."""
     beside: dict[str, Operand] = field(default_factory=dict)
     """Tiles that are no operands: those that hold indices."""
     machine: Machine = TRN2
+    spells: bool = True
+    """Whether the classic dialect has such a call, if it has the instruction."""
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether a classic kernel can write it."""
+        return self.spells and self.record.classic
 
     def role(self, name: str) -> Any:
         """What stands at an operand or a destination."""
@@ -115,85 +78,52 @@ class DrawnCall:
         return f"{self.record.name}({text}; {self.options}, {self.engine})"
 
     def run(self, mode: str) -> list[Any]:
-        """What the call leaves in each destination, in one of the three modes."""
+        """What the call leaves in each destination, in one of the modes."""
         return list(self.launched(mode).outputs)
 
     def launched(self, mode: str, exact: ExactSettings | None = None) -> LaunchResult:
         """The launch of the call alone; with ``exact`` beside its exact run."""
-        tensors = {**self.beside, **self.operands, **self.destinations}
-        held = {name: one for name, one in tensors.items() if isinstance(one, Operand)}
+        today = mode == "nki"
+        place = tensors.place_today if today else tensors.place
+        returned = tensors.returned_today if today else tensors.returned
+        given = {**self.beside, **self.operands, **self.destinations}
+        held = {name: one for name, one in given.items() if isinstance(one, Operand)}
 
         def kernel(*arrays: Any) -> Any:
-            made = {
-                name: _place(array, one)
-                for array, (name, one) in zip(arrays, held.items(), strict=True)
-            }
-            tiles = SimpleNamespace(**{**tensors, **made})
-            for name, one in tensors.items():
-                if callable(one):
-                    setattr(tiles, name, one())
-                elif isinstance(one, Operand) and one.at is not None:
-                    setattr(tiles, name, one.at(tiles))
-            results = self._issue(tiles) if mode == "record" else self._spell(tiles)
-            return tuple(_returned(made.get(name, tile)) for name, tile in results)
+            tiles = {**given, **NAMES["nki" if today else "classic"]}
+            for array, (name, one) in zip(arrays, held.items(), strict=True):
+                tiles[name] = place(array, one)
+            made = self._issue(tiles) if mode == "record" else self._spell(mode, tiles)
+            names = [name for name in self.destinations if isinstance(given[name], Operand)]
+            named = [name for name in names if not held[name].is_newer]
+            return tuple(returned(made if name == "dst" else tiles[name]) for name in named)
 
         arrays = [one.array for one in held.values()]
-        return launch(
-            as_kernel(kernel),
-            arrays,
-            machine=self.machine,
-            plain=mode == "plain",
-            exact=exact or False,
-        )
+        how = {"plain": mode == "plain", "exact": exact or False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TopKWarning)
+            decorated = jit(kernel) if today else as_kernel(kernel)
+            return launch(decorated, arrays, machine=self.machine, **how)
 
-    def _issue(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
-        record = self.record
-        names = [role.name for role in record.destinations]
-        dst, *others = (getattr(tiles, name) for name in names)
-        operands = tuple(getattr(tiles, role.name) for role in record.operands)
-        gate.issue(
-            record, operands, self.options, dst=dst, others=tuple(others), engine=self.engine
-        )
-        given = [name for name in names if getattr(tiles, name) is not None]
-        return [(name, getattr(tiles, name)) for name in given if not self.role(name).is_newer]
+    def _issue(self, tiles: dict[str, Any]) -> Any:
+        """Straight through the gate; what holds the result."""
+        stands = {name: one() if callable(one) else one for name, one in tiles.items()}
+        for name, one in (*self.operands.items(), *self.destinations.items()):
+            if isinstance(one, Operand) and one.at:
+                names = {name: name for name in tiles}
+                stands[name] = eval(one.at.format(**names), tiles)
+        dst, *others = (stands[role.name] for role in self.record.destinations)
+        operands = tuple(stands[role.name] for role in self.record.operands)
+        how = {"others": tuple(others), "engine": self.engine}
+        gate.issue(self.record, operands, self.options, dst=dst, **how)
+        return tiles["dst"]
 
-    def _spell(self, tiles: SimpleNamespace) -> list[tuple[str, Any]]:
-        names = [role.name for role in self.record.destinations]
-        first = self.destinations[names[0]]
-        tiles.dtype, tiles.engine = _spelled(first.dtype), ENGINES[self.engine]
-        assert self.spell is not None
-        result = self.spell(tiles)
-        results = [(names[0] if result is None else "", tiles.dst if result is None else result)]
-        rest = [(name, getattr(tiles, name)) for name in names[1:]]
-        return results + [(name, tile) for name, tile in rest if tile is not None]
-
-
-def _spelled(dtype: np.dtype[Any]) -> Any:
-    return nl.tfloat32 if dtype == TFLOAT32 else dtype
-
-
-def _place(tensor: Any, operand: Operand) -> Any:
-    """The operand in its buffer, with its values if it holds them."""
-    if operand.is_newer:
-        core = current()
-        tile = core.tile._whole(core.allocate(tensor.shape, operand.dtype, operand.space))
-        return gate.issue(memset, (0,), (tuple(tensor.shape),), dst=tile)
-    dtype = _spelled(operand.dtype)
-    if operand.written and operand.space is Space.SBUF:
-        return nl.load(tensor)
-    tile = nl.ndarray(tensor.shape, dtype, buffer=BUFFERS[operand.space])
-    if operand.written and operand.space is Space.PSUM:
-        tile[...] = nl.load(tensor)
-    elif operand.written:
-        nisa.dma_copy(dst=tile, src=tensor)
-    return tile
-
-
-def _returned(tile: Any) -> Any:
-    """The tile's elements in an output of the kernel."""
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=nisa.tensor_copy(tile) if tile._space is Space.PSUM else tile)
-    return out
+    def _spell(self, mode: str, tiles: dict[str, Any]) -> Any:
+        """As a kernel writes it; what holds the result."""
+        text = spelled(self, "nki" if mode == "nki" else "classic")
+        exec(text if " += " in text else f"made = {text}", tiles)
+        made = None if mode == "nki" else tiles.get("made")  # there it says how it is scheduled
+        return tiles["dst"] if made is None else made
 
 
 def difference(call: DrawnCall, a: Any, b: Any) -> str:

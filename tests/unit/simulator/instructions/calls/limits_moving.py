@@ -17,7 +17,6 @@ from difftest.simulator import (
 )
 from difftest.simulator.instructions.alu import ALU_OPS as A
 from difftest.simulator.instructions.registers import Accumulate
-from tests.unit.simulator.instructions.calls.drawn import nl
 from tests.unit.simulator.instructions.calls.limits import (
     A_TILE,
     GPSIMD_IN_PSUM,
@@ -26,6 +25,7 @@ from tests.unit.simulator.instructions.calls.limits import (
     limit,
     tile,
 )
+from tests.unit.simulator.instructions.calls.tensors import nl
 from tests.unit.simulator.instructions.calls.uses import Tensor, Use
 
 PSUM, HBM = Space.PSUM, Space.SHARED_HBM

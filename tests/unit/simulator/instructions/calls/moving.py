@@ -12,9 +12,8 @@ from tests.unit.simulator.instructions.calls.drawn import (
     Operand,
     draws,
     index_tile,
-    nisa,
-    nl,
 )
+from tests.unit.simulator.instructions.calls.tensors import Affine
 
 BOOL = np.dtype(np.bool_)
 AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
@@ -25,24 +24,20 @@ COPYING = (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 def tensor_copy(d: Drawing) -> DrawnCall:
     shape = d.shape()
     src, dst = d.tile("src", shape), d.dst(shape)
-    return DrawnCall(
-        d.record,
-        {"src": src},
-        (),
-        {"dst": dst},
-        lambda t: nisa.tensor_copy(t.src, dtype=t.dtype, engine=t.engine),
-        d.engine(src, dst, among=COPYING),
-    )
+    return DrawnCall(d.record, {"src": src}, (), {"dst": dst}, d.engine(src, dst, among=COPYING))
+
+
+def moved_part(role: str, rows: int, width: int) -> str:
+    """Columns of a role from the offset in a tile on."""
+    columns = f"{{offset}}[0, 0] + nl.arange({width})[None, :]"
+    return f"{{{role}}}[nl.arange({rows})[:, None], {columns}]"
 
 
 @draws("tensor_copy_dynamic_src")
 def tensor_copy_dynamic_src(d: Drawing) -> DrawnCall:
     shape = (d.shape()[0], d.integer(4, 7))
     width = d.integer(1, 3)
-
-    def part(t):
-        return t.src[nl.arange(shape[0])[:, None], t.offset[0, 0] + nl.arange(width)[None, :]]
-
+    part = moved_part("src", shape[0], width)
     src, dst = d.tile("src", shape), d.dst((shape[0], width))
     indirect = Operand(src.values, src.dtype, src.space, at=part)
     return DrawnCall(
@@ -50,7 +45,6 @@ def tensor_copy_dynamic_src(d: Drawing) -> DrawnCall:
         {"src": indirect},
         (),
         {"dst": dst},
-        lambda t: nisa.tensor_copy_dynamic_src(t.src, dtype=t.dtype, engine=t.engine),
         d.engine(src, dst, among=COPYING),
         beside={"offset": index_tile([[d.integer(0, shape[1] - width)]])},
     )
@@ -60,17 +54,13 @@ def tensor_copy_dynamic_src(d: Drawing) -> DrawnCall:
 def tensor_copy_dynamic_dst(d: Drawing) -> DrawnCall:
     shape = (d.shape()[0], d.integer(4, 7))
     width = d.integer(1, 3)
-
-    def part(t):
-        return t.dst[nl.arange(shape[0])[:, None], t.offset[0, 0] + nl.arange(width)[None, :]]
-
+    part = moved_part("dst", shape[0], width)
     src, dst = d.tile("src", (shape[0], width)), d.tile("dst", shape)
     return DrawnCall(
         d.record,
         {"src": src},
         (),
         {"dst": Operand(dst.values, dst.dtype, dst.space, at=part)},
-        lambda t: nisa.tensor_copy_dynamic_dst(dst=t.dst, src=t.src, engine=t.engine),
         d.engine(src, dst, among=COPYING),
         beside={"offset": index_tile([[d.integer(0, shape[1] - width)]])},
     )
@@ -82,39 +72,20 @@ def memset(d: Drawing) -> DrawnCall:
     dst = d.dst(shape)
     value = d.pick((0, 1)) if dst.dtype == BOOL else d.pick((0, 1, 3.0, -2, 2.5))
     value = abs(value) if dst.dtype.kind == "u" else value
-    return DrawnCall(
-        d.record,
-        {"value": value},
-        (shape,),
-        {"dst": dst},
-        lambda t: nisa.memset(shape, value, t.dtype, engine=t.engine),
-        d.engine(dst),
-    )
+    return DrawnCall(d.record, {"value": value}, (shape,), {"dst": dst}, d.engine(dst))
 
 
 @draws("iota")
 def iota(d: Drawing) -> DrawnCall:
     shape = d.shape(ranks=(2,))
     step, start = d.integer(0, 2), d.integer(0, 3)
-
-    def expression():
-        return step * nl.arange(shape[0])[:, None] + nl.arange(shape[1])[None, :] + start
-
-    return DrawnCall(
-        d.record,
-        {"expr": expression},
-        (),
-        {"dst": d.dst(shape)},
-        lambda t: nisa.iota(t.expr, dtype=t.dtype),
-    )
+    return DrawnCall(d.record, {"expr": Affine(shape, start, step, 1)}, (), {"dst": d.dst(shape)})
 
 
 @draws("rand")
 def rand(d: Drawing) -> DrawnCall:
     shape = d.shape()
-    return DrawnCall(
-        d.record, {}, (shape,), {"dst": d.dst(shape)}, lambda t: nl.rand(shape, dtype=t.dtype)
-    )
+    return DrawnCall(d.record, {}, (shape,), {"dst": d.dst(shape)})
 
 
 # -- DMA -------------------------------------------------------------------------------------------
@@ -126,22 +97,15 @@ def dma_copy(d: Drawing) -> DrawnCall:
     rmw = ALU_OPS["add"] if d.flag() else None
     dge = d.pick(("none", "swdge", "hwdge", "unknown"))
 
-    def spell(t):
-        mode, op = nisa.dge_mode[dge], None if rmw is None else np.add
-        nisa.dma_copy(dst=t.dst, src=t.src, dst_rmw_op=op, dge_mode=mode)
-
     dst = d.tile("dst", shape, written=rmw is not None)
-    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (rmw, None, dge), {"dst": dst}, spell)
+    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (rmw, None, dge), {"dst": dst})
 
 
 def rows_at(d: Drawing, role, count, columns, rows=9):
     """A table of which a tile of indices names rows, and the tile."""
     table = d.tile(role, (rows, columns))
     places = [d.integer(0, rows - 1) for _ in range(count)]
-
-    def part(t):
-        return getattr(t, role)[t.places, nl.arange(columns)[None, :]]
-
+    part = f"{{{role}}}[{{places}}, nl.arange({columns})[None, :]]"
     indirect = Operand(table.values, table.dtype, table.space, at=part)
     return indirect, index_tile(np.reshape(places, (count, 1)), d.pick(("int32", "uint32")))
 
@@ -152,15 +116,9 @@ def dma_gather(d: Drawing) -> DrawnCall:
     src, places = rows_at(d, "src", count, columns)
     skip = d.flag()
 
-    def spell(t):
-        mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
-        nisa.dma_copy(dst=t.dst, src=t.src, oob_mode=mode)
-
     dst = d.tile("dst", (count, columns))
     options = (None, "skip" if skip else "error", "unknown")
-    return DrawnCall(
-        d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
-    )
+    return DrawnCall(d.record, {"src": src}, options, {"dst": dst}, beside={"places": places})
 
 
 @draws("dma_scatter")
@@ -170,16 +128,9 @@ def dma_scatter(d: Drawing) -> DrawnCall:
     rmw = ALU_OPS["add"] if d.flag() else None
     skip = rmw is None and d.flag()
 
-    def spell(t):
-        mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
-        op = None if rmw is None else np.add
-        nisa.dma_copy(dst=t.dst, src=t.src, dst_rmw_op=op, oob_mode=mode)
-
     src = d.tile("src", (count, columns))
     options = (rmw, "skip" if skip else "error", "unknown")
-    return DrawnCall(
-        d.record, {"src": src}, options, {"dst": dst}, spell, beside={"places": places}
-    )
+    return DrawnCall(d.record, {"src": src}, options, {"dst": dst}, beside={"places": places})
 
 
 @draws("dma_transpose")
@@ -193,7 +144,6 @@ def dma_transpose(d: Drawing) -> DrawnCall:
         {"src": d.tile("src", shape)},
         (axes if named else None, "unknown", False),
         {"dst": d.dst(turned)},
-        lambda t: nisa.dma_transpose(t.src, axes=axes if named else None, dtype=t.dtype),
     )
 
 
@@ -203,13 +153,7 @@ def dma_transpose(d: Drawing) -> DrawnCall:
 @draws("max8")
 def max8(d: Drawing) -> DrawnCall:
     shape = d.pick(((1, 8), (5, 13), (33, 2, 5)))
-    return DrawnCall(
-        d.record,
-        {"src": d.tile("src", shape)},
-        (),
-        {"dst": d.dst((shape[0], 8))},
-        lambda t: nisa.max8(src=t.src, dtype=t.dtype),
-    )
+    return DrawnCall(d.record, {"src": d.tile("src", shape)}, (), {"dst": d.dst((shape[0], 8))})
 
 
 def data_and_values(d: Drawing):
@@ -229,11 +173,7 @@ def data_and_values(d: Drawing):
 def nc_find_index8(d: Drawing) -> DrawnCall:
     data, vals = data_and_values(d)
     return DrawnCall(
-        d.record,
-        {"data": data, "vals": vals},
-        (False,),
-        {"dst": d.dst(vals.values.shape)},
-        lambda t: nisa.nc_find_index8(data=t.data, vals=t.vals, dtype=t.dtype),
+        d.record, {"data": data, "vals": vals}, (False,), {"dst": d.dst(vals.values.shape)}
     )
 
 
@@ -246,9 +186,6 @@ def nc_match_replace8(d: Drawing) -> DrawnCall:
         {"data": data, "vals": vals, "imm": imm},
         (False,),
         {"dst": d.dst(data.values.shape), "dst_idx": d.other("dst_idx", vals.values.shape)},
-        lambda t: nisa.nc_match_replace8(
-            data=t.data, vals=t.vals, imm=imm, dst_idx=t.dst_idx, dtype=t.dtype
-        ),
     )
 
 
@@ -266,7 +203,6 @@ def local_gather(d: Drawing) -> DrawnCall:
         {"src_buffer": d.tile("src_buffer", (partitions, columns), dtype=dtype), "index": index},
         (width, count),
         {"dst": d.tile("dst", (partitions, used, width), dtype=dtype, written=False)},
-        lambda t: nisa.local_gather(t.src_buffer, t.index, width, count),
     )
 
 
@@ -277,13 +213,9 @@ def gather_flattened(d: Drawing) -> DrawnCall:
     places = (shape[0], d.integer(1, 6))
     return DrawnCall(
         d.record,
-        {
-            "indices": d.tile("indices", places, low=0, high=size - 1),
-            "data": d.tile("data", shape),
-        },
+        {"indices": d.tile("indices", places, low=0, high=size - 1), "data": d.tile("data", shape)},
         (),
         {"dst": d.dst(places)},
-        lambda t: nl.gather_flattened(t.data, t.indices, dtype=t.dtype),
     )
 
 
@@ -298,7 +230,6 @@ def nc_stream_shuffle(d: Drawing) -> DrawnCall:
         {"src": d.tile("src", shape, dtype=dtype)},
         (order,),
         {"dst": d.tile("dst", shape, dtype=dtype)},
-        lambda t: nisa.nc_stream_shuffle(t.src, t.dst, list(order)),
     )
 
 
@@ -311,5 +242,4 @@ def sequence_bounds(d: Drawing) -> DrawnCall:
         {"segment_ids": d.tile("segment_ids", (1, length), values=ids)},
         (),
         {"dst": d.dst((1, 2, length))},
-        lambda t: nisa.sequence_bounds(segment_ids=t.segment_ids, dtype=t.dtype),
     )

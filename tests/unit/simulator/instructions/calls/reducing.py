@@ -6,21 +6,15 @@ import numpy as np
 
 from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.registers import Accumulate
-from tests.unit.simulator.instructions.calls.computing import (
-    COMPARING,
-    LOGICAL,
-    operator,
-    spelled,
-)
+from tests.unit.simulator.instructions.calls.computing import COMPARING, LOGICAL, operator
 from tests.unit.simulator.instructions.calls.drawn import (
     CLASSIC_COMMANDS,
     Drawing,
     DrawnCall,
     all_integers,
     draws,
-    nisa,
-    nl,
 )
+from tests.unit.simulator.instructions.calls.tensors import Affine
 
 REDUCING = ("add", "subtract", "maximum", "minimum", "multiply", *LOGICAL)
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -45,13 +39,7 @@ def tensor_reduce(d: Drawing) -> DrawnCall:
     op = operator(d, data, dst, arithmetic=REDUCING)
     negate = not op.bitvec and d.flag()
     return DrawnCall(
-        d.record,
-        {"data": factors(d, op.name, data)},
-        (op, axes, negate, keepdims),
-        {"dst": dst},
-        lambda t: nisa.tensor_reduce(
-            spelled(op), t.data, axis=list(axes), negate=negate, keepdims=keepdims, dtype=t.dtype
-        ),
+        d.record, {"data": factors(d, op.name, data)}, (op, axes, negate, keepdims), {"dst": dst}
     )
 
 
@@ -61,13 +49,7 @@ def tensor_partition_reduce(d: Drawing) -> DrawnCall:
     data, dst = d.tile("data", shape), d.dst((1, *shape[1:]))
     bitvec = ("bitwise_or", "bitwise_and") if all_integers(data, dst) else ()
     op = ALU_OPS[d.pick(("add", "maximum", *bitvec))]
-    return DrawnCall(
-        d.record,
-        {"data": data},
-        (op,),
-        {"dst": dst},
-        lambda t: nisa.tensor_partition_reduce(spelled(op), t.data, dtype=t.dtype),
-    )
+    return DrawnCall(d.record, {"data": data}, (op,), {"dst": dst})
 
 
 @draws("tensor_scalar_reduce")
@@ -84,22 +66,12 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
     start = d.tile("reduce_init", (shape[0], 1)) if loaded else None
     command = Accumulate.LOAD_REDUCE if loaded else Accumulate.RESET_REDUCE
 
-    def spell(t):
-        return nisa.tensor_scalar_reduce(
-            data=t.data,
-            op0=spelled(op0),
-            operand0=t.operand0,
-            reduce_op=spelled(reduce_op),
-            reduce_res=t.reduce_res,
-            dtype=t.dtype,
-        )
-
     return DrawnCall(
         d.record,
         {"data": data, "operand0": operand0, "reduce_init": start},
         (op0, reduce_op, command, False),
         {"dst": d.dst(shape), "reduce_res": d.tile("reduce_res", (shape[0], 1), written=False)},
-        None if loaded else spell,
+        spells=not loaded,
     )
 
 
@@ -118,9 +90,6 @@ def tensor_tensor_scan(d: Drawing) -> DrawnCall:
         },
         (op0, op1, *reverse),
         {"dst": d.dst(shape)},
-        lambda t: nisa.tensor_tensor_scan(
-            t.data0, t.data1, t.initial, spelled(op0), spelled(op1), *reverse, dtype=t.dtype
-        ),
     )
 
 
@@ -128,13 +97,7 @@ def tensor_tensor_scan(d: Drawing) -> DrawnCall:
 def bn_stats(d: Drawing) -> DrawnCall:
     """Counts that are powers of two, so that means are exact; above 64 the variances are not."""
     shape = (d.shape()[0], d.pick((1, 2, 4, 32, 64)))
-    return DrawnCall(
-        d.record,
-        {"data": d.tile("data", shape)},
-        (),
-        {"dst": d.dst((shape[0], 6))},
-        lambda t: nisa.bn_stats(t.data, dtype=t.dtype),
-    )
+    return DrawnCall(d.record, {"data": d.tile("data", shape)}, (), {"dst": d.dst((shape[0], 6))})
 
 
 @draws("bn_aggr")
@@ -149,7 +112,6 @@ def bn_aggr(d: Drawing) -> DrawnCall:
         {"data": d.tile("data", shape, dtype=dtype, values=values)},
         (),
         {"dst": d.dst((shape[0], 2))},
-        lambda t: nisa.bn_aggr(t.data, dtype=t.dtype),
     )
 
 
@@ -161,17 +123,10 @@ def affine_select(d: Drawing) -> DrawnCall:
     shape = d.shape(ranks=(2,))
     step, other = d.integer(-2, 2), float(d.integer(0, 4))
 
-    def spell(t):
-        p, x = nl.arange(shape[0])[:, None], nl.arange(shape[1])[None, :]
-        return nisa.affine_select(p + step * x >= 1, t.on_true_tile, other, dtype=t.dtype)
-
-    def distance():
-        return nl.arange(shape[0])[:, None] + step * nl.arange(shape[1])[None, :] - 1
-
     tile = d.tile("on_true_tile", shape)
-    operands = {"on_true_tile": tile, "pred": distance, "on_false_value": other}
+    operands = {"on_true_tile": tile, "pred": Affine(shape, -1, 1, step), "on_false_value": other}
     at_least = ALU_OPS["greater_equal"]
-    return DrawnCall(d.record, operands, (at_least,), {"dst": d.dst(shape)}, spell)
+    return DrawnCall(d.record, operands, (at_least,), {"dst": d.dst(shape)})
 
 
 @draws("range_select")
@@ -189,17 +144,6 @@ def range_select(d: Drawing) -> DrawnCall:
         },
         (ALU_OPS[low], ALU_OPS[high], start, least, largest, command),
         {"dst": d.dst(shape), "reduce_res": d.other("reduce_res", (shape[0], 1))},
-        lambda t: nisa.range_select(
-            on_true_tile=t.on_true_tile,
-            comp_op0=getattr(nl, low),
-            comp_op1=getattr(nl, high),
-            bound0=t.bound0,
-            bound1=t.bound1,
-            range_start=start,
-            reduce_cmd=nisa.reduce_cmd(command.value),
-            reduce_res=t.reduce_res,
-            dtype=t.dtype,
-        ),
     )
 
 
@@ -211,17 +155,6 @@ def select_reduce(d: Drawing) -> DrawnCall:
     commands = [c for c in CLASSIC_COMMANDS if reduce_res is None or c is not Accumulate.IDLE]
     command, reverse = d.pick(commands), d.flag()
 
-    def spell(t):
-        nisa.select_reduce(
-            dst=t.dst,
-            predicate=t.predicate,
-            on_true=t.on_true,
-            on_false=t.on_false,
-            reduce_res=t.reduce_res,
-            reduce_cmd=nisa.reduce_cmd(command.value),
-            reverse_pred=reverse,
-        )
-
     return DrawnCall(
         d.record,
         {
@@ -231,7 +164,6 @@ def select_reduce(d: Drawing) -> DrawnCall:
         },
         (reverse, ALU_OPS["maximum"], command),
         {"dst": d.dst(shape), "reduce_res": reduce_res},
-        spell,
     )
 
 
@@ -246,15 +178,9 @@ def tensor_copy_predicated(d: Drawing) -> DrawnCall:
         src = d.tile("src", shape, space=spaces["src"], dtype=dtype)
     space = spaces["predicate"]
 
-    def spell(t):
-        nisa.tensor_copy_predicated(
-            src=t.src, dst=t.dst, predicate=t.predicate, reverse_pred=reverse
-        )
-
     return DrawnCall(
         d.record,
         {"src": src, "predicate": d.tile("predicate", shape, space=space, low=0, high=1)},
         (reverse,),
         {"dst": d.tile("dst", shape, dtype=dtype)},
-        spell,
     )

@@ -16,8 +16,8 @@ LOADING = (Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE)
 
 
 def called(d: Drawing, operands, options, destinations, engine=Engine.UNKNOWN) -> DrawnCall:
-    """A call on trn3, which has all of them, without a classic spelling."""
-    return DrawnCall(d.record, operands, options, destinations, None, engine, machine=TRN3)
+    """A call on trn3, which has all of them."""
+    return DrawnCall(d.record, operands, options, destinations, engine, machine=TRN3)
 
 
 def loading(d: Drawing, role: str, commands) -> Accumulate:
