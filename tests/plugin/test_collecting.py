@@ -9,15 +9,6 @@ NOT_COLLECTED = (
 )
 
 
-def test_without_a_backend_kernel_tests_are_not_collected_and_the_summary_says_so(project):
-    project.add_test()
-    project.pytester.makepyfile(test_other="def test_other(): ...")
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["*kernels against their references*", NOT_COLLECTED])
-
-
 def test_the_other_tests_of_a_module_are_collected_without_a_backend(project):
     project.add_test()
     file = project.pytester.path / "test_add.py"
@@ -27,39 +18,31 @@ def test_the_other_tests_of_a_module_are_collected_without_a_backend(project):
         + "\n\nclass TestMore:\n    def test_more(self): ...\n"
     )
     before = "neuronxcc" in sys.modules  # of this session, if it was asked for a simulator
-    for arguments in ([], ["test_add.py"]):
-        result = project.run(*arguments)
-        result.assert_outcomes(passed=2)
-        result.stdout.fnmatch_lines([NOT_COLLECTED])
+    result = project.run()
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*kernels against their references*", NOT_COLLECTED])
     assert ("neuronxcc" in sys.modules) == before
     project.run("--simulate").assert_outcomes(passed=3)
 
 
-@pytest.mark.parametrize("arguments", [[], ["test_add.py"], ["--doctest-modules", "test_add.py"]])
-def test_with_nothing_else_no_test_is_collected(project, arguments):
-    project.add_test()
-    result = project.run(*arguments)
+def test_with_nothing_else_no_test_is_collected(project):
+    """Nor is a module of kernel tests imported."""
+    project.pytester.makepyfile(
+        test_add="from difftest import kernel_test\nraise RuntimeError('imported')"
+    )
+    result = project.run("--doctest-modules", "test_add.py")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result.stdout.fnmatch_lines([NOT_COLLECTED, "*no tests ran*"])
-
-
-def test_a_kernel_test_named_alone_is_explained_too(project):
-    project.add_test()
+    result.stdout.fnmatch_lines(
+        ["*kernels against their references*", NOT_COLLECTED, "*no tests ran*"]
+    )
     result = project.run("test_add.py::test_add")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines([NOT_COLLECTED])
 
 
-def test_modules_that_are_not_collected_are_not_imported(project):
-    project.pytester.makepyfile(
-        test_add="from difftest import kernel_test\nraise RuntimeError('imported')"
-    )
-    assert project.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
-
-
 def test_a_session_without_kernel_tests_says_nothing_of_kernels(project):
     project.pytester.makepyfile(test_other="def test_other(): ...")
-    result = project.run()
+    result = project.run("--hypothesis-profile=nightly")  # which is known without a backend
     result.assert_outcomes(passed=1)
     assert "kernels against" not in result.stdout.str()
     assert "difftest:" not in result.stdout.str()
@@ -89,11 +72,6 @@ def test_the_embedded_modules_are_there_for_conftests_and_gone_after_the_run(pro
     project.pytester.makeconftest("import neuronxcc.nki.language")
     project.run("--simulate").assert_outcomes(passed=1)
     assert sys.modules.get("neuronxcc") is before
-
-
-def test_the_embedded_modules_are_gone_after_a_usage_error(project):
-    before = sys.modules.get("neuronxcc")
-    project.add_test()
     assert project.run("--simulate", "--no-such-option").ret == pytest.ExitCode.USAGE_ERROR
     assert sys.modules.get("neuronxcc") is before
 
@@ -106,22 +84,12 @@ MORE = """
 
 def test_examples_and_rejections_are_tests_of_their_own(project):
     project.add_test(more=MORE, edges=True)
+    names = ["m=128-n=2048-float32", "m=128-n=2048-float16", "rejects-m=129-n=2", "edges"]
     result = project.run("--simulate", "-v")
     result.assert_outcomes(passed=5)
-    result.stdout.fnmatch_lines(
-        [
-            "test_add.py::test_add PASSED*",
-            "test_add.py::test_add[[]m=128-n=2048-float32[]] PASSED*",
-            "test_add.py::test_add[[]m=128-n=2048-float16[]] PASSED*",
-            "test_add.py::test_add[[]rejects-m=129-n=2[]] PASSED*",
-            "test_add.py::test_add[[]edges[]] PASSED*",
-        ]
-    )
-
-
-def test_a_test_of_its_own_can_be_named(project):
-    project.add_test(more=MORE)
-    result = project.run("--simulate", "test_add.py::test_add[rejects-m=129-n=2]")
+    lines = ["", *(f"[[]{name}[]]" for name in names)]
+    result.stdout.fnmatch_lines([f"test_add.py::test_add{line} PASSED*" for line in lines])
+    result = project.run("--simulate", f"test_add.py::test_add[{names[2]}]")
     result.assert_outcomes(passed=1)
 
 
@@ -158,7 +126,8 @@ def test_marks_and_parametrization_hold_for_them_too(project):
     project.run("--simulate", *markers, "-m", "not slow").assert_outcomes(deselected=8)
 
 
-def test_a_kernel_test_that_is_a_method_fails_alone(project):
+def test_a_test_or_a_spec_that_cannot_be_is_an_error_with_its_text(project):
+    """A method fails alone; a contradictory spec is an error of its module's."""
     project.add_test()
     with open(project.pytester.path / "test_add.py", "a", encoding="utf-8") as file:
         file.write(
@@ -169,18 +138,13 @@ class TestAll:
         case.check()
 """
         )
-    result = project.run("--simulate")
-    result.assert_outcomes(passed=1, failed=1)
+    project.add_test(name="test_contradicts", more='parameters=("K",),')
+    result = project.run("--simulate", "--continue-on-collection-errors")
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*SpecError: parameters: received the name 'K'; accepted: m, n"])
     result.stdout.fnmatch_lines(
         [
             "*SpecError: kernel_test: received TestAll.test_method(self, case), a method; "
             "accepted: a function outside classes, def test(case)"
         ]
     )
-
-
-def test_a_contradictory_spec_is_a_collection_error_with_its_text(project):
-    project.add_test(more='parameters=("K",),')
-    result = project.run("--simulate")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*SpecError: parameters: received the name 'K'; accepted: m, n"])

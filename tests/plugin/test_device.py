@@ -101,15 +101,10 @@ def test_a_right_kernel_passes_and_the_known_kernel_ran_first(machine, beside, r
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["difftest: *neuron0 through nki.*", "add *12 *"])
     assert [name for name, _ in calls(machine)][:2] == ["add", "add"]
+    # three drawn ones and one explicit, each on three draws of data; not the 20 of `quick`
+    assert len(calls(machine)) - 2 == (3 + 1) * 3
     asked = "exact run: add: device has none" not in result.stdout.str()
     assert asked == (request.node.callspec.params["machine"] == "classic")
-
-
-def test_the_device_runs_few_cases(machine):
-    """Three drawn ones and one explicit, each on three draws of data; not the 50 of `quick`."""
-    add_test(machine)
-    run(machine, "--device")
-    assert len(calls(machine)) - 2 == (3 + 1) * 3
 
 
 def calls_of_failures(machine):
@@ -154,10 +149,7 @@ def test_what_a_simulator_shrank_before_is_the_first_that_the_device_runs(machin
     ("fault", "message"),
     [
         ("zeros", "suspected: the kernel did not run"),
-        ("stale", "suspected: "),  # its first output, of zeros or of other data
         ("compiler error", "hint: NCC_EVRF007"),
-        ("out of bounds", "hint: NRT_EXEC_OOB(1006)"),
-        ("busy", "the device failed 2 times, not the kernel"),
         ("crash", "killed by SIGSEGV"),
     ],
 )
@@ -181,7 +173,8 @@ def test_an_untrusted_device_runs_no_kernel_of_yours(machine, monkeypatch):
 def test_workers_lease_a_core_each(machine, monkeypatch, request):
     monkeypatch.setenv("PYTHONPATH", str(request.config.rootpath))
     for name in ("test_one", "test_two"):
-        machine.makepyfile(**{name: TEST.format(kernel="add", settings="")})
+        few = "@settings(max_examples=1)"
+        machine.makepyfile(**{name: TEST.format(kernel="add", settings=few)})
     words = ["-p", "tests.plugin.device_standin", "--device", "-n", "2", "--dist", "loadfile"]
     result = run(machine, *words)
     result.assert_outcomes(passed=4)

@@ -171,15 +171,28 @@ TOLD = {
 
 
 def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
+    """Modules that end the program, too: the others run."""
     monkeypatch.setenv("HYPOTHESIS_NO_PLUGINS", "1")  # whatever is installed; half a second
-    project.pytester.makepyfile(kernels=KERNELS, test_hostile=TESTS)
+    project.pytester.makepyfile(
+        kernels=KERNELS,
+        test_hostile=TESTS,
+        test_exits="import sys\nsys.exit(0)\n",
+        test_leaves="import os\nos._exit(0)\n",
+        test_raises="1 / 0",
+    )
     project.pytester.makeconftest(
         "import sys\nfrom difftest.plugin import fresh\n"
         "fresh.fresh_run = lambda config, failure: ''\n"
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
     result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")
-    result.assert_outcomes(failed=len(TOLD), passed=7 + 4, warnings=None)
+    result.assert_outcomes(failed=len(TOLD), passed=7 + 4, errors=3, warnings=None)
+    result.stdout.fnmatch_lines(
+        [
+            *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),
+            *("test_leaves.py ends the program:", "SystemExit: os._exit(0)"),
+        ]
+    )
     text = result.stdout.str()
     for name, line in TOLD.items():
         report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
@@ -188,23 +201,6 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         changed = "NumPy's print options and NumPy's random state and Python's random state"
         for told in ("printed 1,048,577 characters in one call", f"changed *{changed}, put back*"):
             result.stdout.fnmatch_lines([f"*: {what} {told}"])
-
-
-def test_a_module_that_ends_the_program_fails_and_the_others_run(project):
-    project.add_test()
-    project.pytester.makepyfile(
-        test_exits="import sys\nsys.exit(0)\n",
-        test_leaves="import os\nos._exit(0)\n",
-        test_raises="1 / 0",
-    )
-    result = project.run_apart("--simulate")
-    result.assert_outcomes(passed=1, errors=3)
-    result.stdout.fnmatch_lines(
-        [
-            *("test_exits.py ends the program:", "*line 2*", "SystemExit: 0"),
-            *("test_leaves.py ends the program:", "SystemExit: os._exit(0)"),
-        ]
-    )
 
 
 HIDDEN = """
@@ -296,10 +292,9 @@ def test_add(case):
 """
 
 
-@pytest.mark.parametrize("watch", [watching.Watch, functools.partial(watching.Watch, None)])
-def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, watch, fresh_runs):
-    """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
-    monkeypatch.setattr(watching, "Watch", watch)
+def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, fresh_runs):
+    """Where lines are watched by ``sys.settrace``, as before Python 3.12."""
+    monkeypatch.setattr(watching, "Watch", functools.partial(watching.Watch, None))
     project.pytester.makepyfile(test_endless=ENDLESS)
     result = project.run("--simulate", "--case-timeout=0.2")
     result.assert_outcomes(failed=1)

@@ -7,14 +7,19 @@ from difftest.cli.init import CONFIG, NAMES
 from difftest.cli.main import main
 
 
-def test_the_first_files_run_green(pytester, monkeypatch):
-    monkeypatch.delenv("CI", raising=False)
+def test_the_first_files_run_green_and_a_broken_kernel_is_red(pytester, in_process, monkeypatch):
     monkeypatch.chdir(pytester.path)
     result = CliRunner().invoke(main, ["init"])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:-1] == [*NAMES, CONFIG, "now: pytest --simulate"]
-    ran = pytester.runpytest_subprocess("--hypothesis-seed=1")  # as editors do: pytest.ini asks
+    ran = in_process("--hypothesis-seed=1")  # as editors do: pytest.ini asks
     ran.assert_outcomes(passed=1 + 1 + 1 + 2)  # drawn, edges, the rejection, the example twice
+    kernel = pytester.path / "scale.py"
+    text = kernel.read_text()
+    assert "x[first : first + count, :]" in text
+    kernel.write_text(text.replace("x[first : first + count, :]", "x[0:count, :]"))
+    ran = in_process("--simulate", "--hypothesis-seed=1", "-x")
+    assert ran.parseoutcomes()["failed"] >= 1
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg"])
@@ -28,16 +33,6 @@ def test_a_configuration_stays_as_it_is_and_the_line_to_add_is_said(tmp_path, na
         'difftest_simulate = "auto"' if name == "pyproject.toml" else "difftest_simulate = auto"
     )
     assert f"{tmp_path / name} stays as it is; with {setting} among" in result.output
-
-
-def test_a_broken_first_kernel_is_red(pytester, in_process):
-    assert CliRunner().invoke(main, ["init", str(pytester.path)]).exit_code == 0
-    kernel = pytester.path / "scale.py"
-    text = kernel.read_text()
-    assert "x[first : first + count, :]" in text
-    kernel.write_text(text.replace("x[first : first + count, :]", "x[0:count, :]"))
-    ran = in_process("--simulate", "--hypothesis-seed=1", "-x")
-    assert ran.parseoutcomes()["failed"] >= 1
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,28 +9,22 @@ from difftest.choices import STRICTNESSES
 from difftest.simulator import Strictness
 
 
-@pytest.mark.parametrize("option", ["--simulate", "--simulate=embedded", "--simulate=auto"])
-def test_the_option_does_not_swallow_the_path_after_it(project, option):
+@pytest.fixture
+def no_modules(monkeypatch):
+    """This process as one that was asked for no simulator."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "neuronxcc"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_the_option_does_not_swallow_the_path_after_it(project):
+    """In addopts too, where it is a default of the project's."""
     project.add_test()
     project.add_test(name="test_other")
-    result = project.run(option, "test_add.py")
+    result = project.run("--simulate", "test_add.py")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["difftest: the embedded simulator, in NumPy*"])
-
-
-def test_the_plain_mode_is_a_backend_of_its_own(project):
-    project.add_test()
-    result = project.run("--simulate=plain")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["difftest: the embedded simulator in plain mode*", "kernel *", "add *"]
-    )
-
-
-def test_the_option_works_in_addopts(project):
-    project.add_test()
-    project.pytester.makeini("[pytest]\npythonpath = .\naddopts = --simulate")
-    project.run().assert_outcomes(passed=1)
+    project.pytester.makeini("[pytest]\npythonpath = .\naddopts = --simulate=auto")
+    project.run("test_other.py").assert_outcomes(passed=1)
 
 
 def test_another_value_is_a_usage_error_that_names_those_accepted(project):
@@ -71,10 +65,9 @@ def test_a_missing_sdk_is_a_usage_error_that_says_how_to_get_it(project):
     assert "passed" not in result.stdout.str()
 
 
-@pytest.mark.parametrize("options", [["--device"], ["--simulate", "--device"]])
-def test_a_missing_device_is_a_usage_error_never_a_fallback(project, options):
+def test_a_missing_device_is_a_usage_error_never_a_fallback(project):
     project.add_test()
-    result = project.run(*options)
+    result = project.run("--simulate", "--device")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
@@ -95,27 +88,22 @@ def pytest_addoption(parser):
 """
 
 
-@pytest.mark.parametrize("options", [[], ["--device", "gpu"], ["--simulate"], ["--case", "x"]])
-def test_options_give_way_to_those_of_a_conftest(project, options):
+THEIRS = """
+import sys
+
+def test_theirs(pytestconfig):
+    assert "neuronxcc" not in sys.modules, "as after a run that asked for none"
+    given = [pytestconfig.getoption(name) for name in ("device", "simulate", "case")]
+    assert given == {given}
+"""
+
+
+def test_options_give_way_to_those_of_a_conftest(project, no_modules):
     project.add_test()
     project.pytester.makeconftest(CONFTEST)
-    project.pytester.makepyfile(
-        test_theirs=f"""
-        def test_theirs(pytestconfig):
-            names = ("device", "simulate", "case")
-            found = {{name: pytestconfig.getoption(name) for name in names}}
-            assert found == {{
-                "device": {"gpu" if "gpu" in options else "cpu"!r},
-                "simulate": {"--simulate" in options},
-                "case": {"x" if "x" in options else None!r},
-            }}
-        """
-    )
-    keys = ["-o", "difftest_simulate=no"] if "--simulate" in options else []
-    result = project.run(*options, *keys)
+    project.pytester.makepyfile(test_theirs=THEIRS.format(given=["cpu", False, None]))
+    result = project.run()
     result.assert_outcomes(passed=1)
-    if keys:
-        return
     result.stdout.fnmatch_lines(
         [
             "difftest: --simulate, --device, --case are declared by another plugin or a conftest "
@@ -124,14 +112,19 @@ def test_options_give_way_to_those_of_a_conftest(project, options):
             "1 module of kernel tests was not collected*",
         ]
     )
+    project.pytester.makepyfile(test_theirs=THEIRS.format(given=["gpu", True, "other"]))
+    words = ["--device", "gpu", "--simulate", "--case", "other", "-o", "difftest_simulate=no"]
+    project.run(*words).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
-def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(project, workers):
+def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(
+    project, no_modules, workers
+):
     """And not green, with no kernel run."""
     project.add_test("subtract")
     project.pytester.makeconftest(CONFTEST)
-    project.pytester.makepyfile(test_theirs="def test_theirs(): ...")
+    project.pytester.makepyfile(test_theirs=THEIRS.format(given=["cpu", True, None]))
     result = project.run("--simulate", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (result.stdout if workers else result.stderr).fnmatch_lines(
@@ -144,27 +137,17 @@ def test_a_backend_asked_for_by_an_option_of_anothers_is_a_usage_error(project, 
     )
     if not workers:
         assert project.run("test_theirs.py", "--simulate").ret == pytest.ExitCode.OK
-        meant = project.run("--simulate", "-o", "difftest_simulate=auto")
-        meant.assert_outcomes(passed=1, failed=1)
+        meant = project.run("--simulate", "-o", "difftest_simulate=auto", "test_add.py")
+        meant.assert_outcomes(failed=1)
 
 
-def test_options_give_way_to_those_of_a_plugin(project):
+def test_one_option_that_a_plugin_takes_leaves_the_others(project):
     project.add_test()
-    project.pytester.makepyfile(theirs=CONFTEST)
+    project.pytester.makepyfile(
+        theirs="def pytest_addoption(parser):\n    parser.addoption('--device', default='cpu')\n"
+    )
     project.pytester.syspathinsert()
-    result = project.run("-p", "theirs", "--device", "gpu", "-o", "difftest_simulate=embedded")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["difftest: --device, --case are declared by another plugin or a conftest *"]
-    )
-
-
-def test_one_option_that_is_taken_leaves_the_others(project):
-    project.add_test()
-    project.pytester.makeconftest(
-        "def pytest_addoption(parser):\n    parser.addoption('--device', default='cpu')\n"
-    )
-    result = project.run("--simulate", "--device", "gpu")
+    result = project.run("-p", "theirs", "--simulate", "--device", "gpu")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
@@ -174,16 +157,6 @@ def test_one_option_that_is_taken_leaves_the_others(project):
     )
 
 
-def test_a_conftest_that_takes_an_option_leaves_no_modules_in_place(project, monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "neuronxcc"]:
-        monkeypatch.delitem(sys.modules, name)
-    project.pytester.makeconftest(CONFTEST)
-    project.pytester.makepyfile(
-        test_none="import sys\ndef test_none(): assert 'neuronxcc' not in sys.modules"
-    )
-    project.run("--simulate").assert_outcomes(passed=1)
-
-
 def test_help_shows_the_options_that_are_ours(project):
     project.pytester.makeconftest(CONFTEST)
     result = project.run("--help")
@@ -191,39 +164,24 @@ def test_help_shows_the_options_that_are_ours(project):
     result.stdout.fnmatch_lines(["*--difftest-report=FILE*", "*difftest_case*"])
 
 
-def test_a_case_is_given_by_its_key(project):
-    project.add_test("subtract")
-    project.pytester.makeconftest(CONFTEST)
-    result = project.run("-o", "difftest_simulate=embedded")
-    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
-    assert " -o 'difftest_case={" in line
-    again = project.run(*shlex.split(line))
-    again.assert_outcomes(failed=1)
-    assert "Hypothesis" not in again.stdout.str()
-
-
-def test_ini_keys_leave_the_options_to_a_conftest_that_declares_them(project):
-    project.add_test()
-    project.pytester.makeconftest(CONFTEST)
-    project.pytester.makeini(
-        "[pytest]\npythonpath = .\ndifftest_simulate = embedded\ndifftest_device = no\n"
-    )
-    result = project.run("--device", "gpu", "--simulate")
-    result.assert_outcomes(passed=1)
-
-
-def test_an_ini_key_can_be_overridden_on_the_command_line(project):
+def test_ini_keys_stand_in_for_the_options_of_a_conftest(project):
+    """What they say can be overridden; the line that runs a case again gives it by its key."""
     project.add_test("subtract")
     project.pytester.makeconftest(CONFTEST)
     project.pytester.makeini(
         "[pytest]\npythonpath = .\ndifftest_simulate = no\ndifftest_device = no\n"
     )
     assert project.run().ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    result = project.run("-o", "difftest_simulate=embedded")
+    result = project.run("--device", "gpu", "--simulate", "-o", "difftest_simulate=embedded")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*run again:   pytest -o difftest_simulate=embedded test_add.py::test_add -o *case={*"]
+    result.stdout.fnmatch_lines(["difftest: --case is declared by another plugin or a conftest *"])
+    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
+    assert line.startswith(
+        "-o difftest_simulate=embedded test_add.py::test_add -o 'difftest_case={"
     )
+    again = project.run(*shlex.split(line))
+    again.assert_outcomes(failed=1)
+    assert "Hypothesis" not in again.stdout.str()
 
 
 ROUNDED = """
@@ -245,37 +203,23 @@ def test_rounded(case):
 """Its reference is off by less than a rounding into float32, which only an exact run shows."""
 
 
-@pytest.mark.parametrize("turned_off", [["--no-exact"], ["-o", "difftest_exact=no"]])
-def test_one_option_turns_the_exact_run_off(project, turned_off):
+def test_an_exact_run_is_there_in_both_modes_and_one_option_turns_it_off(project):
+    """The line that runs a case again knows of it."""
     project.pytester.makepyfile(test_rounded=ROUNDED)
-    result = project.run("--simulate")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*embedded: *the algorithm differs: without rounding too*"])
-    project.run("--simulate", *turned_off).assert_outcomes(passed=1)
-
-
-def test_the_plain_mode_has_an_exact_run_too(project):
-    project.pytester.makepyfile(test_rounded=ROUNDED)
-    result = project.run("--simulate=plain")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*plain: *the algorithm differs: without rounding too*"])
-
-
-def test_the_line_that_runs_a_case_again_knows_of_it(project):
+    for simulate, name in (("--simulate", "embedded"), ("--simulate=plain", "plain")):
+        result = project.run(simulate)
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines([f"*{name}: *the algorithm differs: without rounding too*"])
+    project.run("--simulate", "-o", "difftest_exact=no").assert_outcomes(passed=1)
     project.add_test("subtract")
     result = project.run("--simulate", "--no-exact")
+    result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
             "*embedded:    values differ, and nothing here rounds: each must be equal",
             "*run again:   pytest --simulate --no-exact test_add.py::test_add --case *",
         ]
     )
-
-
-def test_our_profiles_are_known_by_name_without_a_backend(project):
-    project.pytester.makepyfile(test_plain="def test_plain(): pass")
-    result = project.run("--hypothesis-profile=nightly", "test_plain.py")
-    result.assert_outcomes(passed=1)
 
 
 TODAYS = """
@@ -294,18 +238,12 @@ def add(a, b):
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "ini"),
-    [
-        (["--simulate=embedded", "--nki-level=0.5"], ""),
-        (["--simulate=embedded"], "difftest_nki_level = 0.5"),
-    ],
-)
-def test_kernels_of_todays_dialect_are_of_the_level_named(project, options, ini):
+def test_kernels_of_todays_dialect_are_of_the_level_named(project):
+    """By the ini key, and by an option before it."""
     project.pytester.makepyfile(kernel=TODAYS)
     project.add_test()
-    project.pytester.makeini(f"[pytest]\npythonpath = .\n{ini}")
-    result = project.run(*options)
+    project.pytester.makeini("[pytest]\npythonpath = .\ndifftest_nki_level = 0.5\n")
+    result = project.run("--simulate=embedded")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*nl.fori_loop exists since NKI 0.6*"])
     project.run("--simulate=embedded", "--nki-level=0.6").assert_outcomes(passed=1)
@@ -331,21 +269,14 @@ def add(a, b):
 
 
 @pytest.mark.parametrize("simulator", ["embedded", "plain"])
-@pytest.mark.parametrize(
-    ("options", "ini"),
-    [
-        (["--nki-strictness=documented"], ""),
-        ([], "difftest_nki_strictness = documented"),
-    ],
-)
-def test_a_strictness_is_that_of_each_kernel(project, simulator, options, ini):
+def test_a_strictness_is_that_of_each_kernel(project, simulator):
+    """By the ini key, and by an option before it."""
     project.pytester.makepyfile(kernel=NOTED)
     project.add_test()
-    project.pytester.makeini(f"[pytest]\npythonpath = .\n{ini}")
-    result = project.run(f"--simulate={simulator}", *options)
+    project.pytester.makeini("[pytest]\npythonpath = .\ndifftest_nki_strictness = documented\n")
+    result = project.run(f"--simulate={simulator}")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*tensor_reduce takes the last consecutive axes of the tile*"])
-    project.pytester.makeini("[pytest]\npythonpath = .\n")
     seen = ["--nki-strictness=seen", "-W", "ignore::UserWarning"]
     project.run(f"--simulate={simulator}", *seen).assert_outcomes(passed=1)
 

@@ -43,35 +43,22 @@ def test_a_backend_without_kernel_tests_says_so(project):
     result.stdout.fnmatch_lines(["no kernel test ran"])
 
 
-def failing_command(result):
-    """The words of the line that runs the failing case again, without `pytest`."""
-    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
-    return shlex.split(line)
-
-
 def test_the_printed_line_runs_exactly_the_failing_case(project):
+    """From another folder, too; and what is printed does not show the harness."""
+    folder = project.pytester.mkdir("deep")
     project.add_test("subtract")
-    words = failing_command(project.run("--simulate"))
+    (project.pytester.path / "test_add.py").rename(folder / "test_deep.py")
+    result = project.run("--simulate", "deep")
+    assert "runner.py" not in result.stdout.str()
+    assert "decorator.py" not in result.stdout.str()
+    line = re.search(r"run again: +pytest (.*)", result.stdout.str()).group(1)
+    words = shlex.split(line)
+    assert words[1] == "deep/test_deep.py::test_add"
     again = project.run(*words)
     again.assert_outcomes(failed=1)
     assert counts(again)["subtract"] == {"cases": 1, "elements": 1}
     again.stdout.fnmatch_lines(["*first wrong: out[[]0, 0[]]: got -1.0, expected 1.0"])
     assert "Hypothesis" not in again.stdout.str()
-
-
-def test_the_printed_line_is_right_in_another_folder(project):
-    folder = project.pytester.mkdir("deep")
-    project.add_test("subtract")
-    (folder / "test_deep.py").write_text((project.pytester.path / "test_add.py").read_text())
-    words = failing_command(project.run("--simulate", "deep"))
-    assert words[1] == "deep/test_deep.py::test_add"
-
-
-def test_the_traceback_does_not_show_the_harness(project):
-    project.add_test("subtract")
-    text = project.run("--simulate").stdout.str()
-    assert "runner.py" not in text
-    assert "decorator.py" not in text
 
 
 def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
@@ -99,6 +86,7 @@ def test_an_explicit_case_and_a_rejection_fail_on_their_own(project):
 
 
 BODY = """
+import numpy as np
 from hypothesis import HealthCheck, Phase, example, reproduce_failure, seed, settings
 from difftest import Case, Fill, Input, Ones, Zeros, kernel_test
 from hypothesis import strategies as st
@@ -106,6 +94,13 @@ from kernel import add, subtract
 from reference_add import add as reference
 
 SPEC = dict(reference=reference, domain={"n": range(1, 9)}, inputs={"a": "n 2", "b": "n 2"})
+
+
+def renamed(name):
+    def kernel(a, b):
+        return add(a, b)
+    kernel.__name__ = name
+    return kernel
 
 """
 
@@ -115,84 +110,92 @@ def run_body(project, body, *options):
     return project.run("--simulate", *options)
 
 
-def test_a_function_of_the_domain_that_returns_nothing_is_one_clear_error(project):
-    body = """
-SPEC["domain"] = {"n": lambda: None}
+CHECK = "def test_{0}(case):\n    case.check()\n"
+TESTS = {
+    "domain": """SPEC["domain"] = {"n": lambda: None}
+@kernel_test(kernel=add, edges=False, **SPEC)
+""",
+    "nan": """SPEC["inputs"] = dict.fromkeys("ab", Input("n 2", data=st.just(Fill(float("nan")))))
+@kernel_test(kernel=subtract, edges=False, **SPEC)
+""",
+    "refused": """def refusing(a, b):
+    assert len(a) < 500
+SPEC |= {"domain": {"n": (500,)}, "reference": refusing}
 @kernel_test(kernel=add, **SPEC)
-def test_add(case):
-    case.check()
-"""
-    result = run_body(project, body)
-    result.assert_outcomes(failed=2)  # drawn, edges
-    said = "SpecError: domain['n']: what its function returned: received None; accepted: "
-    assert result.stdout.str().count(said) == 2
-    assert "During handling" not in result.stdout.str()
+""",
+    "settings": """@settings(max_examples=7)
+@kernel_test(kernel=renamed("seven"), edges=False, **SPEC)
+""",
+    "example": """@settings(phases=[Phase.explicit])
+@example(case=Case({"n": 500}, "float32", {"a": Ones(), "b": Zeros()}))
+@kernel_test(kernel=subtract, edges=False, **SPEC)
+""",
+    "place": """def relu_sum(a, b):
+    return np.maximum(a, 0, out=a) + b
+SPEC["reference"] = relu_sum
+@kernel_test(kernel=add, edges=False, **SPEC)
+""",
+}
+"""Tests of their own modules, without their last two lines."""
+SAID = {
+    "domain": ["*SpecError: domain*: what its function returned: received None; accepted: *"],
+    "nan": [
+        "the kernel test compared nothing: no case ran to a comparison, of subtract on embedded",
+        "* NaN beside NaN proves *",
+    ],
+    "refused": [
+        "the kernel test compared nothing: no case ran to a comparison, of add on embedded"
+    ],
+    "example": ["*the kernel refuses what its reference accepts: LimitError*"],
+    "place": [
+        "add cannot be judged: the reference relu_sum wrote to its argument a",
+        "*where:*return np.maximum(a, 0, out=a) + b",
+        "  run again:   pytest --simulate*test_place.py::test_place --case *",
+    ],
+    "idle": ["the test of add compared nothing: *"],
+}
+"""What is printed of those that fail."""
 
 
-def test_a_test_that_never_checks_fails(project):
-    result = run_body(project, "@kernel_test(kernel=add, **SPEC)\ndef test_add(case): ...\n")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["the test of add compared nothing: *"])
-
-
-def test_a_test_of_which_no_case_decides_fails(project):
-    """Each of them is refused by both; or NaN beside NaN, where both are wrong by a factor too."""
-    result = run_body(
-        project,
-        "SPEC['inputs'] = dict.fromkeys('ab', Input('n 2', data=st.just(Fill(float('nan')))))\n"
-        "@kernel_test(kernel=subtract, edges=False, **SPEC)\n"
-        "def test_nan(case):\n    case.check()\n"
-        "SPEC['inputs'], SPEC['domain'] = {'a': 'n 2', 'b': 'n 2'}, {'n': (500,)}\n"
-        "def refusing(a, b):\n    assert len(a) < 500\n"
-        "SPEC['reference'] = refusing\n"
-        "@kernel_test(kernel=add, **SPEC)\n"
-        "def test_add(case):\n    case.check()\n",
-    )
-    result.assert_outcomes(failed=2)
+def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
+    """Each in a module of its own, all in one run."""
+    modules = {f"test_{name}": BODY + body + CHECK.format(name) for name, body in TESTS.items()}
+    idle = "@kernel_test(kernel=add, **SPEC)\ndef test_idle(case): ...\n"
+    fixtures = CHECK.replace("(case)", "(case, tmp_path, monkeypatch)").format("fixtures")
+    fixtures = f"@kernel_test(kernel=add, edges=False, **SPEC)\n{fixtures}"
+    modules |= {"test_idle": BODY + idle, "test_fixtures": BODY + fixtures}
+    project.pytester.makepyfile(**modules)
+    result = project.run("--simulate", "--difftest-report=report.json")
+    result.assert_outcomes(failed=len(SAID), passed=2)
+    text = result.stdout.str()
+    for name, lines in SAID.items():
+        report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
+        pytest.LineMatcher(report.splitlines()).fnmatch_lines(lines)
+        assert "During handling" not in report
+    assert counts(result)["seven"]["cases"] == 7
     assert counts(result)["add"]["both reject"] > 0
-    said = "the kernel test compared nothing: no case ran to a comparison, of"
-    result.stdout.fnmatch_lines(
-        [f"{said} subtract on embedded", "* NaN beside NaN proves *", f"{said} add on embedded"]
-    )
+    tests = json.loads((project.pytester.path / "report.json").read_text())["tests"]
+    (place,) = (test for test in tests if test["id"].endswith("test_place"))
+    assert place["case"]["values"] == {"n": 1}
 
 
 def test_a_test_of_which_half_the_cases_decide_nothing_proves_too_little(project):
     text = "@seed(1)\n@settings(max_examples=20)\n@kernel_test(kernel=add, edges=False, **SPEC{})\n"
-    text += "def test_{}(case):\n    case.check()\n"
     data = "{'a': 'n 2', 'b': Input('n 2', data=lambda n: Fill(float('nan') if n % 4 else 1.0))}"
     result = run_body(
         project,
         f"SPEC['inputs'] = {data}\n"
-        + text.format("", "weak")
-        + text.format(", allow_inconclusive=True", "allowed")
+        + text.format("")
+        + CHECK.format("weak")
+        + text.format(", allow_inconclusive=True")
+        + CHECK.format("allowed")
         + "SPEC['domain'] = {'n': range(8, 99, 4)}\n"
-        + text.format("", "strong"),
+        + text.format("")
+        + CHECK.format("strong"),
     )
     result.assert_outcomes(failed=1, passed=2)
     said = "the test of add proves too little on embedded: * compared cases are inconclusive"
     result.stdout.fnmatch_lines([said, "  most:   add: *NaN*", "  remedy: give inputs data=*"])
-
-
-def test_settings_of_hypothesis_stack_on_top(project):
-    result = run_body(
-        project,
-        "@settings(max_examples=7)\n"
-        "@kernel_test(kernel=add, **SPEC)\n"
-        "def test_add(case):\n    case.check()\n",
-    )
-    assert counts(result)["add"]["cases"] == 7
-
-
-def test_an_example_of_hypothesis_is_checked(project):
-    result = run_body(
-        project,
-        "@settings(phases=[Phase.explicit])\n"
-        "@example(case=Case({'n': 500}, 'float32', {'a': Ones(), 'b': Zeros()}))\n"
-        "@kernel_test(kernel=subtract, **SPEC)\n"
-        "def test_add(case):\n    case.check()\n",
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the kernel refuses what its reference accepts: LimitError*"])
 
 
 def test_reproduce_failure_of_hypothesis_runs_the_one_failing_case(project):
@@ -235,13 +238,8 @@ def test_add(case):
 """Hardly a case is drawn twice: of repeats in a row the fifth is not replaced at first."""
 
 
-@pytest.mark.parametrize(("profile", "cases"), [("quick", 20), ("ci", 50)])
-def test_profiles_set_how_many_cases(project, whole_profiles, profile, cases):
-    result = run_body(project, SEEDED, f"--hypothesis-profile={profile}")
-    assert counts(result)["add"]["cases"] == cases
-
-
 def test_in_ci_the_profile_is_ci(project, monkeypatch):
+    """Others are in tests/unit/plugin/test_profiles.py."""
     monkeypatch.setenv("CI", "true")
     assert counts(run_body(project, SEEDED))["add"]["cases"] == 50
 
@@ -254,35 +252,6 @@ def test_a_profile_that_a_conftest_loads_stays(project):
         "settings.load_profile('mine')\n"
     )
     assert counts(project.run("--simulate"))["add"]["cases"] == 3
-
-
-def test_junit_properties_carry_the_counts(project):
-    project.add_test()
-    project.run("--simulate", "--junitxml=report.xml", "-o", "junit_family=xunit1")
-    text = (project.pytester.path / "report.xml").read_text()
-    assert '<property name="difftest" value="{&quot;rows&quot;: [[&quot;add&quot;' in text
-
-
-def test_a_reference_that_works_in_place_fails_a_broken_kernel_that_would_pass(project):
-    result = run_body(
-        project,
-        "import numpy as np\n"
-        "def relu_sum(a, b):\n    return np.maximum(a, 0, out=a) + b\n"
-        "SPEC['reference'] = relu_sum\n"
-        "@kernel_test(kernel=add, **SPEC)\n"
-        "def test_add(case):\n    case.check()\n",
-        "--difftest-report=report.json",
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "add cannot be judged: the reference relu_sum wrote to its argument a",
-            "*where:*return np.maximum(a, 0, out=a) + b",
-            "  run again:   pytest --simulate*test_body.py::test_add --case *",
-        ]
-    )
-    (test,) = json.loads((project.pytester.path / "report.json").read_text())["tests"]
-    assert test["case"]["values"] == {"n": 1}
 
 
 def test_a_debugger_stops_in_the_kernel(project, monkeypatch):
@@ -315,17 +284,15 @@ def test_later():
 """
 
 
-@pytest.mark.parametrize("who", [("wrong", "right"), ("add", "wrong")])
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("kernel", "reference", "line", "said"),
     [
-        ("pytest.exit('enough')", "*Exit: enough*"),
-        ("raise bdb.BdbQuit", ""),
-        ("raise type('Other', (KeyboardInterrupt,), {})", "*test_body.Other*"),
+        ("wrong", "right", "pytest.exit('enough')", "*Exit: enough*"),
+        ("add", "wrong", "raise bdb.BdbQuit", ""),
+        ("add", "wrong", "raise type('Other', (KeyboardInterrupt,), {})", "*test_body.Other*"),
     ],
 )
-def test_what_ends_a_session_ends_it(project, who, line, said):
-    kernel, reference = who
+def test_what_ends_a_session_ends_it(project, kernel, reference, line, said):
     body = QUITS.format(line=line, kernel=kernel, reference=reference)
     if not said:
         with pytest.raises(KeyboardInterrupt):
@@ -436,16 +403,6 @@ def test_two_kernels_of_one_name_are_two_rows(project):
     rows = project.run("--simulate").stdout.str()
     assert re.search(r"^add \(kernel\) +\d+ ", rows, re.MULTILINE)
     assert re.search(r"^add \(other_kernel\) +\d+ ", rows, re.MULTILINE)
-
-
-def test_a_test_may_ask_for_a_fixture_of_a_function(project):
-    body = """
-@kernel_test(kernel=add, **SPEC)
-def test_add(case, tmp_path, monkeypatch):
-    assert tmp_path.is_dir()
-    case.check()
-"""
-    run_body(project, body).assert_outcomes(passed=1)
 
 
 def test_a_run_in_this_process_remembers_failures_in_its_own_folder(project):

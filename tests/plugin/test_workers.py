@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from difftest.plugin.options import in_even_shares
 from tests.plugin.conftest import KERNEL, REFERENCE
-from tests.plugin.test_running import MORE, counts
+from tests.plugin.test_running import counts
 
 SHOWN = """
 from hypothesis.internal.conjecture import providers
@@ -30,13 +30,14 @@ BRANCHES = """
         a = b
     assert len(a.shape)"""
 """Of what the tests have, one example alone takes the first, and none the second."""
+WIDE = 'rejects=[Rejection({"m": 129, "n": 2}, match="partition")], examples=[{"m": 2, "n": 2048}],'
 
 
 def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_profiles):
     """They take work from each other, and say how far they are."""
     project.pytester.makeconftest(SHOWN)
     project.pytester.makepyfile(kernel=KERNEL.replace("\n    assert len(a.shape)", BRANCHES))
-    project.add_test(more=MORE)
+    project.add_test(more=WIDE)
     project.add_test("subtract", name="test_wrong")
     arguments = ("--simulate", "--hypothesis-seed=3", "-o", "addopts=", "-p", "no:cacheprovider")
     alone = project.run_apart(*arguments)  # what is drawn depends on the modules of a process
