@@ -152,8 +152,8 @@ def loaded(worker: Sandbox, language: Language, name: str) -> Mapping[str, Any]:
     """What a worker says of the kernel that it has loaded; WorkerEnd if it could not."""
     sources = language.sources.values()
     request = {"request": "load", "name": name, "allowed": [*language.allowed]}
-    modules = [[one.name, one.file, one.is_package] for one in sources]
-    answer = worker.ask({**request, "modules": modules}, [one.text for one in sources]).header
+    modules = [[source.name, source.file, source.is_package] for source in sources]
+    answer = worker.ask({**request, "modules": modules}, [source.text for source in sources]).header
     how, said = answer.get("how"), str(answer.get("error", ""))
     if how == "usage":
         raise click.UsageError(said)
@@ -176,10 +176,10 @@ def _judge_loaded(
     judgement.kernel = {**judgement.kernel, "dialect": str(described["dialect"])}
     request = LintRequest()
     with unless_broken("the linter"):
-        for one in request.of_files([file])[0]:
-            row = {"id": one.id, "severity": SEVERITIES[request.levels.of(one.rule)]}
-            row |= {"happened": one.happened, "rule": one.rule.rule, "remedy": one.rule.remedy}
-            place = {"file": one.path, "line": one.line}
+        for finding in request.of_files([file])[0]:
+            rule, place = finding.rule, {"file": finding.path, "line": finding.line}
+            row = {"id": finding.id, "severity": SEVERITIES[request.levels.of(rule)]}
+            row |= {"happened": finding.happened, "rule": rule.rule, "remedy": rule.remedy}
             judgement.findings.append({"source": "lint", **row, "locations": [place]})
 
     def use(spec: KernelSpec) -> None:
@@ -212,18 +212,18 @@ def spec_for(spec: KernelSpec, candidate: Candidate, dialect: str) -> KernelSpec
 
 def weigh_constants(judgement: Judgement, read: Mapping[str, Any], settings: JudgeSettings) -> None:
     """Say which constants of a candidate's file its test reads: they have to be the original's."""
-    judgement.evidence.constants, known = dict(read), {}
+    judgement.evidence.constants, space = dict(read), {}
     if settings.original and read:
         name = f"{settings.original}:{judgement.kernel['name']}"
-        known = described_alone(name, judgement.test, settings, None)["constants"]
+        space = described_alone(name, judgement.test, settings, None)["constants"]
     other = [
-        f"{name} = {one!r}" for name, one in read.items() if repr(known.get(name, ...)) != repr(one)
+        f"{key} = {item!r}" for key, item in read.items() if repr(space.get(key, ...)) != repr(item)
     ]
     if other and judgement.outcome is Outcome.AGREES:
         judgement.outcome, judgement.stage = Outcome.OWN_CONSTANTS, Stage.COMPARE
         told = f"its test reads {', '.join(other)} of a candidate's own file"
         remedy = "keep them in the test, or compare them: --original FILE"
-        judgement.reason = f"{told}; {settings.original + ' has others' if known else remedy}"
+        judgement.reason = f"{told}; {settings.original + ' has others' if space else remedy}"
 
 
 class Candidate:
@@ -268,22 +268,22 @@ class _StandIn(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        found = importlib.machinery.PathFinder.find_spec(fullname, path)
-        file = os.path.realpath(found.origin) if found is not None and found.origin else ""
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        file = os.path.realpath(spec.origin) if spec is not None and spec.origin else ""
         if file not in self.files:
             return None
         return importlib.util.spec_from_file_location(fullname, file, loader=self)
 
     def exec_module(self, module: ModuleType) -> None:
         described = self.files[str(module.__file__)]()
-        known = {name: one for name, one in described["constants"].items() if is_plain(one)}
+        space = {name: value for name, value in described["constants"].items() if is_plain(value)}
 
         def read(name: str) -> Any:
-            if name not in known:
+            if name not in space:
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            return self.read.setdefault(name, known[name])
+            return self.read.setdefault(name, space[name])
 
-        vars(module).update(__getattr__=read, __all__=[*described["functions"], *known])
+        vars(module).update(__getattr__=read, __all__=[*described["functions"], *space])
         for name, signature in described["functions"].items():
             setattr(module, name, Candidate(name, module.__name__, signature))
 

@@ -75,7 +75,7 @@ def near(arrays: tuple[Array, ...], *, integers: bool, share: float) -> tuple[Ar
     are left as they are.
     """
     random = np.random.default_rng()
-    integers = integers or not any(is_float(one.dtype) for one in arrays)
+    integers = integers or not any(is_float(array.dtype) for array in arrays)
 
     def partly(array: Array) -> Array:
         changed = array.copy()
@@ -150,7 +150,7 @@ class CandidateBackend:
         """Let the kernel say what it asks of the machine, and do that on the data of the call."""
         ran = self._run(call)
         outputs = ran.outputs if isinstance(ran, Ran) else ()
-        self.gave_zeros = not any(one.astype(bool).any() for one in outputs)
+        self.gave_zeros = not any(output.astype(bool).any() for output in outputs)
         return ran
 
     def _run(self, call: KernelCall) -> Outcome:
@@ -161,14 +161,14 @@ class CandidateBackend:
             if not isinstance(ran, Unsupported):
                 return ran
         for shown in Shown:
-            found = self._tape(call, shown)
-            ran = _replay(call, found) if isinstance(found, Tape) else found
+            answer = self._tape(call, shown)
+            ran = _replay(call, answer) if isinstance(answer, Tape) else answer
             is_last = shown is Shown.ALL
-            if isinstance(found, Tape) and (is_last or not isinstance(ran, Unsupported)):
+            if isinstance(answer, Tape) and (is_last or not isinstance(ran, Unsupported)):
                 self.shown[shown] += 1
-                self.last = shown, found
+                self.last = shown, answer
                 if shown is Shown.NOTHING:
-                    self._tapes = dict([*self._tapes.items(), (shape, found)][-_KEPT:])
+                    self._tapes = dict([*self._tapes.items(), (shape, answer)][-_KEPT:])
                 break
         return ran
 
@@ -197,14 +197,14 @@ class CandidateBackend:
     def ask(self, call: KernelCall, inputs: tuple[Array, ...]) -> Frame:
         header = {
             "name": str(getattr(call.kernel, "__name__", "")),
-            "inputs": [form_of(one) for one in inputs],
-            "outputs": [form_of(one) for one in call.outputs],
+            "inputs": [form_of(array) for array in inputs],
+            "outputs": [form_of(array) for array in call.outputs],
             "parameters": dict(call.parameters),
             "grid": list(call.grid),
             "machine": call.machine,
             "names": list(call.names),
         }
-        blobs = [one.tobytes() for one in inputs]
+        blobs = [array.tobytes() for array in inputs]
         answer = self.worker.ask({"request": "trace", "call": header}, blobs)
         self.printed = max(self.printed, int(answer.header.get("printed", 0)))
         if answer.header.get("how") == "memory":
@@ -214,7 +214,7 @@ class CandidateBackend:
 
 def _replay(call: KernelCall, tape: Tape) -> Outcome:
     """What the calls of a tape compute on the data of a call; WorkerEnd of what is no tape."""
-    outputs = tuple(one.copy() for one in call.outputs)
+    outputs = tuple(output.copy() for output in call.outputs)
     ran = EmbeddedSimulator().run(replace(call, kernel=replayed(tape), outputs=outputs))
     if isinstance(ran, Rejected) and isinstance(ran.error, ReplayError):
         raise WorkerEnd(Judged.CRASHED, f"its process answers with no run: {ran.error}")
@@ -241,13 +241,13 @@ def _read(text: str) -> Tape:
 def _error(header: Mapping[str, Any]) -> KernelFailure:
     """An error of the name and the text that travelled."""
     kind = str(header.get("kind", ""))
-    made = type(kind, (KernelFailure,), {}) if kind.isidentifier() else KernelFailure
-    error: KernelFailure = made(str(header.get("error", "")))
+    failure_type = type(kind, (KernelFailure,), {}) if kind.isidentifier() else KernelFailure
+    error: KernelFailure = failure_type(str(header.get("error", "")))
     error.is_rule = bool(header.get("is_rule"))
     return error
 
 
 def _shape_of(call: KernelCall) -> str:
     """What two calls share whose instructions are the same, unless the kernel follows data."""
-    arrays = [(one.shape, name_of(one.dtype)) for one in (*call.inputs, *call.outputs)]
+    arrays = [(array.shape, name_of(array.dtype)) for array in (*call.inputs, *call.outputs)]
     return repr((arrays, sorted(call.parameters.items()), call.grid, call.machine))

@@ -65,16 +65,16 @@ def candidates(batch: str, test: str, sources: Path) -> list[str]:
             lines = Path(batch).read_text("utf-8").splitlines()
         except OSError as error:
             raise click.UsageError(str(error)) from None
-        found = [_of_line(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
+        kernels = [_of_line(line, f"{batch}:{n}", sources) for n, line in enumerate(lines, 1)]
     else:
         place, _, name = batch.rpartition(":")
         own = Path(test.partition("::")[0]).resolve()
-        files = sorted(one for one in Path(place or batch).glob("*.py") if one.resolve() != own)
-        found = [f"{file}:{name}" for file in files if place]
-    if not found:
+        files = sorted(path for path in Path(place or batch).glob("*.py") if path.resolve() != own)
+        kernels = [f"{file}:{name}" for file in files if place]
+    if not kernels:
         told = f"--batch takes DIR:KERNEL or FILE.jsonl; {batch} has no candidates"
         raise click.UsageError(told)
-    return found
+    return kernels
 
 
 def _of_line(line: str, where: str, sources: Path) -> str:
@@ -96,39 +96,39 @@ def _key_of(kernel: str, orders: BatchOrders) -> str:
     file, _, name = kernel.rpartition(":")
     test = orders.test.partition("::")[0]
     try:
-        texts = [hashlib.sha256(Path(one).read_bytes()).hexdigest() for one in (file, test)]
+        texts = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (file, test)]
     except OSError as error:
         raise click.UsageError(f"{kernel}: {error}") from None
-    known = [texts, name, orders.test, asdict(orders.settings), versions()]
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+    parts = [texts, name, orders.test, asdict(orders.settings), versions()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def judge_batch(
     batch: str, test: str, settings: JudgeSettings, results: Path, processes: int
 ) -> list[dict[str, Any]]:
     """Judge what is not judged yet, and say what came of all: the object of each candidate."""
-    known = Journal(results)
+    journal = Journal(results)
     seeds = [settings.seed] if settings.seed is not None else []
-    seeds += [int(one["seed"]) for one in known.known.values()]
+    seeds += [int(row["seed"]) for row in journal.known.values()]
     seed = next(iter(seeds), random.SystemRandom().randrange(2**32))
     kernels = tuple(candidates(batch, test, results.with_suffix(".sources")))
     orders = BatchOrders(test, replace(settings, seed=seed, shrink=False), kernels)
     keys = {kernel: _key_of(kernel, orders) for kernel in kernels}
-    settled = {key for key, one in known.known.items() if (one["outcome"], one["stage"]) != OURS}
-    left = {key: one for one, key in keys.items() if key not in settled}
+    settled = {key for key, row in journal.known.items() if (row["outcome"], row["stage"]) != OURS}
+    left = {key: kernel for kernel, key in keys.items() if key not in settled}
     done = len({*keys.values()}) - len(left)
     try:
         with progress("judged", done + len(left), done) as advance:
             for (key, _), verdict in _verdicts([*left.items()], orders, processes):
-                known.add(key, verdict)
+                journal.add(key, verdict)
                 advance()
     except KeyboardInterrupt:
-        count = sum(keys[one] in known.known for one in kernels)
+        count = sum(keys[kernel] in journal.known for kernel in kernels)
         told = f"stopped: {count} of {len(kernels)} are in {results}; the same command goes on"
         end_interrupted(told)
     documents = []
     for kernel in kernels:  # one key may have several
-        document = known.known[keys[kernel]]
+        document = journal.known[keys[kernel]]
         own = {**document["kernel"], "file": kernel.rpartition(":")[0]}
         documents.append({**document, "kernel": own})
     click.echo("\n".join(summary(documents)))
@@ -144,11 +144,11 @@ def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for verdict in judged:
         if verdict["outcome"] == Outcome.AGREES.value:
             alike.setdefault(verdict["instructions"] or place_of(verdict), []).append(verdict)
-    timed = [(one[0]["time"] or {"predicted_us": float("inf")}, one) for one in alike.values()]
+    timed = [(rows[0]["time"] or {"predicted_us": float("inf")}, rows) for rows in alike.values()]
     for time, (verdict, *others) in sorted(timed, key=lambda row: row[0]["predicted_us"]):
-        known = f"{time['predicted_us']:10.1f} us (predicted)"
-        yield f"{known if verdict['time'] else 'no time is predicted'}  {place_of(verdict)}"
-        yield from (f"    the same instructions: {place_of(one)}" for one in others)
+        text = f"{time['predicted_us']:10.1f} us (predicted)"
+        yield f"{text if verdict['time'] else 'no time is predicted'}  {place_of(verdict)}"
+        yield from (f"    the same instructions: {place_of(other)}" for other in others)
 
 
 def _verdicts(
@@ -216,14 +216,14 @@ def remembered(function: Callable[..., Any], most: int = KEPT) -> Callable[..., 
     """The function, called once for arguments of the same bytes, if they can be pickled."""
 
     @functools.lru_cache(most)
-    def known(text: bytes) -> bytes:
+    def result(text: bytes) -> bytes:
         args, keywords = pickle.loads(text)
         return pickle.dumps(function(*args, **keywords))
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         try:
-            return pickle.loads(known(pickle.dumps((args, keywords))))
+            return pickle.loads(result(pickle.dumps((args, keywords))))
         except (pickle.PicklingError, TypeError, AttributeError):
             return function(*args, **keywords)
 

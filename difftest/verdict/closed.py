@@ -35,7 +35,7 @@ _MARK = "which way?"  # a name that no source can have
 class Quiet:
     """A logger: whatever it is asked, it keeps nothing."""
 
-    def __call__(self, *given: object, **more: object) -> Quiet:
+    def __call__(self, *args: object, **more: object) -> Quiet:
         return self
 
     def __getattr__(self, name: str) -> Quiet:
@@ -46,12 +46,12 @@ class Quiet:
 
 def _in_place_of(out: io.TextIOBase) -> dict[str, dict[str, Any]]:
     """What is given for modules that have files, processes or the whole of Python."""
-    levels = {name: one for name, one in vars(logging).items() if name.isupper()}
+    levels = {name: level for name, level in vars(logging).items() if name.isupper()}
     return {
         "logging": {**dict.fromkeys(MODULES["logging"], Quiet()), **levels},
         "warnings": {
             **dict.fromkeys(MODULES["warnings"], Quiet()),
-            "catch_warnings": lambda **given: contextlib.nullcontext([]),
+            "catch_warnings": lambda **options: contextlib.nullcontext([]),
         },
         "os": {"environ": {}, "getenv": lambda name, default=None: default},
         "sys": {
@@ -72,15 +72,15 @@ class ClosedWorld:
     def __init__(
         self, sources: Sequence[SourceFile], allowed: Sequence[str], out: io.TextIOBase
     ) -> None:
-        self.sources = {one.name: one for one in sources}
+        self.sources = {source.name: source for source in sources}
         self.allowed = frozenset(allowed)
         self.modules: dict[str, ModuleType] = {}
         self._codes: dict[str, CodeType] = {}
         self._lists = {name: ModuleType(name) for name in MODULES}
         own = _in_place_of(out)
         for name, module in self._lists.items():
-            given = own.get(name) or vars(importlib.import_module(name))
-            shown = {one: given[one] for one in MODULES[name] if one in given}
+            space = own.get(name) or vars(importlib.import_module(name))
+            shown = {member: space[member] for member in MODULES[name] if member in space}
             if name == "functools":  # without a say in what is copied
                 shown["wraps"] = lambda wrapped: functools.wraps(wrapped)
             vars(module).update(shown, __all__=sorted(shown), __path__=[])
@@ -142,7 +142,7 @@ class ClosedWorld:
         package = str((space or {}).get("__package__", ""))
         name = importlib.util.resolve_name("." * level + name, package)
         top = name.partition(".")[0]
-        if any(f"{one}.".startswith(f"{name}.") for one in self.sources):
+        if any(f"{module}.".startswith(f"{name}.") for module in self.sources):
             return self._own(name, wanted or ())
         if name.startswith(("numpy._core.", "numpy.core.")):  # NumPy's C code: f"{x.dtype}"
             _import(name, {}, {}, ("__name__",), 0)
@@ -155,11 +155,11 @@ class ClosedWorld:
 
     def _own(self, name: str, wanted: Sequence[str]) -> ModuleType:
         """A module of the candidate's; a package runs where a name of its own is wanted."""
-        inner = [one for one in wanted if f"{name}.{one}" in self.sources]
+        inner = [member for member in wanted if f"{name}.{member}" in self.sources]
         runs = name in self.sources and (len(inner) < len(wanted) or not wanted)
         module = self.module(name) if runs else self.modules.get(name) or ModuleType(name)
-        for one in inner:
-            setattr(module, one, self.module(f"{name}.{one}"))
+        for member in inner:
+            setattr(module, member, self.module(f"{name}.{member}"))
         while not wanted and "." in name:  # ``import a.b`` gives a
             name, _, child = name.rpartition(".")
             above = self.modules.get(name) or ModuleType(name)
@@ -172,15 +172,15 @@ def marked(tree: ast.Module, file: str) -> ast.Module:
     """The tree, in which conditions of a function's expressions tell how they come out."""
 
     def told(node: ast.expr, at: ast.expr | ast.pattern) -> ast.expr:
-        place = [ast.Constant(one) for one in (file, at.lineno, at.col_offset)]
+        place = [ast.Constant(part) for part in (file, at.lineno, at.col_offset)]
         return ast.copy_location(ast.Call(ast.Name(_MARK, ast.Load()), [node, *place], []), at)
 
     def seen(node: Any) -> Any:
         return told(node, node) if isinstance(node, ast.expr) and node in conditions else node
 
-    functions = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.Lambda))]
-    nodes = {node for one in functions for node in ast.walk(one)}
-    conditions: set[ast.AST] = {one for one in nodes if isinstance(one, ast.Compare)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    nodes = {node for function in functions for node in ast.walk(function)}
+    conditions: set[ast.AST] = {node for node in nodes if isinstance(node, ast.Compare)}
     for node in nodes:
         if isinstance(node, ast.BoolOp):
             conditions.update(node.values[:-1])
@@ -193,10 +193,10 @@ def marked(tree: ast.Module, file: str) -> ast.Module:
             conditions.difference_update(ast.walk(node.test))
     for node in nodes:
         if isinstance(node, ast.Match):
-            arms = [one for one in node.cases if not isinstance(one.body[-1], ast.Raise)]
-            none: list[ast.expr] = [told(ast.Constant(False), one.pattern) for one in arms]
-            for one in arms:
-                one.guard = told(one.guard or ast.Constant(True), one.pattern)
+            arms = [case for case in node.cases if not isinstance(case.body[-1], ast.Raise)]
+            none: list[ast.expr] = [told(ast.Constant(False), arm.pattern) for arm in arms]
+            for arm in arms:
+                arm.guard = told(arm.guard or ast.Constant(True), arm.pattern)
             all_of = ast.Tuple([*none, node.subject], ast.Load())
             node.subject = ast.Subscript(all_of, ast.Constant(-1), ast.Load())
         for name, value in ast.iter_fields(node):

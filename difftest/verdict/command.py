@@ -32,7 +32,7 @@ from difftest.verdict.outcome import Outcome
 
 def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
     """What each gives in the place of an output: values of its shape and dtype."""
-    same = [one for one in inputs if one.shape == output.shape] or inputs or (np.zeros(1),)
+    same = [array for array in inputs if array.shape == output.shape] or inputs or (np.zeros(1),)
     values = {
         "zeros": 0.0,
         "ones": 1.0,
@@ -41,10 +41,10 @@ def impostors(output: Array, inputs: tuple[Array, ...]) -> dict[str, Array]:
         "the last input": same[-1],
         "the mean of an input": np.mean((*inputs, same[0])[0].astype(np.float64)),
     }
-    wide = {name: np.resize(np.float64(one), output.shape) for name, one in values.items()}
+    wide = {name: np.resize(np.float64(value), output.shape) for name, value in values.items()}
     if not is_float(output.dtype):
-        wide = {name: np.where(np.isfinite(one), one, 0) for name, one in wide.items()}
-    return {name: one.astype(output.dtype) for name, one in wide.items()}
+        wide = {name: np.where(np.isfinite(value), value, 0) for name, value in wide.items()}
+    return {name: value.astype(output.dtype) for name, value in wide.items()}
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Audit:
     def __str__(self) -> str:
         lines = [f"{self.cases} cases, {self.decided} of them decide"]
         lines += [f"  {count:4} of them pass with {name}" for name, count in self.passed.items()]
-        lines += [f"weak: {one}" for one in self.weaknesses] or ["no impostor passes all of them"]
+        lines += [f"weak: {text}" for text in self.weaknesses] or ["no impostor passes all of them"]
         return "\n".join(lines)
 
 
@@ -101,10 +101,10 @@ def _look(audit: Audit, runner: Runner, spec: KernelSpec, case: Case) -> None:
         return
     audit.decided += 1
     unwritten = tuple(None for _ in outcome.outputs)
-    given = [impostors(one, inputs) for one in outcome.outputs]
-    for name in given[0]:
-        made = replace(outcome, outputs=tuple(one[name] for one in given), unwritten=unwritten)
-        audit.passed[name] += isinstance(verdict_on(reference, made), Match)
+    fakes = [impostors(output, inputs) for output in outcome.outputs]
+    for name in fakes[0]:
+        result = replace(outcome, outputs=tuple(fake[name] for fake in fakes), unwritten=unwritten)
+        audit.passed[name] += isinstance(verdict_on(reference, result), Match)
 
 
 _FAIL_ON = f"What alone makes the exit code other than 0, several times: {', '.join(CLASSES)}."
@@ -155,7 +155,7 @@ def verdict(
     memory: int,
     audit: bool,
     moves: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Judge a kernel that nobody trusts, by a kernel test.
 
@@ -163,10 +163,10 @@ def verdict(
     that it is judged on. The exit code is 0 if it agrees; docs/reference/verdict.md has the others.
     With --batch many kernels are judged by one test.
     """
-    batch, results, processes = (given.pop(one) for one in ("batch", "results", "processes"))
-    fail_on = given.pop("fail_on")
-    files = {form: file for form in FORMS if (file := given.pop(form)) is not None}
-    settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **given)
+    batch, results, processes = (options.pop(name) for name in ("batch", "results", "processes"))
+    fail_on = options.pop("fail_on")
+    files = {form: file for form in FORMS if (file := options.pop(form)) is not None}
+    settings = JudgeSettings(limits=Limits(timeout, memory * 2**20), **options)
     if (batch is None) != (results is None):
         raise click.UsageError("--batch and --results go together")
     if "html" in files and (lack := missing("jinja2", "--html", "report")):

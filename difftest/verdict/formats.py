@@ -52,11 +52,11 @@ def replay_of(document: Mapping[str, Any]) -> str:
 def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield ("", document["report"]) if document["report"] else ("why", document["reason"])
     yield "judge again", replay_of(document)
-    for one in document["findings"]:
-        at = ", ".join(f"{place['file']}:{place['line']}" for place in one["locations"][:1])
-        yield one["severity"], f"{at + ': ' if at else ''}{one['happened']} [{one['id']}]"
-    for one in document["coverage"]["missed"]:
-        yield "not reached", f"{one['file']}:{one['line']}: {one['what']}: {one['source']}"
+    for row in document["findings"]:
+        at = ", ".join(f"{place['file']}:{place['line']}" for place in row["locations"][:1])
+        yield row["severity"], f"{at + ': ' if at else ''}{row['happened']} [{row['id']}]"
+    for row in document["coverage"]["missed"]:
+        yield "not reached", f"{row['file']}:{row['line']}: {row['what']}: {row['source']}"
     yield from _measures(document)
     for note in document["notes"]:
         yield "note", note
@@ -75,11 +75,11 @@ def _measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             f"{time['predicted_us']:.1f} us (predicted; {time['low_us']:.1f} to "
             f"{time['high_us']:.1f}) for {time['case']}, limited by {time['limited_by']}",
         )
-    for one in document["memory"]:
-        share = one["needed"] / one["limit"]
+    for row in document["memory"]:
+        share = row["needed"] / row["limit"]
         yield (
-            one["memory"],
-            f"{one['needed']:,} of {one['limit']:,} bytes a partition at the peak ({share:.0%})",
+            row["memory"],
+            f"{row['needed']:,} of {row['limit']:,} bytes a partition at the peak ({share:.0%})",
         )
     yield "missing", ", ".join(document["limits"].get("missing", ()))
     yield "reward", f"{document['reward']['total']:.3f}"
@@ -98,7 +98,7 @@ BROKEN = (6, 7)
 FINDING = 8
 """The exit code where a kernel agrees, and a finding of it is of a chosen severity."""
 ANY, SEVERITIES = "any", ("warning", "error")
-CLASSES = (*(one.value for one in Outcome if one is not Outcome.AGREES), ANY, *SEVERITIES)
+CLASSES = (*(member.value for member in Outcome if member is not Outcome.AGREES), ANY, *SEVERITIES)
 """What --fail-on takes: outcomes, any of these, and the least severity of a finding."""
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -117,38 +117,38 @@ def write_forms(
 
 def exit_code(documents: Iterable[Document], chosen: Sequence[str]) -> int:
     """The lowest code of the verdicts that are of a chosen class; 0 if none is."""
-    least = min((SEVERITIES.index(one) for one in SEVERITIES if one in chosen), default=2)
+    least = min((SEVERITIES.index(word) for word in SEVERITIES if word in chosen), default=2)
     codes = set()
-    for one in documents:
-        code = one["exit_code"]
-        if code and (ANY in chosen or one["outcome"] in chosen):
+    for document in documents:
+        code = document["exit_code"]
+        if code and (ANY in chosen or document["outcome"] in chosen):
             codes.add(code)
-        elif any(found["severity"] in SEVERITIES[least:] for found in one["findings"]):
+        elif any(finding["severity"] in SEVERITIES[least:] for finding in document["findings"]):
             codes.add(FINDING)
     return min(codes, default=0)
 
 
 def junit_text(documents: Sequence[Document]) -> str:
     """A suite in JUnit's XML, with a test for each kernel."""
-    bad = [one["exit_code"] in BROKEN for one in documents if one["exit_code"]]
+    bad = [document["exit_code"] in BROKEN for document in documents if document["exit_code"]]
     counts = {"tests": len(documents), "failures": bad.count(False), "errors": bad.count(True)}
-    seconds = sum(one["seconds"] for one in documents)
+    seconds = sum(document["seconds"] for document in documents)
     suite = _element("testsuite", None, name=FORMAT, **counts, skipped=0, time=seconds)
-    for one in documents:
-        names = {"classname": one["test"], "name": place_of(one)}
-        test = _element("testcase", suite, **names, time=one["seconds"])
+    for document in documents:
+        names = {"classname": document["test"], "name": place_of(document)}
+        test = _element("testcase", suite, **names, time=document["seconds"])
         properties = _element("properties", test)
         for name in ("outcome", "stage", "seed"):
-            _element("property", properties, name=name, value=one[name])
-        if one["exit_code"]:
-            kind = "error" if one["exit_code"] in BROKEN else "failure"
-            found = _element(kind, test, type=one["outcome"], message=one["reason"])
-            found.text = _NO_XML.sub("?", text_of(one))
+            _element("property", properties, name=name, value=document[name])
+        if document["exit_code"]:
+            kind = "error" if document["exit_code"] in BROKEN else "failure"
+            element = _element(kind, test, type=document["outcome"], message=document["reason"])
+            element.text = _NO_XML.sub("?", text_of(document))
     return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
 
 
-def _element(tag: str, above: ElementTree.Element | None, **given: Any) -> ElementTree.Element:
-    texts = {name: _NO_XML.sub("?", str(value)) for name, value in given.items()}
+def _element(tag: str, above: ElementTree.Element | None, **values: Any) -> ElementTree.Element:
+    texts = {name: _NO_XML.sub("?", str(value)) for name, value in values.items()}
     if above is None:
         return ElementTree.Element(tag, texts)
     return ElementTree.SubElement(above, tag, texts)
@@ -158,42 +158,42 @@ def session_of(
     documents: Sequence[Document], judgements: Sequence[Judgement] = ()
 ) -> dict[str, Any]:
     """The document of which :mod:`difftest.report` makes a page, or Markdown."""
-    found: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
-    for number, one in enumerate(documents):
-        name, evidence = place_of(one), one["evidence"]
+    session: dict[str, list[Any]] = {"kernels": [], "not_reached": [], "tests": []}
+    for number, document in enumerate(documents):
+        name, evidence = place_of(document), document["evidence"]
         counts = {count.name: evidence[count.name] for count in fields(Counts)}
-        found["kernels"].append({"kernel": name, "backend": "embedded", **counts})
-        missed = [{**place, "kernels": [name]} for place in one["coverage"]["missed"]]
-        found["not_reached"] += missed
-        found["tests"].append(_test_of(one, name, [*judgements[number : number + 1]]))
+        session["kernels"].append({"kernel": name, "backend": "embedded", **counts})
+        missed = [{**place, "kernels": [name]} for place in document["coverage"]["missed"]]
+        session["not_reached"] += missed
+        session["tests"].append(_test_of(document, name, [*judgements[number : number + 1]]))
     return {
-        **found,
+        **session,
         "versions": documents[0]["versions"] if documents else {},
         "backends": [{"name": "embedded", "description": CandidateBackend.description}],
         "inconclusive": [],
         "not_collected": [],
-        "exit_code": max((one["exit_code"] for one in documents), default=0),
+        "exit_code": max((document["exit_code"] for document in documents), default=0),
     }
 
 
-def _test_of(one: Document, name: str, known: Sequence[Judgement]) -> dict[str, Any]:
+def _test_of(verdict: Document, name: str, judgements: Sequence[Judgement]) -> dict[str, Any]:
     details: dict[str, Any] = {"failure": None, "performance": []}
-    details["hazards"] = [{**finding, "where": []} for finding in one["findings"]]
-    for judgement in known:
+    details["hazards"] = [{**finding, "where": []} for finding in verdict["findings"]]
+    for judgement in judgements:
         if judgement.failure is not None:
             shown = failure_document(judgement.failure)
-            details["failure"] = {**shown, "kernel": name, "again": replay_of(one)}
+            details["failure"] = {**shown, "kernel": name, "again": replay_of(verdict)}
         if judgement.largest is not None:
             shown = performance_document(*judgement.largest) or {}
             details["performance"] = [{**shown, "kernel": name}] if shown else []
-    said = f"{name}: {one['outcome'].replace('_', ' ')}: {one['reason']}"
-    test = {"id": said, "outcome": one["outcome"], "kernels": [name], "details": details}
-    return {**test, "message": said, "failure": text_of(one)} if one["exit_code"] else test
+    said = f"{name}: {verdict['outcome'].replace('_', ' ')}: {verdict['reason']}"
+    test = {"id": said, "outcome": verdict["outcome"], "kernels": [name], "details": details}
+    return {**test, "message": said, "failure": text_of(verdict)} if verdict["exit_code"] else test
 
 
 FORMS: dict[str, Callable[[Sequence[Document], Sequence[Judgement]], str]] = {
     "json": lambda documents, _: json.dumps(documents[0], indent=1) + "\n",
     "junit": lambda documents, _: junit_text(documents),
     "markdown": lambda documents, _: markdown_text(session_of(documents)),
-    "html": lambda documents, known: page_text(session_of(documents, known)),
+    "html": lambda documents, judgements: page_text(session_of(documents, judgements)),
 }

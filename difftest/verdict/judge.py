@@ -61,7 +61,7 @@ class StrictRunner(Runner):
         reference, exact = trial.reference, ran.exact
         if wrong or not isinstance(reference, Reference) or exact is None or not exact.has_meaning:
             return wrong
-        values = reference.precise if exact.doubts else [one.value for one in exact.outputs]
+        values = reference.precise if exact.doubts else [output.value for output in exact.outputs]
         wrongs = (
             coarse(reference, index, got, value.astype(np.float64))
             for index, (got, value) in enumerate(zip(ran.outputs, values, strict=False))
@@ -79,12 +79,12 @@ def coarse(reference: Reference, index: int, got: Array, value: Array) -> Mismat
     if not is_float(dtype) or got.shape != value.shape or not got.size:
         return None
     names = [dtype.name, spec.accumulation, *(case.dtype_of(name) for name in spec.inputs)]
-    unit = max(unit_roundoff(one) for name in names if is_float(one := NKI_NAMES[name]))
+    unit = max(unit_roundoff(kind) for name in names if is_float(kind := NKI_NAMES[name]))
     terms = max((array.size for array in reference.inputs.values()), default=0) / got.size
     factor = unit * EXCUSED_UNITS * max(1.0, terms / _TERMS) ** 0.5
-    known = np.isfinite(value) & np.isfinite(got.astype(np.float64))
-    value = np.where(known, value, got)
-    allowed = factor * np.where(known, np.abs(value), 0.0) + np.finfo(np.float32).tiny
+    mask = np.isfinite(value) & np.isfinite(got.astype(np.float64))
+    value = np.where(mask, value, got)
+    allowed = factor * np.where(mask, np.abs(value), 0.0) + np.finfo(np.float32).tiny
     wrong = check_values(index, around(value, dtype, allowed, ARITHMETIC), got)
     if isinstance(wrong, Mismatch) and reference.swings is not None:
         allowed = allowed + factor / FLOAT32_UNIT * reference.swings[index]
@@ -151,7 +151,7 @@ class Judge:
         if self.only is not None:
             self._check(self.only)
             return
-        ends = {repr(one): one for pick in (min, max) if (one := corner(self.spec, pick))}
+        ends = {repr(end): end for pick in (min, max) if (end := corner(self.spec, pick))}
         corners = [*explicit_cases(replace(self.spec, examples=(*ends.values(),)))]
 
         @hypothesis.seed(self.judgement.seed)
@@ -226,10 +226,10 @@ class Judge:
             except BrokenReferenceError:
                 continue
             except DifferentialFailure as failure:
-                if any(isinstance(one, Mismatch) for one in failure.verdicts.values()):
+                if any(isinstance(verdict, Mismatch) for verdict in failure.verdicts.values()):
                     raise CheatError(_HOLDS) from None
                 continue
-            if any(getattr(one, "elements", 0) for one in verdicts.values()):
+            if any(getattr(verdict, "elements", 0) for verdict in verdicts.values()):
                 self._settled += 1
                 return
         self._settled -= 1
@@ -256,7 +256,7 @@ class Judge:
             self.judgement.largest = self._replaying(), case
         evidence = self.judgement.evidence
         evidence.cases += 1
-        is_compared = any(getattr(one, "elements", 0) for one in verdicts.values())
+        is_compared = any(getattr(verdict, "elements", 0) for verdict in verdicts.values())
         self._compared += is_compared
         evidence.decided += is_compared and not self._backend.gave_zeros
 
@@ -272,7 +272,7 @@ class Judge:
             judgement.reason = few if self._settled >= 0 else _UNSETTLED
             return
         judgement.stage = Stage.HAZARDS
-        hazards = [(case, one) for _, case, one in self._runner.hazards]
+        hazards = [(case, finding) for _, case, finding in self._runner.hazards]
         judgement.add_hazards(hazards)
         if judgement.outcome is not Outcome.AGREES or not self._largest or not judgement.largest:
             return
@@ -294,7 +294,7 @@ class Judge:
             evidence.add(row)
         evidence.cases = cases  # without those of shrinking
         evidence.doubts |= tally.doubts | set(tally.reasons)
-        evidence.shown = {one.value: runs for one, runs in backend.shown.items()}
+        evidence.shown = {shown.value: runs for shown, runs in backend.shown.items()}
         if backend.printed:
             judgement.notes.append(f"it prints {backend.printed:,} characters")
         judgement.coverage = self._coverage()
@@ -306,14 +306,14 @@ class Judge:
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
         home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
-        found = Coverage(unknown=set(map(str, told.unknown)))
+        coverage = Coverage(unknown=set(map(str, told.unknown)))
         for place in told.kernels:
             file, line = place
             if str(file).startswith(home) and file in linecache.cache and type(line) is int:
                 loops = bool(told.forks.get(place))
-                found.saw(self.judgement.kernel["name"], {place: loops})
-                found.done[place] = told.done.get(place, set())
-        return found
+                coverage.saw(self.judgement.kernel["name"], {place: loops})
+                coverage.done[place] = told.done.get(place, set())
+        return coverage
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
@@ -322,9 +322,9 @@ def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:
     try:
         for name in spec.domain:
             source = source_of(spec, name, values)
-            known = source if isinstance(source, Sequence) else getattr(source, RANGE, ())
-            if known and all(type(one) is int for one in known):
-                values[name] = pick(known)
+            choices = source if isinstance(source, Sequence) else getattr(source, RANGE, ())
+            if choices and all(type(value) is int for value in choices):
+                values[name] = pick(choices)
             elif (plain := plainest(spec, values)) is not None:
                 values[name] = plain[name]
         fits = elements_of(spec, values) <= MOST_ELEMENTS

@@ -39,7 +39,7 @@ from difftest.verdict.wire import WorkerEnd
 
 FORMAT = "difftest verdict"
 VERSION = 4
-SHOWN = tuple(one.value for one in Shown)
+SHOWN = tuple(shown.value for shown in Shown)
 _AS_IT_IS = (
     *("reason", "kernel", "test", "report", "findings", "time", "memory"),
     *("instructions", "seed", "seconds", "limits", "versions", "notes"),
@@ -101,7 +101,7 @@ class Judgement:
         """Keep a finding of ``source``; of each kind at each place the first."""
         row = {"source": source, **finding.as_mapping()}
         row.pop("evidence")
-        places = [(one["id"], one["locations"]) for one in self.findings]
+        places = [(entry["id"], entry["locations"]) for entry in self.findings]
         if (row["id"], row["locations"]) not in places:
             self.findings.append(row)
 
@@ -174,8 +174,8 @@ class Judgement:
 
     def as_mapping(self) -> dict[str, Any]:
         missing = [
-            {"file": one.file, "line": one.line, "what": one.what, "source": one.source}
-            for one in missed(self.coverage)
+            {"file": place.file, "line": place.line, "what": place.what, "source": place.source}
+            for place in missed(self.coverage)
         ]
         return {
             "format": FORMAT,
@@ -226,12 +226,12 @@ def add_memory(judgement: Judgement, trace: Trace) -> None:
     """What the largest case has of each memory at its peak, bytes of a partition."""
     judgement.memory = [
         {
-            "memory": one.space.value,
-            "program": list(one.program),
-            "needed": one.needed,
-            "limit": one.limit,
+            "memory": placement.space.value,
+            "program": list(placement.program),
+            "needed": placement.needed,
+            "limit": placement.limit,
         }
-        for one in placements(trace, MACHINES[trace.machine])
+        for placement in placements(trace, MACHINES[trace.machine])
     ]
 
 
@@ -273,13 +273,13 @@ def instructions_of(trace: Trace) -> str:
     whole, numbers = hashlib.sha256(), dict[int, int]()
     for event in trace.events:
         regions = []
-        for one in event.writes + event.reads:
-            made = one.allocation
-            number = numbers.setdefault(made.id, len(numbers))
-            tensor = number, made.space.name, made.shape, made.dtype.name, made.partition_axis
-            touched = () if one.places is None else tuple(one.places.elements.tolist())
-            place = one.pattern, one.partition_axis, one.role, one.dtype.name, touched
-            regions.append((tensor, made.address, made.places, place))
+        for region in event.writes + event.reads:
+            base = region.allocation
+            number = numbers.setdefault(base.id, len(numbers))
+            tensor = number, base.space.name, base.shape, base.dtype.name, base.partition_axis
+            touched = () if region.places is None else tuple(region.places.elements.tolist())
+            place = region.pattern, region.partition_axis, region.role, region.dtype.name, touched
+            regions.append((tensor, base.address, base.places, place))
         options = sorted((name, repr(value)) for name, value in event.arguments.items())
         whole.update(repr((event.opcode, event.engine.name, event.program, options)).encode())
         whole.update(repr(regions).encode())

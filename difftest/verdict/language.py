@@ -102,7 +102,7 @@ class Language:
         self.root, name = file.parent, file.stem
         while (self.root / "__init__.py").is_file():
             self.root, name = self.root.parent, f"{self.root.name}.{name}"
-        found, trees, pending = list[Breach](), list[ModuleCheck](), [(name, file)]
+        breaches, trees, pending = list[Breach](), list[ModuleCheck](), [(name, file)]
         while pending:
             name, place = pending.pop(0)
             if name in self.sources:
@@ -114,18 +114,18 @@ class Language:
                 line = error.lineno if isinstance(error, SyntaxError) else 1
                 told = f"it cannot be read: {error or type(error).__name__}"
                 remedy = "let it be a short, plain file with a name of its own"
-                found.append(Breach(str(place), line or 1, told, remedy))
+                breaches.append(Breach(str(place), line or 1, told, remedy))
         own = {name for names in trees for name in names.private}
-        found += [breach for names in trees for breach in names.breaches(own)]
-        if found:
-            raise OutsideLanguage(sorted(found, key=lambda one: one.file != str(file)))
+        breaches += [breach for names in trees for breach in names.breaches(own)]
+        if breaches:
+            raise OutsideLanguage(sorted(breaches, key=lambda breach: breach.file != str(file)))
 
     def _read(self, name: str, file: Path) -> ModuleCheck:
         if name.partition(".")[0] in _TAKEN:
             raise ValueError(f"{name} is a module of others, too")
         text = _bytes_of(file, self.root)
         self.sources[name] = SourceFile(name, str(file), file.name == "__init__.py", text)
-        sizes = [len(one.text) for one in self.sources.values()]
+        sizes = [len(source.text) for source in self.sources.values()]
         if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
             told = f"{len(sizes)} files of {sum(sizes):,} bytes"
             raise ValueError(f"{told}; accepted: {MOST_FILES} of {MOST_BYTES:,} in all")
@@ -139,19 +139,19 @@ class Language:
         parts = package.split(".") if package else []
         for node in names.nodes:
             if isinstance(node, ast.Import):
-                wanted = [(one.name, "", one.asname) for one in node.names]
+                wanted = [(alias.name, "", alias.asname) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 above = parts[: len(parts) + 1 - node.level] if node.level else []
                 base = ".".join([*above, node.module or ""]).strip(".")
-                wanted = [(base, one.name, one.asname) for one in node.names]
+                wanted = [(base, alias.name, alias.asname) for alias in node.names]
             else:
                 continue
-            for base, one, shown in wanted:
-                own = self._own(f"{base}.{one}") if one else None
+            for base, member, shown in wanted:
+                own = self._own(f"{base}.{member}") if member else None
                 file = own or self._own(base)
-                name = f"{base}.{one}" if own else base
+                name = f"{base}.{member}" if own else base
                 if file is None:
-                    names.imported(node, base, one, shown)
+                    names.imported(node, base, member, shown)
                 else:
                     yield name, file
 
@@ -160,7 +160,7 @@ class Language:
             return None
         place = self.root.joinpath(*name.split("."))
         files = place / "__init__.py", place.with_name(f"{place.name}.py")
-        return next((one for one in files if one.exists()), None)
+        return next((file for file in files if file.exists()), None)
 
 
 def _bytes_of(file: Path, root: Path) -> bytes:
@@ -199,8 +199,8 @@ class ModuleCheck:
         self._above: dict[ast.AST, ast.AST] = {}
         self.nodes = [*self._live(tree)]
         self._bound = {name for node in self.nodes for name in _bound(node)}
-        members = (one for one in self.nodes if isinstance(one, ast.Attribute))
-        stored = {one.attr for one in members if isinstance(one.ctx, ast.Store)}
+        members = (node for node in self.nodes if isinstance(node, ast.Attribute))
+        stored = {member.attr for member in members if isinstance(member.ctx, ast.Store)}
         self.private = {name for name in self._bound | stored if is_private(name)}
 
     def add(self, node: ast.AST, what: str, remedy: str) -> None:
@@ -235,14 +235,14 @@ class ModuleCheck:
             yield above, node
             node = above
 
-    def imported(self, node: ast.AST, base: str, one: str, shown: str | None) -> None:
+    def imported(self, node: ast.AST, base: str, member: str, shown: str | None) -> None:
         """Keep what an import binds that is no file of the candidate's; add where it may not."""
         top = base.partition(".")[0]
-        name = f"{base}.{one}" if one else base
+        name = f"{base}.{member}" if member else base
         if top in self.allowed or base in self.allowed:
             return
         if top in NKI:
-            self._modules[shown or one or top] = name if one or shown else top
+            self._modules[shown or member or top] = name if member or shown else top
             if any(part.startswith("_") for part in name.split(".")):
                 self.add(node, f"{name} is private", "import what AWS documents")
         elif self._is_tried(node):
@@ -250,11 +250,11 @@ class ModuleCheck:
         elif base not in MODULES:
             told = f"the import of {base}" if base else "an import from above the package"
             self.add(node, told, f"{PAGE} lists what may be imported; --allow {top} opens it")
-        elif one and one not in MODULES[base]:
-            told = f"the import of {'*' if one == '*' else name}"
+        elif member and member not in MODULES[base]:
+            told = f"the import of {'*' if member == '*' else name}"
             self.add(node, told, f"import one of those that {PAGE} lists")
         else:
-            self._modules[shown or one or top] = name if one or shown else top
+            self._modules[shown or member or top] = name if member or shown else top
 
     def _is_tried(self, node: ast.AST) -> bool:
         """Whether an import stands in a ``try`` that goes on without it, or in TYPE_CHECKING."""
@@ -286,7 +286,7 @@ class ModuleCheck:
         elif isinstance(node, _ASYNC) or (isinstance(node, ast.comprehension) and node.is_async):
             self.add(self._above.get(node, node), "async", "a kernel runs in order: leave it out")
         elif isinstance(node, ast.Global) and any(
-            getattr(one, "decorator_list", ()) for one, _ in self._around(node)
+            getattr(above, "decorator_list", ()) for above, _ in self._around(node)
         ):
             self.add(node, "global in a kernel", "give the value back, or hand an object through")
         elif isinstance(node, ast.MatchClass):
@@ -325,13 +325,13 @@ class ModuleCheck:
             if ".tile_size." not in ast.unparse(node):
                 self.add(node, f"{ast.unparse(node)} is set", "leave modules as they are")
             return
-        for one in ast.unparse(node).split(".")[1:]:
+        for part in ast.unparse(node).split(".")[1:]:
             if module not in MODULES:
                 return
-            if one not in MODULES[module]:
-                self.add(node, f"{module}.{one}", f"use one of those that {PAGE} lists")
+            if part not in MODULES[module]:
+                self.add(node, f"{module}.{part}", f"use one of those that {PAGE} lists")
                 return
-            module = f"{module}.{one}"
+            module = f"{module}.{part}"
 
     def _name(self, node: ast.Name) -> None:
         name, call = node.id, self._above.get(node)
@@ -355,24 +355,24 @@ class ModuleCheck:
                 told = f"{node.func.id} of a name that is no public literal"
                 self.add(node, told, 'write getattr(nl, "exp")')
             else:
-                made = ast.Attribute(node.args[0], name, ast.Load())
-                self._check(ast.copy_location(made, node))
+                attribute = ast.Attribute(node.args[0], name, ast.Load())
+                self._check(ast.copy_location(attribute, node))
 
     def _definition(self, node: ast.ClassDef | ast.FunctionDef) -> None:
         """A class is of a known kind, a special method is a listed one, and so are decorators."""
-        for one in node.decorator_list:
-            root = _root(one.func if isinstance(one, ast.Call) else one)
+        for mark in node.decorator_list:
+            root = _root(mark.func if isinstance(mark, ast.Call) else mark)
             if root is None or root.id not in self._bound | BUILTINS:
-                self.add(one, f"the decorator {ast.unparse(one)}", "use a listed one, or none")
+                self.add(mark, f"the decorator {ast.unparse(mark)}", "use a listed one, or none")
         if isinstance(node, ast.FunctionDef):
             return
-        roots = [_root(one) for one in node.bases]
-        bases = {ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases}
-        decorated = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+        roots = [_root(base) for base in node.bases]
+        bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+        decorated = any("dataclass" in ast.unparse(mark) for mark in node.decorator_list)
         if None in roots or not bases <= BASES | self._bound or not (bases or decorated):
             told = f"the class {node.name}"
             self.add(node, told, "make it a dataclass, an enumeration or an nl.NKIObject")
-        if any(one.arg != "total" for one in node.keywords):
+        if any(keyword.arg != "total" for keyword in node.keywords):
             self.add(node, f"the class {node.name} has a metaclass", "leave it out")
 
     def _try(self, node: ast.Try) -> None:
@@ -380,7 +380,7 @@ class ModuleCheck:
             if handler.name or not {*_kinds(handler)} <= CAUGHT:
                 told = "an except that catches what the machine refuses"
                 self.add(handler, told, f"{PAGE} lists what may be caught")
-        if any(self._is_nki(one) for line in node.body for one in ast.walk(line)):
+        if any(self._is_nki(part) for line in node.body for part in ast.walk(line)):
             self.add(node, "a try around instructions", "ask beforehand, by the shape or the dtype")
 
     def _is_nki(self, node: ast.AST) -> bool:
@@ -399,7 +399,7 @@ def _words(node: ast.AST) -> Iterator[str]:
     for place in _PLACES:
         value = getattr(node, place, None)
         several = value if isinstance(value, list) else [value]
-        yield from (one for one in several if isinstance(one, str))
+        yield from (text for text in several if isinstance(text, str))
 
 
 def _last(node: ast.expr) -> str:
@@ -415,14 +415,14 @@ def _kinds(handler: ast.ExceptHandler) -> list[str]:
     if handler.type is None:
         return ["Exception"]
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return [ast.unparse(one) for one in kinds]
+    return [ast.unparse(kind) for kind in kinds]
 
 
 def _of_import(node: ast.Try) -> bool:
     """Whether a ``try`` tries imports alone, and goes on without them."""
-    kinds: set[type[ast.AST]] = {type(one) for one in node.body}
-    told = {kind for one in node.handlers for kind in _kinds(one)}
-    if any(isinstance(one, ast.Call) for line in node.body for one in ast.walk(line)):
+    kinds: set[type[ast.AST]] = {type(line) for line in node.body}
+    told = {kind for handler in node.handlers for kind in _kinds(handler)}
+    if any(isinstance(part, ast.Call) for line in node.body for part in ast.walk(line)):
         return False
     imports = {ast.Import, ast.ImportFrom} & kinds
     return bool(imports and told) and told <= ABSENT and kinds - imports <= {ast.Assign, ast.Pass}
@@ -446,15 +446,15 @@ def renamed(tree: ast.Module, modules: Mapping[str, object]) -> ast.Module:
             if isinstance(value, str):
                 setattr(node, place, own_name(value))
             elif isinstance(value, list):
-                own = [own_name(one) if isinstance(one, str) else one for one in value]
+                own = [own_name(item) if isinstance(item, str) else item for item in value]
                 setattr(node, place, own)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            for one in node.names:
-                shown = one.asname or ("" if isinstance(node, ast.Import) else one.name)
-                one.asname = own_name(shown) if is_private(shown) else one.asname
-                is_file = any(name.endswith(f".{one.name}") for name in modules)
+            for alias in node.names:
+                shown = alias.asname or ("" if isinstance(node, ast.Import) else alias.name)
+                alias.asname = own_name(shown) if is_private(shown) else alias.asname
+                is_file = any(name.endswith(f".{alias.name}") for name in modules)
                 if isinstance(node, ast.ImportFrom) and not is_file:
-                    one.name = own_name(one.name)
+                    alias.name = own_name(alias.name)
     return tree
 
 

@@ -92,11 +92,11 @@ class Nursery(contextlib.AbstractContextManager["Nursery"]):
         with self._lock:
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], files)
-                found: dict[str, Any] = json.loads(self._control.recv(_LONGEST))
+                answer: dict[str, Any] = json.loads(self._control.recv(_LONGEST))
             except (OSError, ValueError) as error:
                 told = f"the process that starts workers has ended: {error}"
                 raise WorkerEnd(Outcome.INCONCLUSIVE, told) from None
-        return found
+        return answer
 
 
 def main(control: int, folder: str) -> None:
@@ -183,8 +183,8 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         self._pid = 0
         try:
             self._pid, folder, self._way = self._nursery.fork()
-            given = {"memory": self.limits.memory, "seconds": self._left + 1}
-            settings = {"folder": folder, **given}
+            bounds = {"memory": self.limits.memory, "seconds": self._left + 1}
+            settings = {"folder": folder, **bounds}
             self.missing = tuple(map(str, self._ask(settings, (), _STARTING).header["missing"]))
         except BaseException:
             self.close()
@@ -207,9 +207,9 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         clock.start()
         try:
             wire.send(self._way, header, blobs)
-            found = wire.receive(self._way, wire.MOST_HEADER, wire.MOST_ANSWER, 1)
-            if found is not None:
-                return wire.checked(found)
+            frame = wire.receive(self._way, wire.MOST_HEADER, wire.MOST_ANSWER, 1)
+            if frame is not None:
+                return wire.checked(frame)
         except WireError as error:
             if not self._late:
                 self._end(kill=True)

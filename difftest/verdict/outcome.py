@@ -14,9 +14,9 @@ class Outcome(Enum):
     exit_code: int
 
     def __new__(cls, word: str, exit_code: int) -> Outcome:
-        made = object.__new__(cls)
-        made._value_, made.exit_code = word, exit_code
-        return made
+        member = object.__new__(cls)
+        member._value_, member.exit_code = word, exit_code
+        return member
 
     AGREES = "agrees", 0
     """Each case agrees with the reference, and nothing is wrong on a device."""

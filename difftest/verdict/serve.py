@@ -59,7 +59,7 @@ class Tools:
 
     def lint(self, files: list[str], sdk: str = "", target: str = "", page: int = 1) -> str:
         """Tell what the compiler would refuse, from the source: line, rule, remedy."""
-        count = sum(sum(1 for _ in Path(one).rglob("*.py")) or 1 for one in files if _is_short(one))
+        count = sum(len([*Path(file).rglob("*.py")]) or 1 for file in files if _is_short(file))
         if count > MOST_FILES:
             return f"error: {count:,} files; accepted: {MOST_FILES:,}"
         return self._answer(page, "lint", *files, sdk=sdk, target=target)
@@ -85,10 +85,10 @@ class Tools:
         """Run a saved failure again, up to the instruction where a judge first disagrees."""
         return self._answer(page, "replay", file)
 
-    def _answer(self, page: int, command: str, *names: str, **given: str | list[str] | None) -> str:
+    def _answer(self, page: int, command: str, *names: str, **texts: str | list[str] | None) -> str:
         """A page of what a command says; the first page runs it."""
-        several = {name: [one] if isinstance(one, str) else one for name, one in given.items()}
-        options = [f"--{name}={one}" for name, ones in several.items() for one in ones or () if one]
+        lists = {name: [text] if isinstance(text, str) else text for name, text in texts.items()}
+        options = [f"--{name}={text}" for name, row in lists.items() for text in row or () if text]
         arguments = command, *options, "--", *names
         size = sum(map(len, arguments))
         if size > MOST or not all(map(_is_short, arguments)):

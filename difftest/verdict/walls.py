@@ -135,7 +135,7 @@ def _makes_no_process() -> bool:
         steps += [(0x15, 0, 1, number), (0x06, 0, 0, _REFUSED + 37 * (number == 435))]
     steps += [(0x15, 0, 3, clone), (0x20, 0, 0, 16), (0x45, 1, 0, _THREAD)]
     steps += [(0x06, 0, 0, _REFUSED), (0x06, 0, 0, _ALLOWED)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in steps))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
     libc = ctypes.CDLL(None)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)

@@ -52,8 +52,8 @@ class Frame(NamedTuple):
 def send(way: Connection, header: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
     """Send a header of what JSON has, and blobs; OSError if nobody reads."""
     way.send_bytes(json.dumps({**header, "blobs": len(blobs)}).encode())
-    for one in blobs:
-        way.send_bytes(one)
+    for blob in blobs:
+        way.send_bytes(blob)
 
 
 def receive(
@@ -84,7 +84,7 @@ def checked(frame: Frame) -> Frame:
 
 def printable(text: str) -> str:
     """The text without what a terminal obeys, or what hides other characters."""
-    return "".join(one if one in "\n\t" or one.isprintable() else "?" for one in text)
+    return "".join(char if char in "\n\t" or char.isprintable() else "?" for char in text)
 
 
 def form_of(array: Array) -> list[Any]:

@@ -64,25 +64,25 @@ class Service:
         request = frame.header.get("request")
         try:
             if request == "load":
-                found = self.load(frame)
+                answer = self.load(frame)
             elif request == "trace":
-                found = self.trace(frame)
+                answer = self.trace(frame)
             else:
-                found = Frame({"how": "told", "coverage": self.told().to_list()}, [])
+                answer = Frame({"how": "told", "coverage": self.told().to_list()}, [])
         except BaseException as error:  # SystemExit and KeyboardInterrupt of the kernel's own, too
-            found = Frame(failure(error), [])
-        return Frame({**found.header, "printed": self.printed.count}, found.blobs)
+            answer = Frame(failure(error), [])
+        return Frame({**answer.header, "printed": self.printed.count}, answer.blobs)
 
     def told(self) -> Coverage:
         """What was taken; of conditional expressions on a line what all of them were."""
-        found = Coverage()
-        found.merge(self.taken)
+        coverage = Coverage()
+        coverage.merge(self.taken)
         for place, ways in self.ways.items():
-            known = [found.done[place]] if place in found.done else []
-            if not found.forks.get(place):  # no loop begins there, too
-                found.saw("", {place: False})
-                found.done[place] = set.intersection(*known, *ways.values())
-        return found
+            sets = [coverage.done[place]] if place in coverage.done else []
+            if not coverage.forks.get(place):  # no loop begins there, too
+                coverage.saw("", {place: False})
+                coverage.done[place] = set.intersection(*sets, *ways.values())
+        return coverage
 
     def load(self, frame: Frame) -> Frame:
         """Run a candidate's files; what the judge may know of it."""
@@ -103,25 +103,25 @@ class Service:
         )
 
     def trace(self, frame: Frame) -> Frame:
-        given = frame.header["call"]
-        forms, blobs = given["inputs"], frame.blobs
+        fields = frame.header["call"]
+        forms, blobs = fields["inputs"], frame.blobs
         inputs = tuple(array_of(form, blob) for form, blob in zip(forms, blobs, strict=True))
         kernel = self.kernel()
         call = KernelCall(
             kernel=kernel,
             inputs=inputs,
-            outputs=tuple(poisoned(tuple(s), NKI_NAMES[name]) for s, name in given["outputs"]),
-            parameters={own_name(name): one for name, one in given["parameters"].items()},
-            grid=tuple(given["grid"]),
-            machine=given["machine"],
-            names=tuple(map(own_name, given["names"])),
+            outputs=tuple(poisoned(tuple(s), NKI_NAMES[name]) for s, name in fields["outputs"]),
+            parameters={own_name(name): value for name, value in fields["parameters"].items()},
+            grid=tuple(fields["grid"]),
+            machine=fields["machine"],
+            names=tuple(map(own_name, fields["names"])),
         )
         with self.watch.call(kernel) as seen, taping() as tapes:
             outcome = EmbeddedSimulator().run(call)
         if not isinstance(outcome, Ran):
             return Frame(failure(outcome.error, type(outcome).__name__.lower()), [])
         self.watch.learn(kernel, seen)
-        seen.tell(given["name"], self.taken)
+        seen.tell(fields["name"], self.taken)
         return Frame({"how": "ran"}, [tape_to_json(tapes[-1]).encode()])
 
 
@@ -140,12 +140,12 @@ def failure(error: BaseException, how: str = "crashed") -> dict[str, Any]:
 
 def described(kernel: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """A kernel's signature and dialect, and the names that its file has beside it."""
-    own = {plain_name(name): one for name, one in names.items() if not is_special(name)}
+    own = {plain_name(name): value for name, value in names.items() if not is_special(name)}
     return {
         "dialect": as_launchable(kernel).dialect,
         "signature": parameters_of(kernel),
-        "functions": {name: parameters_of(one) for name, one in own.items() if is_function(one)},
-        "constants": {name: one for name, one in own.items() if is_plain(one)},
+        "functions": {name: parameters_of(own[name]) for name in own if is_function(own[name])},
+        "constants": {name: value for name, value in own.items() if is_plain(value)},
     }
 
 
@@ -154,13 +154,13 @@ def parameters_of(function: Any) -> list[list[Any]] | None:
     if (shown := signature_of(function)) is None:
         return None
     rows = shown.parameters.values()
-    return [[plain_name(one.name), one.kind.name, _default(one)] for one in rows]
+    return [[plain_name(row.name), row.kind.name, _default(row)] for row in rows]
 
 
-def _default(one: inspect.Parameter) -> list[Any] | None:
-    if one.default is one.empty:
+def _default(parameter: inspect.Parameter) -> list[Any] | None:
+    if parameter.default is parameter.empty:
         return None
-    return [one.default] if is_plain(one.default) else []
+    return [parameter.default] if is_plain(parameter.default) else []
 
 
 def serve(way: Connection) -> None:
