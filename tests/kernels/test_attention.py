@@ -1,7 +1,7 @@
 from difftest import Input, Rejection, Uniform, kernel_test, seeded, sizes
 from kernels.nki.attention import attention_heads
 from reference.attention import attention
-from tests.kernels.budget import middling_cases
+from tests.kernels.budget import NIGHTLY, middling_cases
 from tests.kernels.layers import DTYPES
 
 HEADS = {
@@ -17,6 +17,7 @@ def keys(causal, Sq):
     return sizes(Sq if causal else 1, 280)
 
 
+@middling_cases
 @kernel_test(
     kernel=attention_heads,
     reference=attention,
@@ -46,6 +47,7 @@ def keys(causal, Sq):
         {"causal": True, "G": 1, "H": 2, "Sq": 257, "Sk": 513, "D": 128},
         {"causal": False, "G": 3, "H": 3, "Sq": 3, "Sk": 4, "D": 5},
     ],
+    edges=NIGHTLY,
 )
 def test_attention_heads(case):
     case.check()

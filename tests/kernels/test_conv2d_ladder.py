@@ -22,62 +22,67 @@ LAYERS = {
     "dtypes": DTYPES,
     "rejects": REJECTIONS,
     "edges": NIGHTLY,
-    "examples": in_turn(
-        DTYPES,
-        INPUTS,
-        layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
-        layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
-        layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
-        FIVE_BLOCKS_OF_CHANNELS,
-        layer(filter_size=5, width=5, height=6),
-    ),
 }
 """The rungs fill the memory that test_conv2d fills: every night alone."""
+EXAMPLES = [
+    layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
+    layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
+    FIVE_BLOCKS_OF_CHANNELS,
+    layer(filter_size=1, pool_size=8, width=136, height=8),  # three tiles across a row
+    layer(filter_size=5, width=5, height=6),
+]
+
+
+def rung(place):
+    """What a rung is tested with: the first two of the examples and one more, every night all."""
+    chosen = EXAMPLES if NIGHTLY else (*EXAMPLES[:2], EXAMPLES[2 + place % 3])
+    dtypes = DTYPES[place % 3 :] + DTYPES[: place % 3]
+    return {**LAYERS, "examples": in_turn(dtypes, INPUTS, *chosen)}
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_whole_plane, todays.conv2d_whole_plane), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_whole_plane, todays.conv2d_whole_plane), **rung(0))
 def test_conv2d_whole_plane(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_baseline, todays.conv2d_baseline), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_baseline, todays.conv2d_baseline), **rung(1))
 def test_conv2d_baseline(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_halo_tiles, todays.conv2d_halo_tiles), **rung(2))
 def test_conv2d_halo_tiles(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_cached_weights, todays.conv2d_cached_weights), **rung(3))
 def test_conv2d_cached_weights(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_flat_weights, todays.conv2d_flat_weights), **rung(4))
 def test_conv2d_flat_weights(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_without_copies, todays.conv2d_without_copies), **rung(5))
 def test_conv2d_without_copies(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_broadcast_bias, todays.conv2d_broadcast_bias), **rung(6))
 def test_conv2d_broadcast_bias(case):
     case.check()
 
 
 @large_cases
-@kernel_test(kernels=(classic.conv2d_row_tiles, todays.conv2d_row_tiles), **LAYERS)
+@kernel_test(kernels=(classic.conv2d_row_tiles, todays.conv2d_row_tiles), **rung(7))
 def test_conv2d_row_tiles(case):
     case.check()

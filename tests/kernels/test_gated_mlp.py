@@ -1,7 +1,7 @@
 from difftest import Input, Rejection, Uniform, kernel_test, seeded, sizes
 from kernels.nki.gated_mlp import gated_mlp_rows
 from reference.gated_mlp import gated_mlp
-from tests.kernels.budget import middling_cases
+from tests.kernels.budget import NIGHTLY, middling_cases
 from tests.kernels.layers import DTYPES
 
 WEIGHTS = seeded(Uniform, low=-1.0, high=1.0)
@@ -30,6 +30,7 @@ SMALL = {"T": 2, "N": 3, "F": 4}
         Rejection(SMALL, match=r"down has shape \(4, 3\): got \(3, 4\)", shapes={"down": (3, 4)}),
     ],
     examples=[{"T": 257, "N": 1025, "F": 257}],
+    edges=NIGHTLY,
 )
 def test_gated_mlp_rows(case):
     case.check()

@@ -34,6 +34,7 @@ BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 25
             shapes={"rhs": (256, 512)},
         ),
     ],
+    edges=NIGHTLY,  # those of test_matmul are filled
 )
 def test_matmul_hoisted(case):
     case.check()
@@ -61,7 +62,7 @@ def test_matmul_hoisted(case):
         Rejection({**BLOCKS, "K": 128}, match="K=128 is not a multiple of its block, 256"),
     ],
     examples=in_turn(DTYPES, OPERANDS, {**BLOCKS, **dict.fromkeys(TILES, 1), **THREE_OF_EACH}),
-    edges=NIGHTLY,  # tiles that fill the memory take minutes; those of test_matmul are filled
+    edges=NIGHTLY,
 )
 def test_matmul_blocked(case):
     case.check()

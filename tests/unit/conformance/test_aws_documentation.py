@@ -31,6 +31,9 @@ def test_passes():
 
 def test_fails():
     assert np.array_equal(nki.simulate_kernel(copy, x), x + 1), "not one more"
+
+def test_left_out():
+    raise AssertionError
 """
 
 
@@ -39,53 +42,71 @@ def recipe(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
-def test_examples_go_by_their_exit_code(tmp_path, capsys):
-    folder = tmp_path / "nki" / "examples" / "copy"
-    folder.mkdir(parents=True)
-    (folder / "passes.py").write_text(f"{EXAMPLE}assert np.array_equal(copy(x), x)\n")
-    (folder / "fails.py").write_text(f"{EXAMPLE}assert np.array_equal(copy(x), x + 1), 'no'\n")
-    (folder / "differs.py").write_text("print('NKI and Torch differ')\n")
-    (folder.parent / "layout-violation.py").write_text("raise SystemExit\n")
-    assert aws_documentation.main([str(tmp_path)]) == 1
-    printed = capsys.readouterr().out
-    assert "| nki/examples/copy | 3 | 1 | 2 | 0 |" in printed.splitlines()
-    assert "| nki/examples/copy | fails.py | failed | `AssertionError: no` |" in printed
-    assert "`NKI and Torch differ`" in printed
-    assert "| nki/examples | 1 | 0 | 1 | 0 |" in printed.splitlines(), "a misuse must be refused"
-
-
-def test_examples_that_pass_end_with_0(tmp_path, capsys):
-    """A misuse that is refused among them, and the device's frameworks are there."""
+def scripts(tmp_path, **sources):
+    """A checkout whose examples are these scripts."""
     folder = tmp_path / "nki" / "examples"
     folder.mkdir(parents=True)
-    (folder / "layout-violation.py").write_text("raise ValueError('129 partitions')\n")
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+    return str(tmp_path)
+
+
+def test_examples_run_and_go_by_their_exit_code(tmp_path, capsys):
+    """The device's frameworks are there."""
     torch = "import torch_xla\nassert torch_xla.device() == 'cpu'\n"
-    (folder / "script.py").write_text(f"{torch}print('NKI and Torch match')\n")
-    assert aws_documentation.main([str(tmp_path)]) == 0, capsys.readouterr().out
+    passes = f"{torch}{EXAMPLE}assert np.array_equal(copy(x), x)\n"
+    fails = f"{EXAMPLE}assert np.array_equal(copy(x), x + 1), 'no'\n"
+    assert aws_documentation.main([scripts(tmp_path, passes=passes, fails=fails)]) == 1
+    printed = capsys.readouterr().out
+    assert "| nki/examples | 2 | 1 | 1 | 0 |" in printed.splitlines()
+    assert "| nki/examples | fails.py | failed | `AssertionError: no` |" in printed
 
 
-def test_code_blocks_are_listed_with_what_came_of_them(tmp_path):
+MISUSE = "layout-violation"
+REFUSAL = "ValueError: 129 partitions\n"
+
+
+@every(
+    "name, code, stdout, stderr, failed",
+    [
+        ("script", 0, "NKI and Torch match", "", 0),
+        ("script", 0, "NKI and Torch differ", "", 1),
+        ("script", 1, "", REFUSAL, 1),
+        (MISUSE, 1, "", REFUSAL, 0),
+        (MISUSE, 1, "", "ValueError: no\n", 1),
+        (MISUSE, 0, "", "", 1),
+    ],
+)
+def test_what_counts_of_how_a_script_ended(
+    tmp_path, capsys, monkeypatch, name, code, stdout, stderr, failed
+):
+    """What it printed counts too, and a misuse must be refused."""
+    done = subprocess.CompletedProcess([], code, stdout, stderr)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    assert aws_documentation.main([scripts(tmp_path, **{name: ""})]) == failed
+    assert f"| nki/examples | 1 | {1 - failed} | {failed} | 0 |" in capsys.readouterr().out
+
+
+def test_code_blocks_are_listed_with_what_came_of_them(tmp_path, capsys):
     page = tmp_path / "nki" / "deep-dives" / "page.rst"
     page.parent.mkdir(parents=True)
     blocks = ["assert nl.ones((4, 8), nl.float32).ndim == 2", "assert 1 == 2, 'no'", "f(...)"]
     page.write_text("".join(f".. code-block:: python\n\n   {one}\n\n" for one in blocks))
-    done = recipe(tmp_path, "--blocks")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "| nki/deep-dives/page.rst | 2 | 1 | 1 | 1 |" in done.stdout.splitlines()
-    assert "| nki/deep-dives/page.rst | 5 | failed | `AssertionError: no` |" in done.stdout
-    assert "| 9 | skipped | `it leaves parts out (...)` |" in done.stdout
+    assert aws_documentation.main([str(tmp_path), "--blocks"]) == 1
+    printed = capsys.readouterr().out
+    assert "| nki/deep-dives/page.rst | 2 | 1 | 1 | 1 |" in printed.splitlines()
+    assert "| nki/deep-dives/page.rst | 5 | failed | `AssertionError: no` |" in printed
+    assert "| 9 | skipped | `it leaves parts out (...)` |" in printed
 
 
 def test_classic_tests_are_counted(tmp_path):
     folder = tmp_path / "general" / "nki" / "test"
     folder.mkdir(parents=True)
     (folder / "test_copy.py").write_text(TESTS)
-    done = recipe(tmp_path, "--classic")
+    done = recipe(tmp_path, "--classic", "general/nki/test", "-k", "not left_out")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "| general/nki/test/test_copy.py | 2 | 1 | 1 | 0 |" in done.stdout.splitlines()
     assert "not one more" in done.stdout
-    done = recipe(tmp_path, "--classic", "general/nki/test", "-k", "passes")
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @every(

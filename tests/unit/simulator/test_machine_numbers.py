@@ -36,6 +36,8 @@ def documentation(tree):
 
 def numbers(source):
     """The lines of a module that have a size of the machine, as a number or in an error's text."""
+    if not IN_TEXT.search(source):
+        return []
     tree = ast.parse(source)
     left, found, told = [tree], [], documentation(tree)
     while left:

@@ -72,14 +72,12 @@ def assert_equal(one, other):
 
 @every("name", sorted(KERNELS))
 def test_a_kernel_of_the_tree(name):
-    """On the data of the tape and on others; with the exact run beside it."""
+    """On other data than those of the tape; with the exact run beside it."""
     args, keywords = arrays_of(KERNELS[name], 1)
-    result, tape = taped(KERNELS[name], args, keywords, exact=True)
-    replay = replayed(tape)
-    assert_equal(result, launch(replay, args, keywords, exact=True))
+    result, tape = taped(KERNELS[name], args, keywords)
     others, _ = arrays_of(KERNELS[name], 2)
     fresh = launch(KERNELS[name], others, keywords, exact=True)
-    assert_equal(fresh, launch(replay, others, keywords, exact=True))
+    assert_equal(fresh, launch(replayed(tape), others, keywords, exact=True))
     assert fresh.outputs[0].tobytes() != result.outputs[0].tobytes()
 
 

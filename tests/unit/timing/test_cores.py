@@ -132,7 +132,7 @@ def test_the_programs_of_a_classic_grid_run_on_the_cores_that_nc_names():
 
 def test_two_cores_share_the_bandwidth_of_hbm():
     """One core's DMA engines move 424 GB/s, HBM gives two cores 725 GB/s and not 848."""
-    shape = (64 * 128, 4096)
+    shape = (16 * 128, 4096)
     one, two = predicted(streamed, shape), predicted(streamed, shape, (2,))
     moved = 2 * 4 * shape[0] * shape[1]
     rates = [moved / (each.middle * 1e3) for each in (one, two)]

@@ -139,7 +139,7 @@ def test_trn1_is_slower_where_its_vector_engine_is():
     assert times[0] > times[1]
 
 
-@every("name, dge", zip(KERNELS, itertools.cycle([False, True])))
+@every("name, dge", zip([*KERNELS][::4], itertools.cycle([False, True])))
 def test_a_trace_that_was_read_back_predicts_the_same(name, dge):
     trace = small_trace_of(KERNELS[name])
     expected = predict(trace, TRN2, dge=dge)

@@ -38,7 +38,7 @@ def test_copies_of_what_the_loop_does_not_change_are_made_once():
 
 def test_weights_copied_again_cost_no_more_than_weights_that_are_not_copied():
     operands, image = (
-        convolution(kernel, rows=66)
+        convolution(kernel, rows=34)
         for kernel in (convolutions.copied_operands, convolutions.copied_image)
     )
     without = predict(image, TRN2, dge=False).middle

@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from difftest.analysis.detectors.canvas import Canvas, are_apart
@@ -48,7 +48,6 @@ def owned_regions(draw):
     return whole, owned
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, database=None)
 @given(owned_regions())
 def test_what_is_said_to_be_apart_is(drawn):
     whole, owned = drawn
@@ -57,7 +56,6 @@ def test_what_is_said_to_be_apart_is(drawn):
             assert owner == other or not elements(one) & elements(region)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(owned_regions())
 def test_a_canvas_has_exactly_the_elements_of_a_region(drawn):
     whole, owned = drawn

@@ -5,7 +5,6 @@ And no event comes from elsewhere than the gate and the effects.
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import numpy as np
@@ -148,10 +147,7 @@ def emitters(folder):
     return sorted(
         file.relative_to(folder).as_posix()
         for file in folder.rglob("*.py")
-        if any(
-            isinstance(node, ast.Call) and ast.unparse(node.func) == "core.count"
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        )
+        if "core.count(" in file.read_text(encoding="utf-8")
     )
 
 
