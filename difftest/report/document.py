@@ -50,14 +50,14 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     ``page`` asks for what only a page shows: how long the largest case is predicted to take.
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
-    document["hazards"] = findings(one for *_, one in runner.hazards)
+    document["hazards"] = findings(finding for *_, finding in runner.hazards)
     if page:
         from difftest.report.performance import performance_document
 
-        shown: list[Any] = [_largest(one) for one in runner.histories.values() if one.agreed]
+        shown: list[Any] = [_largest(entry) for entry in runner.histories.values() if entry.agreed]
         if failure is not None:
             shown = [(failure.spec, failure.case, failure.shapes)]
-        document["performance"] = [one for case in shown if (one := performance_document(*case))]
+        document["performance"] = [row for case in shown if (row := performance_document(*case))]
     return json.dumps(document)
 
 
@@ -69,14 +69,14 @@ def _largest(history: History) -> tuple[KernelSpec, Case]:
 def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
     """Failures by their bug, as far as anybody can tell; that of a drawn case leads the others."""
     bugs: dict[object, list[Any]] = {}
-    for report in sorted(reports, key=lambda one: getattr(one, BUG, [0, 0])[1] != ""):
+    for report in sorted(reports, key=lambda test: getattr(test, BUG, [0, 0])[1] != ""):
         bugs.setdefault(getattr(report, BUG, [id(report)])[0], []).append(report)
     return list(bugs.values())
 
 
 def also_wrong(others: Sequence[Any]) -> str:
     """How many other cases fail by a bug, and which."""
-    cases = ", ".join(dict.fromkeys(getattr(one, BUG)[1] for one in others))
+    cases = ", ".join(dict.fromkeys(getattr(other, BUG)[1] for other in others))
     return f"{len(others)} other case{'s' if len(others) > 1 else ''} ({cases})" if others else ""
 
 
@@ -88,25 +88,25 @@ def session_document(
     exit_code: int,
 ) -> dict[str, Any]:
     """A session that is over, as JSON has it: what ran it, its reports, what it left out."""
-    several = (one for one in reports if isinstance(one, pytest.TestReport))
-    deciding = [one for one in several if one.when == "call" or not one.passed]
-    texts = (dict(one.user_properties).get(PROPERTY) for one in deciding)
+    several = (report for report in reports if isinstance(report, pytest.TestReport))
+    deciding = [report for report in several if report.when == "call" or not report.passed]
+    texts = (dict(report.user_properties).get(PROPERTY) for report in deciding)
     tallies = [tally_from_json(str(text)) for text in texts if text is not None]
     labels, tally = labels_of(tallies), total_of(tallies)
     alike: dict[int, dict[str, str]] = {}
     for lead, *others in bugs_of(report for report in deciding if report.failed):
-        alike |= {id(one): {"same_as": lead.nodeid} for one in others}
+        alike |= {id(other): {"same_as": lead.nodeid} for other in others}
         alike[id(lead)] = {"also_wrong": also_wrong(others)}
     return {
         "format": FORMAT,
         "versions": dict(versions),
-        "backends": [{"name": one.name, "description": one.description} for one in backends],
+        "backends": [{"name": row.name, "description": row.description} for row in backends],
         "kernels": [
             {"kernel": kernel, "backend": backend, **asdict(counts)}
             for (kernel, backend), counts in sorted(tally.rows.items())
         ],
         "inconclusive": sorted(tally.reasons),
-        "not_reached": [asdict(one) for one in missed(tally.coverage)],
+        "not_reached": [asdict(place) for place in missed(tally.coverage)],
         "tests": [_test(report, labels) | alike.get(id(report), {}) for report in deciding],
         "not_collected": sorted(not_collected),
         "exit_code": exit_code,
@@ -132,7 +132,7 @@ def write_report(file: Path, document: Mapping[str, Any]) -> None:
 
 def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     properties = dict(report.user_properties)
-    found: dict[str, Any] = {
+    test: dict[str, Any] = {
         "id": report.nodeid,
         "outcome": report.outcome if report.when == "call" else f"{report.when} {report.outcome}",
         "seconds": round(report.duration, 3),
@@ -140,15 +140,15 @@ def _test(report: pytest.TestReport, labels: Mapping[tuple[str, str], str]) -> d
     if PROPERTY in properties:
         homes = tally_from_json(str(properties[PROPERTY])).homes
         names = {name: labels[name, home] for name, home in homes.items()}
-        found["kernels"] = sorted(names.values())
-        found["details"] = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
-        for one in (found["details"].get("failure"), *found["details"].get("performance", ())):
-            if one is not None:
-                one["kernel"] = names.get(one["kernel"], one["kernel"])
+        test["kernels"] = sorted(names.values())
+        test["details"] = json.loads(str(properties.get(DETAILS, '{"failure": null}')))
+        for part in (test["details"].get("failure"), *test["details"].get("performance", ())):
+            if part is not None:
+                part["kernel"] = names.get(part["kernel"], part["kernel"])
     if CASE in properties:
-        found["case"] = json.loads(str(properties[CASE]))
+        test["case"] = json.loads(str(properties[CASE]))
     if report.failed:
         text, crash = report.longreprtext, getattr(report.longrepr, "reprcrash", None)
         said = crash.message if crash else text.strip()
-        found |= {"failure": text, "message": said.partition("\n")[0]}
-    return found
+        test |= {"failure": text, "message": said.partition("\n")[0]}
+    return test

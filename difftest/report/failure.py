@@ -76,8 +76,8 @@ def waiting_for(runner: Runner) -> Waiting:
 def findings(several: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings with the lines that they are about."""
     return [
-        {**one.as_mapping(), "where": [lines_around(at, one.id) for at in one.locations]}
-        for one in several
+        {**hazard.as_mapping(), "where": [lines_around(at, hazard.id) for at in hazard.locations]}
+        for hazard in several
     ]
 
 
@@ -96,19 +96,19 @@ def _outputs(failure: DifferentialFailure) -> list[dict[str, Any]]:
         if not isinstance(verdict, Mismatch):
             continue
         largest = failure.history.largest.get(backend, (failure.case, verdict))
-        for case, one in ((failure.case, verdict), largest):
-            is_larger = one.shape != verdict.shape
-            if one.evidence is None or (outputs and not is_larger):
+        for case, mismatch in ((failure.case, verdict), largest):
+            is_larger = mismatch.shape != verdict.shape
+            if mismatch.evidence is None or (outputs and not is_larger):
                 continue
             output = {
                 "backend": backend,
-                "output": one.output,
+                "output": mismatch.output,
                 "of": short(failure.spec, case) if is_larger else "",
                 "case": label(case),
-                "shape": list(one.shape),
-                "dtype": str(one.evidence.got.dtype),
+                "shape": list(mismatch.shape),
+                "dtype": str(mismatch.evidence.got.dtype),
                 "looks_like": "" if is_larger else failure.looks.get(backend, ""),
-                "maps": error_maps(one),
+                "maps": error_maps(mismatch),
             }
             outputs.append(output)
     return outputs
@@ -161,10 +161,10 @@ def trace_of(
     if isinstance(outcome, Ran):
         return outcome.trace, ""
     frames = (entry.tb_frame for entry in entries(outcome.error))
-    launched = next((one.f_locals for one in frames if one.f_code is Launch.finished.__code__), {})
-    if "arguments" not in launched:  # it did not begin
+    scope = next((step.f_locals for step in frames if step.f_code is Launch.finished.__code__), {})
+    if "arguments" not in scope:  # it did not begin
         return None, ""
-    trace = Finished(launched["core"], launched["arguments"], (), ()).trace()
+    trace = Finished(scope["core"], scope["arguments"], (), ()).trace()
     return trace, type(outcome.error).__name__
 
 
@@ -188,12 +188,12 @@ def writer_of(
 
 def _tensor(trace: Trace, output: int, shape: tuple[int, ...]) -> Allocation | None:
     """The tensor of an output: of those of its shape, or the one of its number."""
-    given = [one for one in trace.allocations if one.output is not None]
-    alike = [one for one in given if one.shape == shape]
+    outputs = [tensor for tensor in trace.allocations if tensor.output is not None]
+    alike = [tensor for tensor in outputs if tensor.shape == shape]
     if len(alike) == 1:
         return alike[0]
-    fits = output < len(given) and given[output].shape == shape
-    return given[output] if fits else None
+    fits = output < len(outputs) and outputs[output].shape == shape
+    return outputs[output] if fits else None
 
 
 def _touches(region: Region, element: int) -> bool:

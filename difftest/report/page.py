@@ -35,7 +35,7 @@ def page_text(document: Document) -> str:
     )
     environment.filters |= {"near": near, "png": png, "legend": legend}
     template = environment.get_template(TEMPLATE)
-    others = [one for one in document["tests"] if not one.get("kernels")]
+    others = [test for test in document["tests"] if not test.get("kernels")]
     return template.render(document=document, sections=sections(document), others=others)
 
 
@@ -43,22 +43,22 @@ def sections(document: Document) -> list[dict[str, Any]]:
     """What a page and a summary say of each kernel, those that failed first."""
     names = {row["kernel"] for row in document["kernels"]}
     names |= {name for test in document["tests"] for name in test.get("kernels", ())}
-    found = [_section(document, name) for name in sorted(names)]
-    return sorted(found, key=lambda one: not one["failed"])
+    rows = [_section(document, name) for name in sorted(names)]
+    return sorted(rows, key=lambda section: not section["failed"])
 
 
 def _section(document: Document, name: str) -> dict[str, Any]:
-    tests = [one for one in document["tests"] if name in one.get("kernels", ())]
-    failures = [one for one in tests if "failure" in one and _is_of(one, name)]
+    tests = [test for test in document["tests"] if name in test.get("kernels", ())]
+    failures = [test for test in tests if "failure" in test and _is_of(test, name)]
     return {
         "name": name,
         "anchor": re.sub(r"\W+", "-", name).strip("-"),
-        "counts": [one for one in document["kernels"] if one["kernel"] == name],
-        "not_reached": [one for one in document["not_reached"] if name in one["kernels"]],
+        "counts": [row for row in document["kernels"] if row["kernel"] == name],
+        "not_reached": [row for row in document["not_reached"] if name in row["kernels"]],
         "tests": tests,
         "failures": failures,
         "failed": bool(failures),
-        "hazards": _once(one for test in tests for one in test["details"].get("hazards", ())),
+        "hazards": _once(hazard for test in tests for hazard in test["details"].get("hazards", ())),
         "performance": _asked(tests, name),
     }
 
@@ -71,19 +71,19 @@ def _is_of(test: Mapping[str, Any], name: str) -> bool:
 
 def _once(several: Any) -> list[Any]:
     """Each finding of a kernel's tests, once."""
-    return list({(one["id"], one["happened"]): one for one in several}.values())
+    return list({(hazard["id"], hazard["happened"]): hazard for hazard in several}.values())
 
 
 def _asked(tests: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     """Predictions: of what failed, else of the spec's examples, else of what was drawn."""
     pairs = [
-        ("same_as" in test, "failure" not in test, not test["id"].endswith("]"), one)
+        ("same_as" in test, "failure" not in test, not test["id"].endswith("]"), row)
         for test in tests
-        for one in test["details"].get("performance", ())
-        if one["kernel"] == name
+        for row in test["details"].get("performance", ())
+        if row["kernel"] == name
     ]
     least = min((rank for *rank, _ in pairs), default=[])
-    return [one for *rank, one in pairs if rank == least]
+    return [row for *rank, row in pairs if rank == least]
 
 
 def markdown_text(document: Document) -> str:
@@ -93,11 +93,11 @@ def markdown_text(document: Document) -> str:
 
 def _lines(document: Document) -> Iterator[str]:
     kernels = sections(document)
-    failed = [one for one in document["tests"] if "failure" in one]
-    bugs = [one for one in failed if "same_as" not in one]
+    failed = [test for test in document["tests"] if "failure" in test]
+    bugs = [test for test in failed if "same_as" not in test]
     yield "## Kernels against their references"
     yield ""
-    backends = ", ".join(one["description"] for one in document["backends"]) or "no backend"
+    backends = ", ".join(backend["description"] for backend in document["backends"]) or "no backend"
     tests = len(document["tests"])
     yield f"{tests - len(failed)} of {tests} tests passed, on {backends}."
     if kernels:
@@ -118,7 +118,7 @@ def _lines(document: Document) -> Iterator[str]:
     missed = document["not_reached"]
     if missed:
         yield "\n<details><summary>Branches and loops that no case took</summary>\n"
-        yield from (f"- {_place(one)} {one['what']}" for one in missed[:MOST])
+        yield from (f"- {_place(place)} {place['what']}" for place in missed[:MOST])
         if len(missed) > MOST:
             yield f"- and {len(missed) - MOST} more"
         yield "\n</details>"

@@ -65,8 +65,8 @@ def _predicted(trace: Trace) -> dict[str, Any]:
         "end": prediction.schedule.end / 1e3,
         "lanes": [*map(_lane, lanes_of(report, BINS))],
         "lines": [
-            [one.group, one.instructions, one.busy, one.critical, one.bytes]
-            for one in report.by_line()[:LINES]
+            [row.group, row.instructions, row.busy, row.critical, row.bytes]
+            for row in report.by_line()[:LINES]
         ],
         "memory": memory_text(trace, machine, _WIDTH),
         "advice": findings(advise(prediction.schedule)),

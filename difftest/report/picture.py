@@ -58,7 +58,7 @@ def error_maps(mismatch: Mismatch) -> list[dict[str, Any]]:
     wrong = np.count_nonzero(flat, axis=(1, 2))
     worst = sorted(np.argsort(-wrong, kind="stable")[:SLICES].tolist())
     return [
-        _map(flat[place], tuple(int(one) for one in np.unravel_index(place, lead)) if lead else ())
+        _map(flat[place], tuple(map(int, np.unravel_index(place, lead))) if lead else ())
         for place in worst
         if wrong[place]
     ]
@@ -131,5 +131,5 @@ def png(rows: Sequence[str]) -> str:
 
 def legend(maps: list[Any]) -> list[tuple[str, str]]:
     """The colours that some maps have, as (colour, meaning)."""
-    used = set("".join("".join(one["rows"]) for one in maps)) - {RIGHT}
+    used = set("".join("".join(picture["rows"]) for picture in maps)) - {RIGHT}
     return [KINDS[code] for code in reversed(_CODES) if code in used]

@@ -75,7 +75,7 @@ class Replay:
         if self.trace is None or number is None:
             return None
         # of one that only moved another's result, that one
-        return next((one for one in reversed(self.trace.events) if one.number <= number), None)
+        return next((step for step in reversed(self.trace.events) if step.number <= number), None)
 
 
 def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = False) -> Replay:
@@ -84,7 +84,7 @@ def replayed(saved: Saved, tell: Callable[[Replay], None], *, debug: bool = Fals
     With ``debug`` it runs once more then, in Python's debugger, which stops at the first stop.
     """
     with saved.loaded() as (spec, edge, folder):
-        every = [_replay(one, edge, folder, saved) for one in alone(spec)]
+        every = [_replay(part, edge, folder, saved) for part in alone(spec)]
         (again, run), *_ = sorted(every, key=lambda pair: not pair[0].text)
         tell(again)
         at = _line(again) if again.stops else None
@@ -106,7 +106,7 @@ def replay(file: Path, debug: bool) -> None:
     """
     try:
         again = replayed(
-            read_saved(file), lambda made: click.echo("\n".join(replay_lines(made))), debug=debug
+            read_saved(file), lambda run: click.echo("\n".join(replay_lines(run))), debug=debug
         )
     except (SavedError, CaseError) as error:
         raise click.ClickException(str(error)) from None
@@ -155,7 +155,7 @@ def _replay(
     oracle = run_kernel(PlainSimulator(saved.level, saved.strictness), _fresh(call))
     stops = sorted(
         _stops(failure, trace, lines, oracle),
-        key=lambda one: (one.judge != "the oracle", np.inf if one.number is None else one.number),
+        key=lambda end: (end.judge != "the oracle", np.inf if end.number is None else end.number),
     )
     again = Replay(str(failure or "").replace(str(folder), "..."), tuple(stops), trace, lines, {})
     event = again.event
@@ -171,7 +171,7 @@ def _replay(
 
 def _fresh(call: KernelCall) -> KernelCall:
     """The same call on arrays of its own."""
-    copies = [tuple(one.copy() for one in several) for several in (call.inputs, call.outputs)]
+    copies = [tuple(array.copy() for array in arrays) for arrays in (call.inputs, call.outputs)]
     return replace(call, inputs=copies[0], outputs=copies[1])
 
 
@@ -183,9 +183,9 @@ def _stops(
     if failure is None:
         return
     wrong = isinstance(failure, DifferentialFailure)  # then what may be its cause counts too
-    for one in failure.findings:
-        if one.evidence and (wrong or one.severity is Severity.ERROR):
-            yield Stop("a detector", f"{one.id}: {one.happened}", min(one.evidence), one.location)
+    for hazard in failure.findings:
+        if (steps := hazard.evidence) and (wrong or hazard.severity is Severity.ERROR):
+            yield Stop("a detector", f"{hazard.id}: {hazard.happened}", min(steps), hazard.location)
     if lines.outside is not None:
         number, name = lines.outside
         said = f"{name} lies farther from its exact values than rounding explains"
@@ -220,7 +220,7 @@ def _neighbours(verdict: Mismatch) -> str:
         slice(max(0, at - _NEAR), at + _NEAR + 1) if axis >= seen.value.ndim - 2 else at
         for axis, at in enumerate(first.index)
     )
-    got, expected = (np.array2string(one[box], precision=6) for one in (seen.got, seen.value))
+    got, expected = (np.array2string(array[box], precision=6) for array in (seen.got, seen.value))
     return f"\ngot around it:\n{got}\nexpected around it:\n{expected}"
 
 

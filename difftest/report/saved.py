@@ -130,12 +130,12 @@ def read_saved(file: Path) -> Saved:
     """
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        given = {
-            one.targets[0].id: ast.literal_eval(one.value)
-            for one in tree.body
-            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
+        values = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
-        test, case, level, strictness, modules = (given[name] for name in _FIELDS)
+        test, case, level, strictness, modules = (values[name] for name in _FIELDS)
     except (OSError, SyntaxError, ValueError, KeyError) as error:
         raise SavedError(
             f"{file} is no failure that pytest --difftest-save wrote "
@@ -151,18 +151,18 @@ def file_name(test: str) -> str:
 
 def modules_of(start: ModuleType) -> dict[str, str]:
     """The source of a module and of all of the user's own that it imports, by name."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     left = [start.__name__]
-    known = {start.__name__: start}
+    modules = {start.__name__: start}
     while left:
         name = left.pop()
-        module = known.get(name) or sys.modules.get(name)
-        if name in found or module is None or not _is_own(module):
+        module = modules.get(name) or sys.modules.get(name)
+        if name in sources or module is None or not _is_own(module):
             continue
         source = inspect.getsource(module) or "\n"
-        found[name] = source
+        sources[name] = source
         left += _imported(source, name, is_package=hasattr(module, "__path__"))
-    return found
+    return sources
 
 
 def _is_own(module: ModuleType) -> bool:
@@ -185,8 +185,8 @@ def _imported(source: str, name: str, *, is_package: bool) -> Iterable[str]:
             base = name.split(".")[: -cut or None] if node.level else []
             whole = ".".join([*base, *(node.module or "").split(".")]).strip(".")
             names += [whole, *(f"{whole}.{alias.name}" for alias in node.names)]
-    for one in names:
-        parts = one.split(".")
+    for path in names:
+        parts = path.split(".")
         yield from (".".join(parts[: n + 1]) for n in range(len(parts)))
 
 

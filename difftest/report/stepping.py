@@ -90,7 +90,7 @@ class IssuingLines:
 
     def of(self, number: int) -> tuple[str, int, int] | None:
         """File and line that issued an instruction, and how many had been issued before it."""
-        before = max((one for one in self.at if one <= number), default=None)
+        before = max((start for start in self.at if start <= number), default=None)
         return None if before is None else (*self.at[before], before)
 
 
@@ -115,9 +115,9 @@ def _outside(core: Core, frame: FrameType) -> str:
 
 def _tiles(frame: FrameType | None) -> dict[str, Tile]:
     """The tensors that a frame has by name."""
-    given = {} if frame is None else frame.f_locals
-    tiles = {name: one for name, one in given.items() if isinstance(one, Tile)}
-    return {name: one for name, one in tiles.items() if one._axes is None}
+    values = {} if frame is None else frame.f_locals
+    tiles = {name: value for name, value in values.items() if isinstance(value, Tile)}
+    return {name: tile for name, tile in tiles.items() if tile._axes is None}
 
 
 class Around:

@@ -41,7 +41,7 @@ class Site:
     @property
     def in_check(self) -> bool:
         """Whether it is part of an ``assert``."""
-        return any(isinstance(one, ast.Assert) for one in self.parents)
+        return any(isinstance(parent, ast.Assert) for parent in self.parents)
 
 
 Bug: TypeAlias = Callable[[Site], Iterator[Replacement]]
@@ -69,7 +69,7 @@ def called(node: ast.AST) -> str:
 
 def keywords_of(node: ast.Call) -> dict[str, ast.expr]:
     """The arguments that a call names."""
-    return {one.arg: one.value for one in node.keywords if one.arg is not None}
+    return {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
 
 
 def _turns(site: Site, sign: str) -> Iterator[Replacement]:
@@ -110,8 +110,8 @@ def _slice_shifted(site: Site) -> Iterator[Replacement]:
 def _bound_dropped(site: Site) -> Iterator[Replacement]:
     chosen = isinstance(site.node.func, ast.Name) and called(site.node) in ("min", "max")
     if chosen and len(site.node.args) == 2:
-        for one in site.node.args:
-            yield site.node, site.text(one)
+        for argument in site.node.args:
+            yield site.node, site.text(argument)
 
 
 def _indices(node: ast.Subscript) -> list[ast.expr]:
@@ -123,9 +123,9 @@ def _indices_swapped(site: Site) -> Iterator[Replacement]:
     if "\n" in site.source.segment(site.node.slice):
         return
     texts = [*map(site.source.segment, _indices(site.node))]
-    for at, (one, other) in enumerate(itertools.pairwise(texts)):
-        if one != other and ":" not in (one, other):
-            yield site.node.slice, ", ".join([*texts[:at], other, one, *texts[at + 2 :]])
+    for at, (text, other) in enumerate(itertools.pairwise(texts)):
+        if text != other and ":" not in (text, other):
+            yield site.node.slice, ", ".join([*texts[:at], other, text, *texts[at + 2 :]])
 
 
 @bug("index fixed", ast.Subscript)
@@ -200,8 +200,8 @@ def _check_weaker(site: Site) -> Iterator[Replacement]:
     if not site.in_check:
         return
     if isinstance(site.node, ast.BoolOp):
-        for one in site.node.values:
-            yield site.node, site.text(one)
+        for value in site.node.values:
+            yield site.node, site.text(value)
     elif len(site.node.ops) > 1:
         first, last = site.node.comparators[0], site.node.comparators[-2]
         start, (_, end) = site.source.span(site.node)[0], site.source.span(last)

@@ -78,10 +78,10 @@ class Campaign:
         self.suites = suites_of(self.specs, self.cases)
         self._owners: dict[tuple[str, int], list[Suite]] = {}
         for suite in self.suites.values():
-            for one in suite.functions:
-                place = one.__code__.co_filename, one.__code__.co_firstlineno
+            for function in suite.functions:
+                place = function.__code__.co_filename, function.__code__.co_firstlineno
                 self._owners.setdefault(place, []).append(suite)
-        functions = {id(one): one for suite in self.suites.values() for one in suite.functions}
+        functions = {id(part): part for suite in self.suites.values() for part in suite.functions}
         self.mutants: Sequence[Mutant] = mutants_of(functions.values())
         self._digests = {place: digest_of(owners) for place, owners in self._owners.items()}
 
@@ -98,13 +98,13 @@ class Campaign:
         """
         left: list[Mutant] = []
         for mutant in self.mutants:
-            known = self.ledger.result(mutant.key, self._digest(mutant))
-            if known is None:
+            record = self.ledger.result(mutant.key, self._digest(mutant))
+            if record is None:
                 left.append(mutant)
             else:
-                self.results[mutant] = known
+                self.results[mutant] = record
                 self.kept += 1
-                seen(mutant, known)
+                seen(mutant, record)
         if left and self.settings.budget != 0:
             self._baseline({suite.name for mutant in left for suite in self.owners(mutant)})
             for mutant, fate in self._judged(self._tasks(left), collect):
@@ -137,7 +137,7 @@ class Campaign:
                 return
             lines = {(mutant.file, line) for line in mutant.lines}
             shared = self._shared(mutant)
-            tests = [one for one in shared if not is_quick(one[1]) or self._covers[one] & lines]
+            tests = [test for test in shared if not is_quick(test[1]) or self._covers[test] & lines]
             killer = self.ledger.killer(mutant.key)
             if killer in tests:
                 tests.remove(killer)
@@ -156,12 +156,12 @@ class Campaign:
             for at, (test, case) in enumerate(suite.tests.items())
             if case is None or at % len(owners) == turn
         ]
-        return sorted(tests, key=lambda one: one[1] == EDGES)
+        return sorted(tests, key=lambda pair: pair[1] == EDGES)
 
     def _with_coverage(self, mutant: Mutant, fate: Fate) -> Fate:
         """A fate that says so where no drawn case came to the mutant's lines."""
         lines = {(mutant.file, line) for line in mutant.lines}
-        if fate.status != EQUIVALENT or any(self._covers[one] & lines for one in self._covers):
+        if fate.status != EQUIVALENT or any(self._covers[test] & lines for test in self._covers):
             return fate
         return replace(fate, status=NOT_COVERED, why="no drawn case runs these lines")
 
@@ -172,7 +172,7 @@ class Campaign:
             for mutant, tests in tasks:
                 yield mutant, judge.judge(mutant, tests)
             return
-        texts = {name: [one.to_json() for one in cases] for name, cases in self.cases.items()}
+        texts = {name: [case.to_json() for case in cases] for name, cases in self.cases.items()}
         orders = Orders(collect, texts, settings.memory)
         yield from judged_apart(tasks, settings.workers, orders, self._limit)
 

@@ -105,7 +105,7 @@ def campaign_on(
 def ending(campaign: Campaign) -> str:
     """The score, and what a budget left."""
     left = len(campaign.mutants) - len(campaign.results)
-    known = f", {campaign.kept} known from before" if campaign.kept else ""
+    note = f", {campaign.kept} known from before" if campaign.kept else ""
     rest = f"\nleft by the budget: {left}; the same command goes on with them" if left else ""
     score = total(campaign.results.values())
-    return f"mutants: {len(campaign.mutants)}{known}\n{score}{rest}"
+    return f"mutants: {len(campaign.mutants)}{note}\n{score}{rest}"

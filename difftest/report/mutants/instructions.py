@@ -29,13 +29,13 @@ def _transpose_left_out(site: Site) -> Iterator[Replacement]:
     node = site.node
     if called(node) not in _TRANSPOSES:
         return
-    given = keywords_of(node)
-    if "dst" in given and isinstance(node.func, ast.Attribute):
-        data = given.get("data", given.get("src"))
+    keywords = keywords_of(node)
+    if "dst" in keywords and isinstance(node.func, ast.Attribute):
+        data = keywords.get("data", keywords.get("src"))
         if data is not None:
             package = site.source.segment(node.func.value)
-            arguments = f"dst={site.source.segment(given['dst'])}, src={site.source.segment(data)}"
-            yield node, f"{package}.tensor_copy({arguments})"
+            text = f"dst={site.source.segment(keywords['dst'])}, src={site.source.segment(data)}"
+            yield node, f"{package}.tensor_copy({text})"
     elif len(node.args) == 1:
         yield node, site.text(node.args[0])
 
@@ -57,17 +57,17 @@ def _left_out(site: Site) -> Iterator[Replacement]:
 
 @bug("operands swapped", ast.Call)
 def _operands_swapped(site: Site) -> Iterator[Replacement]:
-    node, given = site.node, keywords_of(site.node)
+    node, keywords = site.node, keywords_of(site.node)
     commutes = (
-        site.source.segment(given["op"]).split(".")[-1] in _COMMUTATIVE if "op" in given else False
+        "op" in keywords and site.source.segment(keywords["op"]).split(".")[-1] in _COMMUTATIVE
     )
     for first, second in _PAIRS:
-        both = first in given and second in given and not commutes
-        if both and site.source.segment(given[first]) != site.source.segment(given[second]):
+        both = first in keywords and second in keywords and not commutes
+        if both and site.source.segment(keywords[first]) != site.source.segment(keywords[second]):
             swapped = copy.deepcopy(node)
-            for one in swapped.keywords:
-                if one.arg in (first, second):
-                    one.value = given[second if one.arg == first else first]
+            for keyword in swapped.keywords:
+                if keyword.arg in (first, second):
+                    keyword.value = keywords[second if keyword.arg == first else first]
             yield node, ast.unparse(swapped)
     if isinstance(node.func, ast.Attribute) and called(node) in _ORDERED and len(node.args) > 1:
         swapped = copy.deepcopy(node)
@@ -77,10 +77,10 @@ def _operands_swapped(site: Site) -> Iterator[Replacement]:
 
 @bug("one operand twice", ast.Call)
 def _operand_twice(site: Site) -> Iterator[Replacement]:
-    given = keywords_of(site.node)
+    keywords = keywords_of(site.node)
     for first, second in _PAIRS[:2]:
-        if first in given and second in given:
-            yield given[second], site.text(given[first])
+        if first in keywords and second in keywords:
+            yield keywords[second], site.text(keywords[first])
 
 
 @bug("argument dropped", ast.Call)
@@ -90,7 +90,7 @@ def _argument_dropped(site: Site) -> Iterator[Replacement]:
         if name in _OPTIONAL and isinstance(node.func, ast.Attribute):
             without = copy.deepcopy(node)
             gone = ("op1", "operand1") if name in ("op1", "operand1") else (name,)
-            without.keywords = [one for one in without.keywords if one.arg not in gone]
+            without.keywords = [keyword for keyword in without.keywords if keyword.arg not in gone]
             yield node, ast.unparse(without)
 
 
@@ -128,7 +128,7 @@ def _dtype_fixed(site: Site) -> Iterator[Replacement]:
 
 @bug("narrower accumulation", ast.Attribute)
 def _narrower(site: Site) -> Iterator[Replacement]:
-    compared = any(isinstance(one, (ast.Assert, ast.Compare)) for one in site.parents)
+    compared = any(isinstance(parent, (ast.Assert, ast.Compare)) for parent in site.parents)
     if site.node.attr == "float32" and not compared:
         yield site.node, f"{site.source.segment(site.node.value)}.bfloat16"
 
@@ -137,14 +137,14 @@ def _narrower(site: Site) -> Iterator[Replacement]:
 def _hoisted(site: Site) -> Iterator[Replacement]:
     loop, source = site.node, site.source
     assigned = {
-        one.id
-        for one in ast.walk(loop)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        node.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     for line in loop.body:
         if not isinstance(line, ast.Assign) or called(line.value) not in _BUFFERS:
             continue
-        read = {one.id for one in ast.walk(line.value) if isinstance(one, ast.Name)}
+        read = {node.id for node in ast.walk(line.value) if isinstance(node, ast.Name)}
         if read & assigned or "\n" in source.segment(line):
             continue
         start, end = source.span(loop)

@@ -100,9 +100,9 @@ class Examiner:
 
     def _function(self, mutant: Mutant, suite: str) -> FunctionType:
         return next(
-            one
-            for one in self.suites[suite].functions
-            if (one.__code__.co_filename, name_of(one)) == (mutant.file, mutant.function)
+            function
+            for function in self.suites[suite].functions
+            if (function.__code__.co_filename, name_of(function)) == (mutant.file, mutant.function)
         )
 
 

@@ -39,16 +39,16 @@ class Ledger:
 
     def result(self, key: str, digest: str) -> Fate | None:
         """What is known of a mutant under suites with this digest."""
-        known = self._journal.known.get(key, {})
-        if known.get("digest") != digest:
+        row = self._journal.known.get(key, {})
+        if row.get("digest") != digest:
             return None
-        death = Death(**known["death"]) if known["death"] else None
-        return Fate(**{one.name: known[one.name] for one in fields(Fate)} | {"death": death})
+        death = Death(**row["death"]) if row["death"] else None
+        return Fate(**{field.name: row[field.name] for field in fields(Fate)} | {"death": death})
 
     def killer(self, key: str) -> tuple[str, str] | None:
         """The suite and the test that found a mutant last time."""
-        known = self._journal.known.get(key, {})
-        return (known["suite"], known["death"]["test"]) if known.get("death") else None
+        row = self._journal.known.get(key, {})
+        return (row["suite"], row["death"]["test"]) if row.get("death") else None
 
     def add(self, key: str, digest: str, result: Fate) -> None:
         """Write a result down."""
@@ -67,21 +67,21 @@ def digest_of(suites: Iterable[Suite]) -> str:
 def _parts(spec: KernelSpec) -> Iterable[str]:
     """The text of what is code in a spec, and what prints its own value."""
     yield from _text(spec.kernel)
-    for one in fields(spec):
-        value: Any = getattr(spec, one.name)
-        if one.name in ("kernel", "others", "domain"):
+    for field in fields(spec):
+        value: Any = getattr(spec, field.name)
+        if field.name in ("kernel", "others", "domain"):
             continue  # the first is there, the second apart, and the last is in the cases
         if callable(value):
             yield from _text(value)
-        elif one.name == "inputs":
+        elif field.name == "inputs":
             yield repr({name: spec.input(name).dimensions for name in value})
         else:
-            yield f"{one.name}={value!r}"
+            yield f"{field.name}={value!r}"
 
 
 def _text(function: Callable[..., Any]) -> Iterable[str]:
-    for one in functions_of(function):
-        source, line = source_of(one.__code__.co_filename), one.__code__.co_firstlineno
+    for part in functions_of(function):
+        source, line = source_of(part.__code__.co_filename), part.__code__.co_firstlineno
         yield source.segment(next(node for at, node in functions_in(source.tree) if at == line))
 
 

@@ -99,7 +99,7 @@ class Mutant:
     def key(self) -> str:
         """The same as long as the function and the change are: other lines of the file may move."""
         name = self.function.rpartition(":")[0]
-        node = next(one for at, one in functions_in(self.source.tree) if at == self.first_line)
+        node = next(node for at, node in functions_in(self.source.tree) if at == self.first_line)
         begin, _ = self.source.span(node)
         start, end = self.change.start - begin, self.change.end - begin
         parts = name, self.source.segment(node), start, end, self.change.text, self.operator
@@ -131,7 +131,7 @@ def functions_in(tree: ast.AST) -> Iterator[tuple[int, ast.FunctionDef]]:
     """The functions of a tree, with the first line of each one's code: a decorator's, if any."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            yield min([node.lineno, *(one.lineno for one in node.decorator_list)]), node
+            yield min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -148,7 +148,7 @@ def planted(function: FunctionType, mutant: Mutant) -> Iterator[None]:
 
     Nothing is imported anew: all that holds the function runs the change.
     """
-    original, known = function.__code__, linecache.cache.get(mutant.file)
+    original, entry = function.__code__, linecache.cache.get(mutant.file)
     function.__code__ = mutant.code(function)
     text = mutant.text
     linecache.cache[mutant.file] = (len(text), None, text.splitlines(keepends=True), mutant.file)
@@ -156,7 +156,7 @@ def planted(function: FunctionType, mutant: Mutant) -> Iterator[None]:
         yield
     finally:
         function.__code__ = original
-        if known is None:
+        if entry is None:
             linecache.cache.pop(mutant.file, None)
         else:
-            linecache.cache[mutant.file] = known
+            linecache.cache[mutant.file] = entry

@@ -16,18 +16,18 @@ _LANGUAGES = ("nki.language", "neuronxcc.nki.language")
 
 def mutants_of(functions: Iterable[FunctionType]) -> list[Mutant]:
     """The mutants of functions, in the order of their places; no two with the same text."""
-    made: dict[tuple[str, int, int, str], Mutant] = {}
+    mutants: dict[tuple[str, int, int, str], Mutant] = {}
     for function in functions:
         source, file = source_of(function.__code__.co_filename), function.__code__.co_filename
         line = function.__code__.co_firstlineno
-        node = next(one for at, one in functions_in(source.tree) if at == line)
+        node = next(node for at, node in functions_in(source.tree) if at == line)
         language = _language(source, node)
         for name, at, text in _ways(node, source, language):
             change = source.change(at, text)
             if source.text[change.start : change.end] != change.text:
                 key = (file, change.start, change.end, change.text)
-                made.setdefault(key, Mutant(file, name_of(function), name, change))
-    return sorted(made.values(), key=lambda one: (one.file, one.change.start, one.change.end))
+                mutants.setdefault(key, Mutant(file, name_of(function), name, change))
+    return sorted(mutants.values(), key=lambda bug: (bug.file, bug.change.start, bug.change.end))
 
 
 def _ways(
@@ -56,14 +56,14 @@ def _walk(function: ast.FunctionDef) -> Iterator[tuple[tuple[ast.AST, ...], ast.
             continue
         yield parents, node
         inner = node.body if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node)
-        left += [((node, *parents), one) for one in inner]
+        left += [((node, *parents), child) for child in inner]
 
 
 def _language(source: KernelText, function: ast.FunctionDef) -> str:
     """What a file calls the ``nki.language`` that a function uses."""
     used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     for node in ast.walk(source.tree):
-        for one in node.names if isinstance(node, ast.Import) else ():
-            if one.name in _LANGUAGES and one.asname in used:
-                return str(one.asname)
+        for alias in node.names if isinstance(node, ast.Import) else ():
+            if alias.name in _LANGUAGES and alias.asname in used:
+                return str(alias.asname)
     return ""

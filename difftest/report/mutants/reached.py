@@ -46,7 +46,7 @@ def _named(function: FunctionType) -> Iterator[Any]:
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
-            yield from (vars(value).get(one) for one in names)
+            yield from (vars(value).get(name) for name in names)
         elif isinstance(value, (tuple, list)):
             yield from value
         elif isinstance(value, dict):
@@ -57,8 +57,8 @@ def _named(function: FunctionType) -> Iterator[Any]:
 
 def code_names(code: CodeType) -> Iterator[str]:
     """The global names and attributes in a function's code, and in that of those inside it."""
-    for one in (code, *codes_in(code)):
-        yield from one.co_names
+    for part in (code, *codes_in(code)):
+        yield from part.co_names
 
 
 def name_of(function: FunctionType) -> str:

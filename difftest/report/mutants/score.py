@@ -52,7 +52,7 @@ class Score:
 
     def of(self, kinds: tuple[str, ...]) -> int:
         """How many came to one of these."""
-        return sum(self.statuses[one] for one in kinds)
+        return sum(self.statuses[kind] for kind in kinds)
 
     @property
     def percent(self) -> float:
@@ -69,20 +69,20 @@ class Score:
             self.most = max(self.most, result.ran)
 
     def __str__(self) -> str:
-        found = ", ".join(f"{name} {count}" for name, count in self.killers.most_common())
+        killers = ", ".join(f"{name} {count}" for name, count in self.killers.most_common())
         return (
             f"score: {self.percent:.1f}% of {self.of(DEAD + ALIVE)}: {self.of(DEAD)} found"
-            f"{f' ({found})' if found else ''}, {self.statuses[SURVIVED]} survived, "
+            f"{f' ({killers})' if killers else ''}, {self.statuses[SURVIVED]} survived, "
             f"{self.statuses[NOT_COVERED]} not covered; suspected equivalents: {self.of(SUSPECTED)}"
         )
 
 
 def scores(results: Mapping[Mutant, Fate], key: str) -> dict[str, Score]:
     """The scores by an attribute of mutants: ``file`` or ``operator``."""
-    made: dict[str, Score] = {}
+    table: dict[str, Score] = {}
     for mutant, result in results.items():
-        made.setdefault(str(getattr(mutant, key)), Score()).add(result)
-    return made
+        table.setdefault(str(getattr(mutant, key)), Score()).add(result)
+    return table
 
 
 def total(results: Iterable[Fate]) -> Score:

@@ -21,7 +21,7 @@ def mutate_session(session: pytest.Session, cases: int) -> None:
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     assert terminal is not None
     root, places = session.config.rootpath, []
-    for report in (one for several in terminal.stats.values() for one in several):
+    for report in (report for several in terminal.stats.values() for report in several):
         if PROPERTY in dict(getattr(report, "user_properties", ())):
             places.append(report.nodeid.partition("[")[0].partition("::"))
     tests = dict.fromkeys(f"{root / file}::{name.rpartition('::')[2]}" for file, _, name in places)

@@ -97,15 +97,15 @@ class Suite:
     @cached_property
     def tests(self) -> dict[str, Case | None]:
         """Each test by its name, with its case if it has one, in the order in which they run."""
-        made = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
-        made |= {f"case {at}": case for at, case in enumerate(self.drawn)}
-        given = sorted(
-            explicit_cases(self.spec), key=lambda one: elements_of(self.spec, one.values)
+        tests = dict.fromkeys(f"refusal {at}" for at, _ in enumerate(self.spec.rejects))
+        tests |= {f"case {at}": case for at, case in enumerate(self.drawn)}
+        explicit = sorted(
+            explicit_cases(self.spec), key=lambda case: elements_of(self.spec, case.values)
         )
-        made |= {f"example {at}": case for at, case in enumerate(given)}
+        tests |= {f"example {at}": case for at, case in enumerate(explicit)}
         if has_edges(self.spec, (EmbeddedSimulator(),)):
-            made[EDGES] = None
-        return made
+            tests[EDGES] = None
+        return tests
 
     def run(self, test: str) -> Death | None:
         """Run a test; None if all is right."""
@@ -131,12 +131,12 @@ class Suite:
             self.doubt = doubts[0] if doubts else ""
 
     def _reference(self, runner: Runner, case: Case) -> Reference | Exception:
-        known = self._references.get(case.to_json())
-        if known is None:
-            known = runner.reference(self.spec, case, self.spec.inputs_of(case))
+        reference = self._references.get(case.to_json())
+        if reference is None:
+            reference = runner.reference(self.spec, case, self.spec.inputs_of(case))
             if elements_of(self.spec, case.values) <= _KEPT_ELEMENTS:
-                self._references[case.to_json()] = known
-        return known
+                self._references[case.to_json()] = reference
+        return reference
 
     def forget(self) -> None:
         """Let go of what the reference said: of a hundred cases that is many megabytes."""
@@ -177,9 +177,9 @@ def drawn_cases(spec: KernelSpec, count: int) -> list[Case]:
 
     def is_new(case: Case) -> bool:
         text = case.to_json()
-        known = text in seen
+        is_seen = text in seen
         seen.add(text)
-        return not known
+        return not is_seen
 
     drawn = examples(cases(spec).filter(is_new), count)
     return sorted(drawn, key=lambda case: elements_of(spec, case.values))
@@ -191,16 +191,16 @@ def suites_of(
     """The suites of kernel tests by name, one for each kernel of a spec, with their drawn cases."""
     suites = {}
     for test, spec in specs.items():
-        for one in (single := alone(spec)):
-            name = f"{test} of {one.name}" if len(single) > 1 else test
-            suites[name] = Suite(name, one, drawn[test])
+        for part in (single := alone(spec)):
+            name = f"{test} of {part.name}" if len(single) > 1 else test
+            suites[name] = Suite(name, part, drawn[test])
     return suites
 
 
 def who(error: Exception) -> str:
     """Who found a mutant, by what its test raised."""
     if isinstance(error, HazardFailure):
-        return f"detector: {', '.join(dict.fromkeys(one.id for one in error.findings))}"
+        return f"detector: {', '.join(dict.fromkeys(finding.id for finding in error.findings))}"
     if isinstance(error, NotRejectedError):
         return "edge or refusal"
     if not isinstance(error, DifferentialFailure):
@@ -227,7 +227,7 @@ def lines_run(functions: Sequence[FunctionType]) -> Iterator[set[tuple[str, int]
     """Which lines of some functions run within, in any thread."""
     seen: set[tuple[str, int]] = set()
     whole = [function.__code__ for function in functions]
-    codes = {id(code) for one in whole for code in (one, *codes_in(one))}
+    codes = {id(code) for outer in whole for code in (outer, *codes_in(outer))}
     with traced(
         lambda code: id(code) in codes,
         lambda frame: seen.add((frame.f_code.co_filename, frame.f_lineno)),

@@ -47,10 +47,10 @@ def markdown(campaign: Campaign, command: str) -> str:
         *(_row(name, score) for name, score in sorted(scores(results, "operator").items())),
     ]
     for title, kinds in (("Not found", ALIVE), ("Suspected equivalents", SUSPECTED)):
-        several = [one for one in results.items() if one[1].status in kinds]
+        several = [pair for pair in results.items() if pair[1].status in kinds]
         if several:
             rows += ["", f"## {title}", "", "```diff"]
-            rows += [line for one in several for line in (*lines_of(*one), "")]
+            rows += [line for pair in several for line in (*lines_of(*pair), "")]
             rows[-1] = "```"
     return "\n".join(rows) + "\n"
 
@@ -85,7 +85,7 @@ def stryker(campaign: Campaign) -> str:
         "files": files,
         "testFiles": {
             suite.name: {
-                "tests": [{"id": f"{suite.name}: {one}", "name": one} for one in suite.tests]
+                "tests": [{"id": f"{suite.name}: {test}", "name": test} for test in suite.tests]
             }
             for suite in campaign.suites.values()
         },
