@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
@@ -20,7 +21,7 @@ TURNS = ("it never ran", "never a second turn", "never a third turn")
 """What is said of a loop that made no turn, or one, or two."""
 BRANCHES = ("never true", "never false")
 """What is said of a branch that was always passed over, or always taken."""
-_SAYINGS = {True: TURNS, False: BRANCHES}
+SAYINGS = {True: TURNS, False: BRANCHES}
 """Of what loops, and of what does not."""
 
 
@@ -87,70 +88,43 @@ Place = tuple[str, int]
 
 @dataclass
 class Coverage:
-    """What cases did at the ``forks`` of the code that they ran, which loop or not.
+    """What cases did at the forks of the code that they ran: facts, each a row of a table.
 
-    ``kernels`` ran their functions; what is ``done`` at each, as indices of ``BRANCHES`` or
-    ``TURNS``, is not to be said of it; ``unknown`` says why nothing is known of some cases.
+    ``forks`` are (file, line, whether it loops); ``kernels`` (file, line, kernel that ran its
+    function); what is ``done`` is (file, line, index of ``BRANCHES`` or ``TURNS``) and not to be
+    said of it; ``unknown`` says why nothing is known of some cases.
     """
 
-    forks: dict[Place, bool] = field(default_factory=dict)
-    kernels: dict[Place, set[str]] = field(default_factory=dict)
-    done: dict[Place, set[int]] = field(default_factory=dict)
+    forks: set[tuple[str, int, bool]] = field(default_factory=set)
+    kernels: set[tuple[str, int, str]] = field(default_factory=set)
+    done: set[tuple[str, int, int]] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
 
-    def saw(self, kernel: str, forks: Mapping[Place, bool]) -> None:
+    def saw(self, kernel: str, forks: Collection[tuple[str, int, bool]]) -> None:
         """A kernel ran functions with these forks."""
-        self.forks |= forks
-        for place in forks:
-            self.kernels.setdefault(place, set()).add(kernel)
-
-    def did(self, place: Place, what: int) -> None:
-        """Something happened at a fork."""
-        self.done.setdefault(place, set()).add(what)
-
-    def forget_kernels(self) -> None:
-        """Nothing is missed of kernels whose cases did not all run; what they did stays."""
-        self.kernels.clear()
-
-    def is_complete(self, place: Place) -> bool:
-        """Whether all has happened at a fork that can."""
-        return len(self.done.get(place, ())) == len(_SAYINGS[self.forks[place]])
+        self.forks.update(forks)
+        self.kernels.update((file, line, kernel) for file, line, _ in forks)
 
     def merge(self, other: Coverage) -> None:
         """Add what other cases did."""
-        self.forks |= other.forks
-        for place, kernels in other.kernels.items():
-            self.kernels.setdefault(place, set()).update(kernels)
-        for place, done in other.done.items():
-            self.done.setdefault(place, set()).update(done)
-        self.unknown |= other.unknown
+        for name, facts in vars(self).items():
+            facts.update(getattr(other, name))
 
     def renamed(self, names: Mapping[str, str]) -> Coverage:
         """The same with other names for some kernels."""
-        kernels = {
-            place: {names.get(name, name) for name in several}
-            for place, several in self.kernels.items()
-        }
-        return Coverage(self.forks, kernels, self.done, self.unknown)
+        kernels = {(file, line, names.get(name, name)) for file, line, name in self.kernels}
+        return replace(self, kernels=kernels)
 
     def to_list(self) -> list[Any]:
         """What travels as JSON; :func:`coverage_from_list` takes it."""
-        rows = [
-            [*place, loops, sorted(self.kernels.get(place, ()))]
-            for place, loops in self.forks.items()
-        ]
-        return [rows, [[*place, sorted(self.done[place])] for place in self.done], [*self.unknown]]
+        return [sorted(facts) for facts in vars(self).values()]
 
 
 def coverage_from_list(document: list[Any]) -> Coverage:
     """What :meth:`Coverage.to_list` wrote."""
-    rows, done, unknown = document
-    return Coverage(
-        {(file, line): loops for file, line, loops, _ in rows},
-        {(file, line): set(kernels) for file, line, _, kernels in rows if kernels},
-        {(file, line): set(several) for file, line, several in done},
-        set(unknown),
-    )
+    tables: Any = [{(*row,) for row in rows} for rows in document[:-1]]
+    forks, kernels, done = tables
+    return Coverage(forks, kernels, done, set(document[-1]))
 
 
 @dataclass(frozen=True)
@@ -169,11 +143,17 @@ class Missed:
 
 def missed(coverage: Coverage) -> list[Missed]:
     """What no case did, by file and line. Of a loop without a second turn a third is not said."""
-    found = []
-    for (file, line), kernels in sorted(coverage.kernels.items()):
-        loops = coverage.forks[file, line]
-        done = coverage.done.get((file, line), ())
-        left = [text for what, text in enumerate(_SAYINGS[loops]) if what not in done]
-        at, source = (near(file), line, (*sorted(kernels),)), linecache.getline(file, line).strip()
-        found += [Missed(*at, what, source) for what in left[: 1 if loops else None]]
+    ran, found = defaultdict(list), []
+    for *place, kernel in sorted(coverage.kernels):
+        ran[(*place,)].append(kernel)
+    for file, line, loops in sorted(coverage.forks):
+        kernels = (*ran[file, line],)
+        left = [
+            text
+            for what, text in enumerate(SAYINGS[loops])
+            if (file, line, what) not in coverage.done
+        ]
+        source = linecache.getline(file, line).strip()
+        for what in left[: 1 if loops else None] if kernels else ():
+            found.append(Missed(near(file), line, kernels, what, source))
     return found

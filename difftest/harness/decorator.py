@@ -14,6 +14,7 @@ import hypothesis
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges
+from difftest.harness.failures import DifferentialFailure
 from difftest.harness.limits import LIMITS
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import runnable
@@ -147,6 +148,10 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             runner.repeats.failed()
             if LIMITS.expired > expired:
                 runner.repeats.expired(spec, case, error)
+            if isinstance(error, DifferentialFailure) and runner.repeats.is_last:
+                plain = error.on_plain_data(lambda other: run(other, **fixtures))
+                if plain is not error:
+                    raise plain from plain.__cause__
             raise
         finally:
             observe({f"verdict on {on}": type(one).__name__ for on, one in verdicts.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.edges import Edge, defaults_of, edges_of, plainest_call
 from difftest.harness.failures import BrokenReferenceError, EdgeFailure
-from difftest.harness.filling import Filling, fillings_of, has_sizes, keeps_traces
+from difftest.harness.filling import fillings_of, has_sizes, keeps_traces
 from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit
 from difftest.harness.questions import reference_of
 from difftest.harness.recipes import Ones, Random
@@ -56,29 +57,22 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
 def _check_on(backend: Backend, runner: Runner, spec: KernelSpec) -> None:
     """First the plainest case: of a kernel that is wrong there, calls outside tell nothing."""
     __tracebackhide__ = True
-    for edge in itertools.chain(plainest_call(spec), edges_of(spec)):
-        judge_edge(runner, spec, edge, backend, _run(runner, backend, spec, edge))
-    if keeps_traces(backend):
-        for filling in fillings_of(spec, functools.partial(run_recorded, runner, backend)):
-            _judge_filling(runner, spec, filling, backend)
+    record = functools.partial(run_recorded, runner, backend)
+    filling = fillings_of(spec, record) if keeps_traces(backend) else ()
+    for edge in itertools.chain(plainest_call(spec), edges_of(spec), filling):
+        outcome = _run(runner, backend, spec, edge)
+        with _patience() if edge.fills else limit(None, None):
+            judge_edge(runner, spec, edge, backend, outcome)
 
 
-def _judge_filling(runner: Runner, spec: KernelSpec, filling: Filling, backend: Backend) -> None:
-    """One that ran runs once more, to be judged; its reference is not waited for without end.
+def _patience() -> contextlib.ExitStack:
+    """Where a memory is full the reference is not waited for without end.
 
     ``np.eye(n)[indices]`` is a fine one-hot encoding of all sizes that are drawn, and takes 21 GiB
     where the kernel's tile fills SBUF.
     """
-    __tracebackhide__ = True
-    edge, outcome = Edge(filling.case, filling.why, fills=True), filling.outcome
-    if isinstance(outcome, Ran):
-        outcome = _run(runner, backend, spec, edge)
     memory = min(LIMITS.memory or MOST_MEMORY, MOST_MEMORY) if USED.exists() else None
-    undo = limit(min(LIMITS.seconds or MOST_SECONDS, MOST_SECONDS), memory)
-    try:
-        judge_edge(runner, spec, edge, backend, outcome)
-    finally:
-        undo()
+    return limit(min(LIMITS.seconds or MOST_SECONDS, MOST_SECONDS), memory)
 
 
 def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outcome:

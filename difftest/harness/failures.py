@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from difftest.harness.case import Case
 from difftest.harness.edges import Edge
 from difftest.harness.frames import without_files
 from difftest.harness.looks import History
+from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.report import (
     Reproduction,
@@ -113,6 +114,34 @@ class DifferentialFailure(CaseFailure):
     def verdict(self) -> Mismatch | OneSided:
         """That of the first backend that is wrong."""
         return next(v for v in self.verdicts.values() if isinstance(v, (Mismatch, OneSided)))
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What is wrong, whatever the case is."""
+        wrong = self.verdict
+        detail = wrong.output if isinstance(wrong, Mismatch) else type(wrong.error)
+        return self.headline.partition(" at ")[0], detail
+
+    def on_plain_data(self, run: Callable[[Case], object]) -> DifferentialFailure:
+        """The failure of this kind that has the plainest data, which ``run`` runs.
+
+        Zeros, ones or iota of all inputs that have no data of their own, or of one after another:
+        Hypothesis finds its way there only if each step on it fails.
+        """
+        failure, order = self, [*RECIPES]
+        free = [name for name in self.spec.inputs if self.spec.input(name).data is None]
+        for names in (free, *([name] for name in free)):
+            for recipe in (Zeros(), Ones(), Iota()):
+                data, rank = failure.case.data, order.index(recipe.kind)
+                if all(order.index(data[name].kind) <= rank for name in names):
+                    break
+                try:
+                    run(replace(failure.case, data={**data, **dict.fromkeys(names, recipe)}))
+                except DifferentialFailure as plainer:
+                    if plainer.kind == self.kind:
+                        failure = plainer
+                        break
+        return failure
 
     def end_in_kernel(self) -> None:
         """Let the traceback end where the kernel or the reference raised, for a debugger to stop.

@@ -18,7 +18,7 @@ from hypothesis import settings
 from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
-from difftest.harness.edges import case_of, is_size, plainest
+from difftest.harness.edges import Edge, case_of, is_size, plainest
 from difftest.harness.spec import KernelSpec, dimensions_of, elements_of, is_choice
 from difftest.harness.strategies import source_of
 from difftest.simulator.machine import TRN2
@@ -39,21 +39,6 @@ _LOOKS = (1, 2, 4)
 """How many times its plainest value a name has, when it is seen whether the footprint grows."""
 _NEAR = 2
 """Steps of a footprint from its limit, at most, of a memory that counts as full."""
-_STRIDE = 16
-"""How many times as far the next step down from what was refused goes."""
-
-
-@dataclass(frozen=True)
-class Filling:
-    """What came of a case at a memory's limit; ``why`` says on which side of it.
-
-    ``spilled``: the tensors that live at one time exceed a memory, by the trace.
-    """
-
-    case: Case
-    why: str
-    outcome: Outcome
-    spilled: bool
 
 
 @dataclass(frozen=True)
@@ -106,7 +91,7 @@ def work_of(trace: Trace) -> int:
     return touched + INSTRUCTION * len(trace.events)
 
 
-def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Filling]:
+def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
     """For each name on which the footprint depends, the last case that fits and the first not.
 
     ``run`` runs a case and records its trace.
@@ -120,8 +105,7 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
             filled |= _full(looks.first[-1], found[0]) & memories
             for look, side in zip(found, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
-                why = f"{size}, {side} the limit"
-                yield Filling(look.case, why, look.outcome, look.spilled)
+                yield Edge(look.case, f"{size}, {side} the limit", fills=True)
 
 
 def has_sizes(spec: KernelSpec) -> bool:
@@ -195,24 +179,22 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
     """The last multiple that fits, and the next; None if the limit is out of reach."""
     below, under = looks.first[-2:]
     over: _Look | None = None
-    count, step = _crossing(below, under), 1
+    count, is_near = _crossing(below, under), True
     while over is None or over.count - under.count > 1:
         growth = (under.work - below.work) / (under.count - below.count)
         found = looks.at(count, under.work + growth * (count - under.count))
         if found is None:
             return None
         if found.fits:
-            below, under = under, found
+            below, under, is_near = under, found, over is None
             count = (under.count + over.count) // 2 if over else _crossing(below, under)
-            step = 0 if over else step
         elif found.spilled and not (over and over.spilled):
-            over, step = found, 1  # how much too large it is says where the limit was
+            over = found  # how much too large it is says where the limit was
             count = _crossing(under, over)
-        else:  # the guess was a good one: the limit is not far below
+        else:  # the guess was a good one, or the limit is the kernel's own
             over = found
-            middle = (under.count + over.count) // 2
-            count = max(over.count - step, under.count + 1) if step else middle
-            step *= _STRIDE
+            count = over.count - 1 if is_near else (under.count + over.count) // 2
+            is_near = False
     return under, over
 
 

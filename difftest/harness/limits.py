@@ -11,8 +11,8 @@ from __future__ import annotations
 import bdb
 import contextlib
 import ctypes
+import functools
 import os
-import pickle
 import random
 import signal
 import sys
@@ -59,17 +59,15 @@ class CaseLimits:
 LIMITS = CaseLimits()
 
 
-def limit(seconds: float | None, memory: float | None) -> Callable[[], None]:
+def limit(seconds: float | None, memory: float | None) -> contextlib.ExitStack:
     """Hold calls to these limits, each None to leave it; what is returned takes that back."""
     if memory is not None and not USED.exists():
         raise OSError("this system cannot limit a process; Linux can")
-    before = LIMITS.seconds, LIMITS.memory
-    given = before[0] if seconds is None else seconds, before[1] if memory is None else memory
-    LIMITS.seconds, LIMITS.memory = given
-
-    def undo() -> None:
-        LIMITS.seconds, LIMITS.memory = before
-
+    undo = contextlib.ExitStack()
+    for name, value in (("seconds", seconds), ("memory", memory)):
+        undo.callback(setattr, LIMITS, name, getattr(LIMITS, name))
+        if value is not None:
+            setattr(LIMITS, name, value)
     return undo
 
 
@@ -156,14 +154,36 @@ class _Counted:
 
 def _settings() -> dict[str, tuple[object, Callable[[], object]]]:
     """What a call may change for those after it: a mark of each, and what puts it back."""
-    errors, shown, numbers = np.geterr(), np.get_printoptions(), random.getstate()
-    state = np.random.get_state(legacy=False)
+    errors, shown = np.geterr(), np.get_printoptions()
+    asked = functools.partial(np.random.get_state, legacy=False)
+    of_numpy = _OF_NUMPY, np.random.get_bit_generator()
     return {
         "NumPy's error settings": (errors, lambda: np.seterr(**errors)),
         "NumPy's print options": (shown, lambda: np.set_printoptions(**shown)),
-        "NumPy's random state": (pickle.dumps(state), lambda: np.random.set_state(state)),
-        "Python's random state": (numbers, lambda: random.setstate(numbers)),
+        "NumPy's random state": _held_by(of_numpy, asked, np.random.set_state),
+        "Python's random state": _held_by(_OF_PYTHON, random.getstate, random.setstate),
     }
+
+
+_OF_PYTHON = (random.getstate.__self__,)  # type: ignore[attr-defined]
+_OF_NUMPY = np.random.get_state.__self__  # type: ignore[attr-defined]
+_STATES: dict[Callable[..., Any], tuple[object, Any]] = {}
+"""The last mark of a random state, and the state."""
+
+
+def _held_by(
+    owners: tuple[Any, ...], ask: Callable[[], Any], put: Callable[[Any], object]
+) -> tuple[object, Callable[[], object]]:
+    """A random state's mark, the memory that holds it, and what puts it back.
+
+    To ask for it takes long, as 624 numbers do: only where the mark is another than the last.
+    """
+    head = object.__basicsize__  # with a count that changes
+    memory = [ctypes.string_at(id(one) + head, type(one).__basicsize__ - head) for one in owners]
+    mark = memory, [repr(getattr(one, "__dict__", "")) for one in owners]
+    if put not in _STATES or _STATES[put][0] != mark:
+        _STATES[put] = mark, ask()
+    return mark, functools.partial(put, _STATES[put][1])
 
 
 def _put_back(before: dict[str, Any], counted: _Counted, case: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -62,10 +63,11 @@ class Recipe:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             name, value = f"{self.kind}.{field.name}", getattr(self, field.name)
+            known, accepted = _FIELDS[str(field.type)]
+            if not known(value):
+                raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
             if field.type == "int":  # of NumPy's, too: as JSON knows it
-                object.__setattr__(self, field.name, _integer(name, value))
-            elif field.type == "float":
-                _check_number(name, value)
+                object.__setattr__(self, field.name, int(value))
             if field.name in self.least and getattr(self, field.name) < self.least[field.name]:
                 least = self.least[field.name]
                 raise RecipeError(f"{name}: received {value!r}; accepted: at least {least}")
@@ -209,48 +211,37 @@ def _as_json(value: Any) -> Any:
     return value if math.isfinite(value) else repr(float(value))
 
 
+def _is_number(value: object, kind: type = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _is_integer(value: object) -> bool:
+    return _is_number(value, Integral)
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_number, value))
+
+
+def _are_pairs(value: Any) -> bool:
+    rows = isinstance(value, tuple) and all(_is_row(one) and len(one) == 2 for one in value)
+    return rows and all(_is_integer(position) for position, _ in value)
+
+
 _OF_THE_DOMAIN = "(a size of the domain: data=lambda n: seeded(Indices, below=n))"
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "int": (_is_integer, f"an integer {_OF_THE_DOMAIN}"),
+    "float": (_is_number, f"a number, in JSON 'nan', 'inf' and '-inf' too {_OF_THE_DOMAIN}"),
+    "tuple[float, ...]": (_is_row, "a tuple of numbers"),
+    "tuple[tuple[int, float], ...]": (_are_pairs, "a tuple of pairs (position, value)"),
+}
+"""By its annotation, what a field has to be."""
 
 
-def _check_number(argument: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise RecipeError(f"{argument}: received {value!r}; accepted: a number {_OF_THE_DOMAIN}")
-
-
-def _integer(argument: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise RecipeError(f"{argument}: received {value!r}; accepted: an integer {_OF_THE_DOMAIN}")
-    return int(value)
-
-
-def _from_json(argument: str, value: object, kind: str) -> Any:
-    """A field's value, as its annotation has it; integers the recipe looks at itself."""
-    if kind == "int":
-        return value
-    if kind.startswith("tuple"):
-        pairs = kind != "tuple[float, ...]"
-        if not isinstance(value, list) or (
-            pairs and not all(isinstance(one, list) and len(one) == 2 for one in value)
-        ):
-            accepted = "[position, value]" if pairs else "numbers"
-            raise RecipeError(f"{argument}: received {value!r}; accepted: a list of {accepted}")
-        if pairs:
-            return tuple(
-                (_integer("fill position", at), _number("fill value", to)) for at, to in value
-            )
-        return tuple(_number(argument, one) for one in value)
-    return _number(argument, value)
-
-
-def _number(argument: str, value: object) -> float:
-    if isinstance(value, str) and value in _SPECIAL_NAMES:
-        return _SPECIAL_NAMES[value]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RecipeError(
-            f"{argument}: received {value!r}; accepted: a number, or one of "
-            f"{', '.join(map(repr, _SPECIAL_NAMES))}"
-        )
-    return value
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return (*map(_from_json, value),)
+    return _SPECIAL_NAMES.get(value, value) if isinstance(value, str) else value
 
 
 def recipe_from_json(document: object) -> Recipe:
@@ -272,10 +263,5 @@ def recipe_from_json(document: object) -> Recipe:
             f"recipe {kind}: received the field {unknown[0]!r}; "
             f"accepted: {', '.join(accepted) or 'no fields'}"
         )
-    return recipe(
-        **{
-            name: _from_json(f"{kind}.{name}", fields.get(name), str(one.type))
-            for name, one in accepted.items()
-            if name in fields or one.default is dataclasses.MISSING
-        }
-    )
+    needed = {name: None for name, one in accepted.items() if one.default is dataclasses.MISSING}
+    return recipe(**{**needed, **{name: _from_json(value) for name, value in fields.items()}})

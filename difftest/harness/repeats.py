@@ -58,6 +58,11 @@ class Repeats:
         """A case failed: Hypothesis shrinks it now."""
         self._failed = True
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the case that failed is the one that Hypothesis has shrunk it to."""
+        return self.over is None and current_build_context().is_final
+
     def expired(self, spec: KernelSpec, case: Case, error: BaseException) -> None:
         """The time of a case was over: each smaller one would take as long."""
         self.over = _mark(spec, case), error
@@ -65,7 +70,7 @@ class Repeats:
 
 def _mark(spec: KernelSpec, case: Case) -> int:
     """Of 64 bits: no two cases of a test share one, and a night's cases have room."""
-    return hash((id(spec), repr(case)))
+    return hash((spec, repr(case)))
 
 
 def begin_case(data: Any) -> bool | None:

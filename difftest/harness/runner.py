@@ -87,7 +87,7 @@ class Runner:
     traces, outputs : of the last case, by the name of the backend that ran the kernel to its end.
     verbose : whether a failure's report says all that is known of its rounding errors.
     strict : whether a hazard that only warns makes a test fail.
-    hazards, known : errors and warnings of the test, each with its case; their ids and places.
+    hazards : errors and warnings of the test by id and places, each with its first case.
     repeats, histories : cases that are known to agree; what came of them, by the kernel's name.
     exact : whether cases run without rounding too, where their specs want it.
     watch : sees which branches and loops of the kernels' code the cases take, for the tally.
@@ -103,8 +103,7 @@ class Runner:
     outputs: dict[str, tuple[Array, ...]] = field(default_factory=dict)
     verbose: bool = False
     strict: bool = False
-    hazards: list[tuple[KernelSpec, Case, Finding]] = field(default_factory=list)
-    known: set[tuple[object, ...]] = field(default_factory=set)
+    hazards: dict[object, tuple[KernelSpec, Case, Finding]] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
     histories: dict[str, History] = field(default_factory=dict)
     exact: bool = True
@@ -124,7 +123,7 @@ class Runner:
         self.tally = Tally()
         self.again = again
         self.repeats, self.histories = Repeats(), {}
-        self.known, self.hazards = set(), []
+        self.hazards = {}
         if self.watch is not None:
             self.watch.start()
 
@@ -227,11 +226,8 @@ class Runner:
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
         history.agreed.append(trial.case)
         for one in trial.findings:  # what the test's end is to say, each of it once
-            key = one.id, one.locations
-            if one.severity is Severity.NOTE or excuses(trial.reference, one) or key in self.known:
-                continue
-            self.known.add(key)
-            self.hazards.append((trial.spec, trial.case, one))
+            if one.severity is not Severity.NOTE and not excuses(trial.reference, one):
+                self.hazards.setdefault((one.id, one.locations), (trial.spec, trial.case, one))
         return verdicts
 
     def failure(self, trial: Trial) -> DifferentialFailure:
@@ -248,11 +244,11 @@ class Runner:
         Not before its end, so that what shrinks is a wrong value.
         """
         __tracebackhide__ = True
-        failing = [one for one in self.hazards if fails(one[2], strict=self.strict)]
+        failing = [one for one in self.hazards.values() if fails(one[2], strict=self.strict)]
         if failing:
             spec, case, _ = failing[0]
             raise HazardFailure(spec, case, self.again, [one for *_, one in failing])
-        for *_, one in self.hazards:
+        for *_, one in self.hazards.values():
             warn(HazardWarning(finding_text(one)), one.location)
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:

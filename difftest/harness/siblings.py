@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -23,6 +24,7 @@ Outputs = Mapping[str, tuple[NDArray[Any], ...]]
 """By the name of the backend."""
 
 
+@lru_cache(maxsize=16)  # each case of a test asks
 def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     """The spec of each kernel by itself, named so that no two have one name."""
     if not spec.others:

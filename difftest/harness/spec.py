@@ -95,7 +95,7 @@ class Rejection:
         return "rejects-" + "-".join([*parts, *filter(None, [self.dtype])]).replace(" ", "")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class KernelSpec:
     """A kernel, its reference, and the domain of cases on which they must agree.
 

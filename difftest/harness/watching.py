@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-from difftest.harness.coverage import TURNS, Coverage, Fork, Place, forks_of
+from difftest.harness.coverage import SAYINGS, TURNS, Coverage, Fork, forks_of
 from difftest.harness.frames import is_installed, is_library
 
 _MONITORING: Any = getattr(sys, "monitoring", None)
@@ -47,8 +47,8 @@ class WatchedCall:
     """
 
     def __init__(self) -> None:
-        self.forks: dict[Place, bool] = {}
-        self.done: set[tuple[Place, int]] = set()
+        self.forks: set[tuple[str, int, bool]] = set()
+        self.done: set[tuple[str, int, int]] = set()
         self.codes: _Codes = {}
         self._states: dict[int, _State] = {}
 
@@ -59,8 +59,9 @@ class WatchedCall:
         if id(code) in self.codes:
             return
         self.codes[id(code)] = code
-        for fork in forks_of(code).values():
-            self.forks[code.co_filename, fork.line] = fork.loops
+        self.forks |= {
+            (code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()
+        }
 
     def line(self, frame: FrameType, line: int) -> None:
         """A line of a function is about to run."""
@@ -83,18 +84,17 @@ class WatchedCall:
     def tell(self, kernel: str, coverage: Coverage) -> None:
         """Add it all to what cases did."""
         coverage.saw(kernel, self.forks)
-        for place, what in self.done:
-            coverage.did(place, what)
+        coverage.done |= self.done
 
     def _left(self, code: CodeType, state: _State, fork: Fork, into_body: bool) -> None:
-        place = code.co_filename, fork.line
+        file, line = code.co_filename, fork.line
         if not fork.loops:
-            self.done.add((place, 0 if into_body else 1))
+            self.done.add((file, line, 0 if into_body else 1))
         elif into_body:
             turn = state.turns.get(fork, 0)
             state.turns[fork] = turn + 1
             if turn < len(TURNS):
-                self.done.add((place, turn))
+                self.done.add((file, line, turn))
 
 
 class Watch:
@@ -130,8 +130,7 @@ class Watch:
     def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
         """What a case did counts: functions that have nothing more to show are left alone."""
         self._codes.setdefault(kernel, {}).update(seen.codes)
-        is_news = any(what not in self._total.done.get(place, ()) for place, what in seen.done)
-        self._idle = 0 if is_news else self._idle + 1
+        self._idle = self._idle + 1 if seen.done <= self._total.done else 0
         seen.tell("", self._total)
         for code in tuple(self._watched.values()):
             if self._has_shown_all(code):
@@ -149,9 +148,9 @@ class Watch:
             self._tool = None
 
     def _has_shown_all(self, code: CodeType) -> bool:
-        places = {(code.co_filename, fork.line) for fork in forks_of(code).values()}
-        total = self._total
-        return all(place in total.forks and total.is_complete(place) for place in places)
+        forks = {(code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()}
+        every = {(*at, what) for *at, loops in forks for what, _ in enumerate(SAYINGS[loops])}
+        return forks <= self._total.forks and every <= self._total.done
 
     def _is_own(self, code: CodeType) -> bool:
         """Whether it is the kernel's author's, and has forks."""

@@ -101,7 +101,7 @@ def _limited(context: click.Context, option: click.Parameter, value: float | Non
     """Hold calls to a limit until the command is over."""
     limits = {"case_timeout": None, "case_memory": None, option.name: value}
     try:
-        context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]))
+        context.call_on_close(limit(limits["case_timeout"], limits["case_memory"]).close)
     except OSError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -94,7 +94,7 @@ def _limit(config: pytest.Config, request: Request) -> None:
     from difftest.harness.limits import limit
 
     try:
-        _at_end(config, limit(request.timeout, request.memory))
+        _at_end(config, limit(request.timeout, request.memory).close)
     except OSError as error:
         raise pytest.UsageError(f"{MEMORY.name}: {error}") from None
 

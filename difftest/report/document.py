@@ -50,7 +50,7 @@ def details(runner: Runner, failure: CaseFailure | None, *, page: bool) -> str:
     ``page`` asks for what only a page shows: how long the largest case is predicted to take.
     """
     document: dict[str, Any] = {"failure": failure and failure_document(failure)}
-    document["hazards"] = findings(finding for *_, finding in runner.hazards)
+    document["hazards"] = findings(finding for *_, finding in runner.hazards.values())
     if page:
         from difftest.report.performance import performance_document
 

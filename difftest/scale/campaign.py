@@ -72,9 +72,9 @@ def features(
 
 
 def _of_forks(coverage: Coverage) -> Iterator[str]:
-    for (file, line), done in coverage.done.items():
-        words = _TURNS if coverage.forks[file, line] else _BRANCHES
-        yield from (f"{_at(Location(file, line))} {words[what]}" for what in done)
+    for file, line, what in coverage.done:
+        words = _TURNS if (file, line, True) in coverage.forks else _BRANCHES
+        yield f"{_at(Location(file, line))} {words[what]}"
 
 
 def _of_trace(trace: Trace) -> Iterator[str]:
@@ -149,7 +149,9 @@ def _lead_hypofuzz() -> None:
 
 
 class _NoRepeats(Repeats):
-    """HypoFuzz runs a case again to see whether it does the same: none is left out."""
+    """HypoFuzz runs a case again to see whether it does the same: none is left out or changed."""
+
+    is_last = False
 
     def is_one(self, spec: KernelSpec, case: Case) -> bool:
         return False
@@ -202,11 +204,11 @@ class CampaignRunner(Runner):
         __tracebackhide__ = True
         self.again = Reproduction(_node(), self.options)
         self.tally, self.histories, self._did = Tally(), {}, Coverage()
-        self.known, self.hazards, self.traces = set(), [], {}
+        self.hazards, self.traces = {}, {}
         try:
             with one_thread():
                 verdicts = super().check(spec, case, reference)
-            seen = [hazard for *_, hazard in self.hazards]
+            seen = [hazard for *_, hazard in self.hazards.values()]
             if failing := [hazard for hazard in seen if fails(hazard, strict=self.strict)]:
                 raise HazardFailure(spec, case, self.again, failing)
         except (DifferentialFailure, HazardFailure) as failure:

@@ -123,7 +123,7 @@ def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> N
             judgement.evidence.decided += isinstance(verdict, Match) and verdict.elements > 0
     judgement.case = last.to_json()
     judgement.need_decision(runner.tally.reasons)
-    judgement.add_hazards((case, finding) for _, case, finding in runner.hazards)
+    judgement.add_hazards((case, finding) for _, case, finding in runner.hazards.values())
     for trace in runner.traces.values():
         add_memory(judgement, trace)
         if judgement.outcome is Outcome.AGREES:
@@ -177,13 +177,10 @@ def judged_here(
     spec: KernelSpec, orders: SweepOrders, tasks: Sequence[SweepTask]
 ) -> Iterator[tuple[SweepTask, Row]]:
     """The rows of points, one after the other in this process."""
-    undo = limit(orders.timeout, None)
     judge = PointJudge(spec, orders.cases)
-    try:
+    with limit(orders.timeout, None):
         for task in tasks:
             yield task, judge.row(task.point)
-    finally:
-        undo()
 
 
 def serve(connection: Connection, orders: SweepOrders) -> None:
@@ -243,13 +240,11 @@ def _collected(orders: SweepOrders) -> Future[PointJudge]:
         _OVER.wait()
 
     def collect() -> None:
-        undo = limit(orders.timeout, None)
         try:
-            with_spec(orders.test, keep)
+            with limit(orders.timeout, None):
+                with_spec(orders.test, keep)
         except BaseException as error:  # raised anew by whoever asks
             judge.set_exception(RuntimeError(getattr(error, "message", None) or repr(error)))
-        finally:
-            undo()
 
     threading.Thread(target=collect, name=orders.test, daemon=True).start()
     return judge

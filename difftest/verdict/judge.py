@@ -178,8 +178,9 @@ class Judge:
         for case in explicit_cases(self.spec):
             self._check(reseeded(case, self.judgement.seed))
         after = self._coverage()
-        for (file, line), loops in after.forks.items():
-            if not loops and after.done[file, line] - before.done.get((file, line), set()):
+        news = {fact[:2] for fact in after.done - before.done}
+        for file, line, loops in sorted(after.forks):
+            if not loops and (file, line) in news:
                 source = linecache.getline(file, line).strip()
                 text = f"{file}:{line}: only the examples of the test go both ways: {source}"
                 self.judgement.notes.append(text)
@@ -272,7 +273,7 @@ class Judge:
             judgement.reason = few if self._settled >= 0 else _UNSETTLED
             return
         judgement.stage = Stage.HAZARDS
-        hazards = [(case, finding) for _, case, finding in self._runner.hazards]
+        hazards = [(case, finding) for _, case, finding in self._runner.hazards.values()]
         judgement.add_hazards(hazards)
         if judgement.outcome is not Outcome.AGREES or not self._largest or not judgement.largest:
             return
@@ -303,17 +304,16 @@ class Judge:
         """What the worker says of the kernel's branches and loops; of other files it is ignored."""
         try:
             told = coverage_from_list(self.worker.ask({"request": "coverage"}).header["coverage"])
+            home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
+            forks = {
+                (file, line, loops is True)
+                for file, line, loops in told.forks
+                if str(file).startswith(home) and file in linecache.cache and type(line) is int
+            }
         except (WorkerEnd, ValueError, KeyError, TypeError):
             return Coverage(unknown={"the worker has ended"})
-        home = os.path.dirname(os.path.realpath(self.judgement.kernel["file"])) + os.sep
-        coverage = Coverage(unknown=set(map(str, told.unknown)))
-        for place in told.kernels:
-            file, line = place
-            if str(file).startswith(home) and file in linecache.cache and type(line) is int:
-                loops = bool(told.forks.get(place))
-                coverage.saw(self.judgement.kernel["name"], {place: loops})
-                coverage.done[place] = told.done.get(place, set())
-        return coverage
+        kernels = {(*fork[:2], self.judgement.kernel["name"]) for fork in forks}
+        return Coverage(forks, kernels, told.done, set(map(str, told.unknown)))
 
 
 def corner(spec: KernelSpec, pick: Callable[..., int]) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from difftest.backends.base import KernelCall, Ran, poisoned
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.coverage import Coverage, Place
+from difftest.harness.coverage import Coverage, Place, coverage_from_list
 from difftest.harness.signature import signature_of
 from difftest.harness.watching import Watch
 from difftest.host.naming import function_in, is_function
@@ -75,14 +75,14 @@ class Service:
 
     def told(self) -> Coverage:
         """What was taken; of conditional expressions on a line what all of them were."""
-        coverage = Coverage()
-        coverage.merge(self.taken)
+        taken = coverage_from_list(self.taken.to_list())
         for place, ways in self.ways.items():
-            sets = [coverage.done[place]] if place in coverage.done else []
-            if not coverage.forks.get(place):  # no loop begins there, too
-                coverage.saw("", {place: False})
-                coverage.done[place] = set.intersection(*sets, *ways.values())
-        return coverage
+            if (*place, True) not in taken.forks:  # no loop begins there, too
+                fork = {fact for fact in taken.done if fact[:2] == place}
+                sets = [{(*place, what) for what in did} for did in ways.values()]
+                taken.saw("", [(*place, False)])
+                taken.done = taken.done - fork | set.intersection(*sets, *filter(None, [fork]))
+        return taken
 
     def load(self, frame: Frame) -> Frame:
         """Run a candidate's files; what the judge may know of it."""

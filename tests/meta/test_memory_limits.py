@@ -35,12 +35,16 @@ def test_a_kernel_meets_a_full_sbuf(test, monkeypatch):
     monkeypatch.setattr(filling, "WORK_OF_A_CASE", WORK)
     runner = Runner((EmbeddedSimulator(),))
     spec = alone(test.difftest.spec)[-1]
-    found = list(
-        fillings_of(spec, lambda one, case: run_recorded(runner, runner.backends[0], one, case))
-    )
-    (under,) = [one for one in found if "just under" in one.why]
-    (over,) = [one for one in found if "just over" in one.why]
-    assert isinstance(under.outcome, Ran)
-    assert under.outcome.trace is not None
-    assert footprint_of(under.outcome.trace)[0] > NEARLY_ALL * TRN2.sbuf_usable_bytes
-    assert isinstance(over.outcome, Rejected) or over.spilled
+    outcomes = {}
+
+    def run(one, case):
+        outcomes[case.label()] = run_recorded(runner, runner.backends[0], one, case)
+        return outcomes[case.label()]
+
+    found = list(fillings_of(spec, run))
+    (under,) = [outcomes[one.case.label()] for one in found if "just under" in one.why]
+    (over,) = [outcomes[one.case.label()] for one in found if "just over" in one.why]
+    assert isinstance(under, Ran)
+    assert under.trace is not None
+    assert footprint_of(under.trace)[0] > NEARLY_ALL * TRN2.sbuf_usable_bytes
+    assert isinstance(over, Rejected) or footprint_of(over.trace)[0] > TRN2.sbuf_usable_bytes

@@ -1,19 +1,22 @@
 import inspect
 import re
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
 from difftest.harness import decorator
-from difftest.harness.bound import BoundCase
+from difftest.harness.bound import BoundCase, check_each
 from difftest.harness.decorator import decorate
+from difftest.harness.explicit import case_from_json
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
-from difftest.harness.recipes import Ones, Zeros
+from difftest.harness.recipes import Integers, Iota, Ones, Zeros
 from difftest.harness.runner import Runner
-from difftest.harness.spec import KernelSpec
+from difftest.harness.spec import Input, KernelSpec
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.verdict import Match
+from tests.every import every
 from tests.unit.standin import PlainBackend, add, add_reference, add_spec
 
 
@@ -63,6 +66,44 @@ def test_a_failure_of_a_kernel_test_is_shrunk():
         run_test(test_add, add_spec(broken_add, domain={"n": range(3, 9)}))
     case = caught.value.case
     assert (case.values, case.data) == ({"n": 3}, {"a": Zeros(), "b": Ones()})
+
+
+def shifted_where_random(a, b):
+    """Right where all is 0, wrong with any other data, and in another way with ones."""
+    if not a.any():
+        return add(a, b)
+    return add(a, b) + np.float32(1) if a.min() < a.max() else add(a, b)[:-1]
+
+
+@every(
+    "kernel, inputs, data",
+    [
+        (lambda a, b: add(a, b) + a.dtype.type(1), {}, {"a": Zeros(), "b": Zeros()}),
+        (lambda a, b: add(a, -b), {}, {"a": Zeros(), "b": Ones()}),
+        (shifted_where_random, {}, {"a": Iota(), "b": Zeros()}),
+        (
+            lambda a, b: add(a, b) + a.dtype.type(1),
+            {"a": Input("n", data=Integers(3, 7))},
+            {"a": Integers(3, 7), "b": Zeros()},
+        ),
+    ],
+)
+def test_a_failure_is_told_on_the_plainest_data_that_fail_alike(kernel, inputs, data):
+    """Whatever shrinking ends with; here it ends before it begins. The replay fails alike."""
+
+    def test_add(case):
+        case.check()
+
+    spec = add_spec(kernel, domain={"n": range(5, 9)}, inputs={"a": "n", "b": "n"} | inputs)
+    for seed in range(4):
+        test = hypothesis.seed(seed)(decorate(spec, test_add))
+        random = settings(max_examples=20, phases=[Phase.generate], database=None)
+        with pytest.raises(DifferentialFailure) as caught:
+            random(test)(difftest_runner=runner())
+        assert caught.value.case.data == data
+        with pytest.raises(DifferentialFailure) as again:
+            check_each(runner(), spec, case_from_json(caught.value.case.to_json(), spec))
+        assert again.value.headline == caught.value.headline
 
 
 @pytest.mark.parametrize(

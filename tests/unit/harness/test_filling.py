@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -7,7 +9,7 @@ from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness import edge_checks, filling
 from difftest.harness.edge_checks import check_edges, run_recorded
 from difftest.harness.failures import NotRejectedError
-from difftest.harness.filling import fillings_of
+from difftest.harness.filling import fillings_of, footprint_of
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.strategies import multiples, sizes
@@ -21,6 +23,7 @@ with embedded():
 
 WIDEST = TRN2.sbuf_usable_bytes // 12
 """Columns of three float32 tiles that fill SBUF."""
+LIMITS = (TRN2.sbuf_usable_bytes, TRN2.psum_partition_bytes)
 FEW_ROWS = {"x": "4 n"}
 """They fill a memory too, and a case takes a thirtieth of the time of one of 128 rows."""
 
@@ -103,15 +106,21 @@ def found(kernel, columns=None, **changes):
 
 
 def looked(spec):
-    """What is found, and the cases that were run for it."""
+    """What is found, with its outcomes and whether tensors exceed a memory, and all runs for it."""
     runner = Runner((EmbeddedSimulator(),))
-    runs = []
+    runs = {}
 
     def run(spec, case):
-        runs.append(case.values)
-        return run_recorded(runner, runner.backends[0], spec, case)
+        runs[case.label()] = run_recorded(runner, runner.backends[0], spec, case)
+        return runs[case.label()]
 
-    return list(fillings_of(spec, run)), runs
+    edges = []
+    for edge in fillings_of(spec, run):
+        outcome = runs[edge.case.label()]
+        sizes = footprint_of(outcome.trace) if isinstance(outcome, Ran) else ()
+        spilled = any(size > limit for size, limit in zip(sizes, LIMITS, strict=False))
+        edges.append(SimpleNamespace(**vars(edge), outcome=outcome, spilled=spilled))
+    return edges, runs
 
 
 def test_sbuf_is_filled_to_just_under_and_just_over():

@@ -115,10 +115,16 @@ def test_json_is_strict_where_values_are_not_finite():
         ({"random": {"sed": 2}}, "recipe random: received the field 'sed'; accepted: seed, spread"),
         ({"random": {"seed": 1.5}}, "random.seed: received 1.5; accepted: an integer"),
         ({"random": {"seed": True}}, "random.seed: received True; accepted: an integer"),
-        ({"fill": {}}, "fill.value: received None; accepted: a number, or one of 'nan'"),
+        ({"fill": {}}, "fill.value: received None; accepted: a number, in JSON 'nan'"),
         ({"fill": {"value": "big"}}, "fill.value: received 'big'"),
-        ({"fill": {"value": 1, "overrides": [3]}}, r"fill.overrides: received \[3\]; accepted: a"),
-        ({"fill": {"value": 1, "overrides": [["a", 3]]}}, "fill position: received 'a'"),
+        (
+            {"fill": {"value": 1, "overrides": [3]}},
+            r"fill.overrides: received \(3,\); accepted: a tuple of pairs",
+        ),
+        (
+            {"fill": {"value": 1, "overrides": [["a", 3]]}},
+            r"fill.overrides: received \(\('a', 3\),\); accepted: a tu",
+        ),
     ],
 )
 def test_bad_json_names_the_field(document, message):

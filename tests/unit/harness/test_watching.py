@@ -144,13 +144,13 @@ def test_threads_of_a_call_count(watch):
 
 def test_what_has_shown_all_is_watched_no_longer(watch):
     assert missed(coverage_of(watch, inner, 9)) == []
-    assert coverage_of(watch, inner, 9).forks == {}
+    assert coverage_of(watch, inner, 9).forks == set()
 
 
 def test_libraries_are_not_watched(watch):
     import json
 
-    assert coverage_of(watch, json.loads, "[1, 2]").forks == {}
+    assert coverage_of(watch, json.loads, "[1, 2]").forks == set()
 
 
 def test_a_package_that_is_installed_counts_for_its_own_kernels(watch, tmp_path, monkeypatch):
@@ -184,7 +184,7 @@ def test_where_another_tool_traces_nothing_is_claimed():
             inner(3)
     finally:
         sys.settrace(before)
-    assert seen.forks == {}
+    assert seen.forks == set()
     assert "a debugger or a coverage tool traces" in watch.unknown
 
 
@@ -194,12 +194,12 @@ def test_settrace_is_given_up_where_it_learns_nothing():
     assert watch.unknown == ""
     with watch.call(inner) as seen:
         inner(9)
-    assert seen.forks == {}
+    assert seen.forks == set()
     assert "until 10 cases bring nothing new" in watch.unknown
     watch.start()
     with watch.call(inner) as seen:
         inner(9)
-    assert seen.forks != {}
+    assert seen.forks != set()
 
 
 def test_a_body_on_the_line_of_its_head_is_no_fork():
@@ -210,8 +210,8 @@ def test_a_body_on_the_line_of_its_head_is_no_fork():
 
 def test_reach_travels():
     coverage = Coverage()
-    coverage.saw("add", {("add.py", 7): True, ("add.py", 9): False})
-    coverage.did(("add.py", 7), 1)
+    coverage.saw("add", [("add.py", 7, True), ("add.py", 9, False)])
+    coverage.done.add(("add.py", 7, 1))
     coverage.unknown.add("why")
     assert coverage_from_list(coverage.to_list()) == coverage
 
@@ -219,17 +219,17 @@ def test_reach_travels():
 def test_kernels_of_one_file_are_merged():
     """What one kernel does at a fork of a shared function need not be done by the other."""
     first, second = Coverage(), Coverage()
-    first.saw("first", {("tiles.py", 3): False})
-    second.saw("second", {("tiles.py", 3): False})
-    first.did(("tiles.py", 3), 0)
-    second.did(("tiles.py", 3), 1)
+    first.saw("first", [("tiles.py", 3, False)])
+    second.saw("second", [("tiles.py", 3, False)])
+    first.done.add(("tiles.py", 3, 0))
+    second.done.add(("tiles.py", 3, 1))
     first.merge(second)
     assert missed(first) == []
 
 
 def test_a_kernel_whose_cases_did_not_all_run_misses_nothing():
     coverage = Coverage()
-    coverage.saw("add", {("add.py", 7): True})
-    coverage.forget_kernels()
+    coverage.saw("add", [("add.py", 7, True)])
+    coverage.kernels.clear()
     assert missed(coverage) == []
     assert missed(coverage_from_list(coverage.to_list())) == []

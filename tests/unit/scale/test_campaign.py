@@ -34,7 +34,7 @@ def test_the_case_that_a_failure_shrinks_to_takes_the_place_of_the_first(runner,
 
 def test_a_hazard_that_is_an_error_fails_its_case(runner, monkeypatch):
     def check(self, spec, case, reference=None):
-        self.hazards.append((spec, case, HAZARD))
+        self.hazards["hazard"] = spec, case, HAZARD
         return {}
 
     monkeypatch.setattr(Runner, "check", check)

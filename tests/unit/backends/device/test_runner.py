@@ -243,6 +243,6 @@ def test_hazards_are_those_of_a_simulators_run_of_the_case(beside):
     else:
         runner = runner_of(looked, Device())
     runner.check(SPEC, CASE)
-    assert [one for *_, one in runner.hazards] == [HAZARD]
+    assert [one for *_, one in runner.hazards.values()] == [HAZARD]
     with pytest.raises(HazardFailure, match="program 1 writes what program 0 writes too"):
         runner.check_hazards()
