@@ -15,19 +15,10 @@ from difftest.harness.verdict import Verdict
 from difftest.plugin.profiles import PROFILES
 
 
-def first_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
-    """The spec's first failure, within the cases of the ci profile; shrinking takes longer."""
-    return _failure(spec, seed, Phase.generate)
-
-
 def smallest_failure(spec: KernelSpec, seed: int = 0) -> DifferentialFailure:
     """What Hypothesis shrinks the spec's failure to, within the cases of the ci profile."""
-    return _failure(spec, seed, Phase.generate, Phase.shrink)
-
-
-def _failure(spec: KernelSpec, seed: int, *phases: Phase) -> DifferentialFailure:
     with pytest.raises(DifferentialFailure) as caught:
-        _search(spec, seed, PROFILES["ci"]["max_examples"], *phases)
+        _search(spec, seed, PROFILES["ci"]["max_examples"], Phase.generate, Phase.shrink)
     return caught.value
 
 

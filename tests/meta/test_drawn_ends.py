@@ -16,6 +16,7 @@ from difftest.harness.runner import Runner
 from difftest.harness.spec import Input, KernelSpec
 from difftest.harness.strategies import sizes
 from reference.conv2d_maxpool import conv2d_maxpool
+from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.kernels.layers import INPUTS, PARAMETERS, small_layers
 from tests.meta.drawing import drawn
@@ -65,7 +66,7 @@ def from_a_start(start):
     return lambda x: np.maximum(largest(x), start)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@every("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_integers_of_every_width_reach_both_ends_often(dtype):
     spec = rows(lambda x: x, lambda x: x, inputs={"x": Input("P N", dtype=dtype)})
     arrays = [spec.inputs_of(case)[0] for case in drawn(spec, 60)]
@@ -82,11 +83,22 @@ def test_wide_integers_whose_sums_a_reference_has_in_float64_fit_their_dtype():
     assert 2**30 <= max(one.max() for one in sums) < 2**31
 
 
-@pytest.mark.parametrize("start", [0.0, -1e4, -65504.0, -3.4e38])
+@every("start", [0.0, -1e4, -65504.0, -3.4e38])
 def test_a_maximum_that_starts_at_a_number_is_found(start):
     spec = rows(rounded(from_a_start(start)), largest)
     assert all(first_red(spec, seed) for seed in SEEDS)
-    assert not first_red(rows(rounded(largest), largest))
+
+
+@every(
+    "kernel, reference, dtype",
+    [
+        (rounded(largest), largest, "float32"),
+        (rounded(np.transpose), np.transpose, "float32"),
+        *((rounded(softmax_reference), softmax_of, dtype) for dtype in ("float32", "float16")),
+    ],
+)
+def test_a_right_kernel_is_never_red(kernel, reference, dtype):
+    assert not first_red(rows(kernel, reference, dtype), cases=30)
 
 
 def test_all_elements_of_a_maximum_are_negative_in_a_quarter_of_the_cases():
@@ -95,7 +107,7 @@ def test_all_elements_of_a_maximum_are_negative_in_a_quarter_of_the_cases():
     assert negative > 25
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@every("dtype", ["float32", "bfloat16", "float16"])
 def test_a_softmax_whose_maximum_starts_at_a_number_is_found(dtype):
     def from_ten_thousand_less(x):
         x = x.astype(np.float64)
@@ -105,7 +117,6 @@ def test_a_softmax_whose_maximum_starts_at_a_number_is_found(dtype):
 
     wrong = rows(rounded(from_ten_thousand_less), softmax_of, dtype)
     assert all(first_red(wrong, seed) for seed in SEEDS)
-    assert not first_red(rows(rounded(softmax_reference), softmax_of, dtype))
 
 
 def test_a_transposition_that_spreads_nan_is_found():
@@ -115,13 +126,12 @@ def test_a_transposition_that_spreads_nan_is_found():
         return x.T @ np.eye(x.shape[0])
 
     assert all(first_red(rows(rounded(product_with_identity), np.transpose), s) for s in SEEDS)
-    assert not first_red(rows(rounded(np.transpose), np.transpose))
 
 
-@pytest.mark.parametrize("reference", [largest, lambda x: np.maximum(x, 0), np.sort, softmax_of])
+@every("reference", [largest, lambda x: np.maximum(x, 0), np.sort, softmax_of])
 def test_no_nan_is_drawn_where_values_decide(reference):
     spec = rows(rounded(reference), reference)
-    assert all(np.isfinite(spec.inputs_of(case)[0]).all() for case in drawn(spec, 100))
+    assert all(np.isfinite(spec.inputs_of(case)[0]).all() for case in drawn(spec, 40))
 
 
 def conv2d(change):
