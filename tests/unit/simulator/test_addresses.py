@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,25 +36,6 @@ def bits_of(values, dtype):
     return np.ascontiguousarray(bits).view(UINT8)
 
 
-def test_two_tensors_on_the_same_bytes(core):
-    first = placed(core, (4, 4), FLOAT32, (0, 64))
-    second = placed(core, (4, 8), BFLOAT16, (0, 64))
-    values = np.arange(16, dtype=np.float32).reshape(4, 4) - 5
-    write(first, values)
-    assert_array_equal(second._values(), values.view(BFLOAT16).astype(np.float32))
-    write(second[1:3, 0:2], np.full((2, 2), 1.5, np.float32))
-    changed = values.copy().view(BFLOAT16)
-    changed[1:3, 0:2] = 1.5
-    assert_array_equal(first._values(), changed.view(np.float32))
-
-
-def test_a_tensor_that_comes_later_sees_what_was_written(core):
-    first = placed(core, (4, 4), BFLOAT16, (32, 0))
-    write(first, np.full((4, 4), 3.0, np.float32))
-    second = placed(core, (2, 1), INT32, (33, 4))
-    assert (second._read() == 0x40404040).all()
-
-
 def test_only_what_overlaps_is_shared(core):
     first = placed(core, (4, 4), FLOAT32, (0, 0))
     others = [
@@ -87,16 +66,6 @@ def test_what_was_written_is_known_for_all_that_share(core):
     assert_array_equal(second._unwritten(), [[False, True]] * 2)
     assert_array_equal(first._unwritten(), [[False, True, False, False]] * 2)
     assert second[:, 0:1]._read().shape == (2, 1)
-
-
-def test_memory_keeps_what_a_tensor_wrote_that_is_gone(core):
-    first = placed(core, (2, 4), FLOAT16, (0, 8))
-    write(first, np.full((2, 4), 2.0, np.float32))
-    del first
-    gc.collect()
-    second = placed(core, (2, 8), UINT8, (0, 8))
-    write(second[:, 0:1], np.full((2, 1), 7, np.uint8))
-    assert second[:, 0:4]._read().tolist() == [[7, 0x40, 0, 0x40]] * 2
 
 
 @given(st.data())

@@ -64,40 +64,6 @@ def test_banks_that_live_one_after_another_fit():
     launch(kernel)
 
 
-def test_narrow_tensors_share_the_quadrants():
-    def kernel(partitions):
-        held = [nl.zeros((partitions, BANK), nl.float32, buffer=nl.psum) for _ in range(32)]
-        for tile in held:
-            nl.copy(tile[:, 0:1])
-
-    launch(kernel, [32])
-    with pytest.raises(LimitError, match="fit psum"):
-        launch(kernel, [33])
-
-
-def test_results_on_the_way_to_their_destination_take_no_memory():
-    def kernel(x):
-        tile = nl.load(x)
-        totals = [nl.zeros((128, BANK), nl.float32, buffer=nl.psum) for _ in range(8)]
-        for total in totals:
-            total += nisa.nc_matmul(tile, tile)
-        for total in totals:
-            nl.copy(total[:, 0:1])
-
-    with pytest.raises(LimitError, match="free size"):
-        launch(kernel, [np.ones((128, BANK), np.float32)])
-
-    def within(x, w):
-        weights, tile = nl.load(w), nl.load(x)
-        totals = [nl.zeros((128, BANK), nl.float32, buffer=nl.psum) for _ in range(8)]
-        for total in totals:
-            total += nisa.nc_matmul(weights, tile)
-        for total in totals:
-            nl.copy(total[:, 0:1])
-
-    launch(within, [np.ones((128, BANK), np.float32), np.ones((128, 128), np.float32)])
-
-
 def test_blocks_of_a_psum_tensor_need_not_be_live_at_once():
     """AWS's attention tutorial has more blocks of a bank each than PSUM has banks."""
 

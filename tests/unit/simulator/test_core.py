@@ -4,16 +4,14 @@ import contextlib
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 from difftest.simulator import TRN2, KernelError, LimitError, OutOfBoundsError, launch
 from difftest.simulator.core import Core, current, is_running
-from difftest.simulator.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT32, TFLOAT32
+from difftest.simulator.dtypes import FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.classic.tensor import Tensor
-from difftest.simulator.memory import UNTOUCHED
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Space
 from tests.every import every
 
 OUTSIDE = [
@@ -51,22 +49,6 @@ def test_one_core_is_current_while_it_runs():
     with core.running() as running:
         assert current() is core is running
     assert not is_running()
-
-
-def test_the_engines_know_no_floating_point_exceptions():
-    core = Core(TRN2, (), record=True, tile=Tensor)
-    with core.running():
-        assert np.isinf(np.float32(1) / np.zeros(1, np.float32)).all()
-
-
-@every("dtype", [FLOAT32, FLOAT16, BFLOAT16, TFLOAT32])
-def test_floats_are_kept_as_float32_on_chip(dtype):
-    core = Core(TRN2, (), record=True, tile=Tensor)
-    for space in (Space.SBUF, Space.PSUM):
-        for _ in range(2):
-            assert core.allocate((2, 3), dtype, space).data.dtype == FLOAT32
-            assert core.allocate((2, 3), INT32, space).data.dtype == INT32
-    assert core.allocate((2, 3), dtype, Space.PRIVATE_HBM).data.dtype == dtype
 
 
 def test_each_tensor_is_checked_that_does_not_fit():
@@ -118,51 +100,6 @@ def test_an_event_counts_what_it_touches():
     assert (second.writes, second.reads, second.first, second.last) == (1, 1, 1, 2)
     assert core.instructions == 3
     assert core.trace.events == []
-
-
-def test_adopted_arrays_are_not_copied():
-    core = Core(TRN2, (), record=True, tile=Tensor)
-    data = np.ones((2, 3), np.float32)
-    storage = core.adopt(data, name="x", mutable=True)
-    assert storage.data is data
-    assert (storage.allocation.name, storage.allocation.space) == ("x", Space.SHARED_HBM)
-    assert core.adopt(data, name="y", mutable=True, written=False).gaps is UNTOUCHED
-
-
-def test_shared_tensors_are_found_again_by_their_order():
-    core = Core(TRN2, (2,), record=True, tile=Tensor)
-    with core.running():
-        core.start_program((0,))
-        first = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
-        private = nl.ndarray((2, 3), nl.float32, buffer=nl.private_hbm)
-        core.start_program((1,))
-        second = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
-        third = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
-    assert first._storage is second._storage
-    assert third._storage is not first._storage
-    assert private._storage is not first._storage
-
-
-def test_each_launch_has_its_own_registers_and_random_numbers():
-    def kernel():
-        out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, nl.rand((2, 4)))
-        assert not current().registers.accumulators
-        nisa.activation(nl.exp, nl.zeros((2, 4), nl.float32), reduce_cmd=nisa.reduce_cmd.reset)
-        assert current().registers.accumulators
-        return out
-
-    first, second = (launch(kernel).outputs[0] for _ in range(2))
-    assert_array_equal(first, second)
-
-
-def test_an_event_without_a_trace_has_still_its_number():
-    def kernel():
-        for _ in nl.affine_range(3):
-            nl.zeros((2, 2), nl.float32)
-
-    assert [e.number for e in launch(kernel).trace] == [0, 1, 2]
-    assert all(event.engine is Engine.VECTOR for event in launch(kernel).trace)
 
 
 def test_an_error_names_the_tensors_of_its_own_launch():

@@ -39,7 +39,6 @@ NARROW = {  # exponent bits, mantissa bits: AWS nki.api.shared.rst, "Supported D
     FLOAT8_E4M3: (4, 3),
 }
 WITH_BITS = [dtype for dtype in NARROW if dtype != TFLOAT32]
-HALVES = np.arange(2**16, dtype=np.uint32)
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +82,6 @@ def around(points):
 
 
 @every("dtype", NARROW)
-def test_each_value_is_kept(dtype):
-    points = grid(dtype)[:-1]
-    values = np.concatenate([points, -points]).astype(np.float32)
-    assert_array_equal(round_to(values, dtype).view(np.uint32), values.view(np.uint32))
-
-
-@every("dtype", NARROW)
 def test_each_midpoint_rounds_to_even_and_its_neighbours_away_from_it(dtype):
     points = grid(dtype)
     values = around((points[1:] + points[:-1]) / 2)
@@ -106,12 +98,6 @@ def test_specials_and_overflow(dtype):
     assert_array_equal(rounded, nearest(values, dtype))
     assert_array_equal(np.signbit(rounded), np.signbit(values))
     assert rounded[5] == largest
-
-
-@every("dtype", NARROW)
-def test_every_float16_rounds(dtype):
-    values = HALVES.astype(np.uint16).view(np.float16).astype(np.float32)
-    assert_array_equal(round_to(values, dtype), nearest(values, dtype), strict=True)
 
 
 def test_many_float16_are_those_that_few_are():
@@ -136,15 +122,6 @@ def test_one_of_many_float16_is_too_large(value, rounded):
     expected[5000] = rounded
     assert_array_equal(round_to(values, FLOAT16), expected)
     assert_array_equal(to_bits(expected, FLOAT16), expected.astype(np.float16))
-
-
-@every("low", [0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF])
-def test_bfloat16_of_every_upper_half(low):
-    """With the lower halves where rounding turns: exact, just over, half and beside it, full."""
-    values = ((HALVES << 16) | np.uint32(low)).view(np.float32)
-    rounded = round_to(values, BFLOAT16)
-    assert_array_equal(rounded, nearest(values, BFLOAT16), strict=True)
-    assert_array_equal(rounded, values.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
 @every("dtype", WITH_BITS)
@@ -189,14 +166,6 @@ def test_float_to_integer_rounds_to_even_and_saturates(dtype):
 
 
 @every("dtype", INTEGERS)
-def test_specials_to_integer(dtype):
-    values = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
-    info = np.iinfo(dtype)
-    expected = np.array([info.max, info.min, 0, 0], dtype)
-    assert_array_equal(round_to(values, dtype), expected, strict=True)
-
-
-@every("dtype", INTEGERS)
 def test_integer_to_integer_saturates(dtype):
     values = np.array([-(2**40), -129, -128, -1, 0, 127, 128, 65535, 65536, 2**40])
     info = np.iinfo(dtype)
@@ -210,19 +179,6 @@ def test_integer_to_float_goes_through_float32():
     assert_array_equal(round_to(values, FLOAT32), as_float32, strict=True)
     for dtype in (BFLOAT16, FLOAT16, TFLOAT32):
         assert_array_equal(round_to(values, dtype), nearest(as_float32, dtype))
-
-
-@every("values", [[0.0, -0.0, 0.5, np.nan, -3.0], [0, 7, -1]])
-def test_to_bool_is_whether_it_is_not_zero(values):
-    rounded = round_to(np.asarray(values, np.float32), BOOL)
-    assert rounded.tolist() == [bool(value) for value in values]
-
-
-def test_what_needs_no_rounding_is_not_copied():
-    values = np.ones(3, np.float32)
-    assert round_to(values, FLOAT32) is values
-    assert to_bits(values, FLOAT32) is values
-    assert from_bits(values, FLOAT32) is values
 
 
 @every("name", NAMES)
@@ -253,10 +209,3 @@ def test_other_dtypes_are_refused(spec):
         as_dtype(spec)
     assert caught.value.received == f"dtype {spec!r}"
     assert caught.value.limit == ", ".join(sorted(NAMES))
-
-
-@every("dtype", FLOATS)
-def test_a_single_number_keeps_its_shape(dtype):
-    rounded = round_to(np.float32(0.1), dtype)
-    assert rounded.shape == ()
-    assert to_bits(rounded, dtype).shape == ()

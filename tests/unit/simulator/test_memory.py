@@ -79,22 +79,6 @@ def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwrit
     assert unwritten == (0 if codes is None else (codes == NEVER).sum())
 
 
-def test_a_tensor_is_defined_when_all_its_parts_are():
-    tensor = storage((3, 2))
-    for row in (0, 2, 1):
-        assert tensor.gaps is not None
-        tensor.mark(Pattern(2 * row, (1, 2), (2, 1)), DEFINED)
-    assert tensor.gaps is None
-
-
-def test_a_whole_write_needs_no_mask():
-    tensor = storage((4, 5))
-    tensor.mark(Pattern(0, (4, 5), (5, 1)), DEFINED)
-    assert tensor.gaps is None
-    tensor.mark(Pattern(0, (2, 5), (5, 1)), DEFINED)
-    assert tensor.gaps is None
-
-
 @every("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"])
 def test_poison_of_floats_is_nan(dtype):
     for shape in ((2, 3), ()):
@@ -123,14 +107,6 @@ def test_what_a_mask_left_out_becomes_poison_and_the_rest_stays():
     tensor.leave_out()
     assert tensor.masked
     assert_array_equal(tensor.data, np.array([[7, 7, np.nan], [7, 7, np.nan]], np.float32))
-
-
-def test_nothing_becomes_poison_in_a_tensor_that_is_written():
-    tensor = storage((2, 3))
-    tensor.data[...] = 7
-    tensor.mark(Pattern(0, (2, 3), (3, 1)), DEFINED)
-    tensor.leave_out()
-    assert (tensor.data == 7).all()
 
 
 def allocation(shape, dtype=FLOAT32, space=Space.SBUF, axis=0):

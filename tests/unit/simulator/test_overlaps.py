@@ -30,24 +30,6 @@ def placed(core, shape, dtype, address, space=Space.PRIVATE_HBM):
     return Tensor._whole(core.allocate(shape, dtype, space, address=(address,)))
 
 
-def test_what_overlaps_has_the_same_bits(core):
-    first = placed(core, (2, 4), FLOAT32, 100)
-    write(first, np.arange(8, dtype=np.float32).reshape(2, 4))
-    second = placed(core, (8,), BFLOAT16, 116)
-    assert second._elements().view(np.uint16).tolist() == [
-        0,
-        0x4080,
-        0,
-        0x40A0,
-        0,
-        0x40C0,
-        0,
-        0x40E0,
-    ]
-    write(second[1:2], np.full(1, -2.0, np.float32))
-    assert first._elements()[1].tolist() == [-2, 5, 6, 7]
-
-
 def test_random_overlaps_agree_with_one_array_of_bytes(core):
     """Also where a third tensor joins two that had nothing in common."""
     rng = np.random.default_rng(7)
@@ -68,15 +50,6 @@ def test_random_overlaps_agree_with_one_array_of_bytes(core):
             part = slice(low, low + length)
             assert known.tolist() == written[part].tolist()
             np.testing.assert_array_equal(one._elements()[known], memory[part][known])
-
-
-def test_neighbours_and_the_other_hbm_share_nothing(core):
-    first = placed(core, (4,), INT32, 0)
-    write(first, np.zeros(4, np.float32))
-    for other in (placed(core, (4,), INT32, 16), placed(core, (4,), INT32, 0, Space.SHARED_HBM)):
-        assert other._unwritten().all()
-        write(other, np.ones(4, np.float32))
-    assert first._elements().tolist() == [0] * 4
 
 
 def test_what_nothing_wrote_is_known(core):

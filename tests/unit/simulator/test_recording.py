@@ -8,7 +8,7 @@ from difftest.simulator import Engine, Space, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.recording import fuse_moves
-from difftest.simulator.trace import Allocation, Attributes, Event, Kind, Region, Seen
+from difftest.simulator.trace import Allocation, Event, Kind, Region, Seen
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal
 
@@ -128,17 +128,6 @@ def test_an_assigned_result_goes_to_its_part():
     assert computed.writes[0].strides == (32, 1)
 
 
-def test_a_load_goes_to_its_tile():
-    def kernel(x):
-        target = nl.ndarray((16, 8), nl.float32)
-        target[...] = nl.load(x)
-        nl.exp(target)
-
-    events = events_of(kernel, STATIONARY[0])
-    assert [event.opcode for event in events] == ["dma_copy", "activation"]
-    assert events[0].writes[0].allocation is events[1].reads[0].allocation
-
-
 @every(
     "body, opcodes",
     [
@@ -195,21 +184,6 @@ def _twice(t, x):
     return result
 
 
-def test_an_accumulation_of_anything_else_is_an_addition():
-    def kernel(x):
-        total = nl.zeros((16, 8), nl.float32, buffer=nl.psum)
-        total += nl.load(x)
-
-    events = events_of(kernel, STATIONARY[0])
-    assert [event.opcode for event in events] == ["memset", "dma_copy", "tensor_tensor"]
-    assert events[-1].attributes == Attributes(op="add")
-
-
-def test_values_are_those_of_the_two_steps():
-    expected = np.einsum("kpm,kpn->mn", STATIONARY, MOVING)
-    np.testing.assert_allclose(launch(matmul, [STATIONARY, MOVING]).outputs[0], expected, atol=1e-5)
-
-
 def made_and_moved(*, partial=False):
     """A matmul and the move of its result, as they are before they are joined."""
     shape, strides = (8, 20), (20, 1)
@@ -246,11 +220,6 @@ def test_what_covers_a_part_of_its_result_covers_a_part_of_the_target():
     events[0].writes = (events[0].writes[0]._replace(whole=False),)
     (joined,) = fuse_moves(events, moved)
     assert joined.writes == (target._replace(whole=False),)
-
-
-def test_without_a_note_of_a_move_nothing_is_joined():
-    events, _, _ = made_and_moved()
-    assert fuse_moves(list(events), {}) == events
 
 
 def test_what_stood_out_stays_with_the_instruction_that_is_left():

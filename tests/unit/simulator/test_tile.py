@@ -186,13 +186,6 @@ def test_a_blocked_tensor_is_indexed_to_its_partitions():
         assert_array_equal(tile._read(), array[1])
 
 
-@every(
-    "key, shape", [(slice(0, 2), (2, 5)), (1, (1, 5)), ((1, 2), (1, 1)), ((slice(None), 2), (4, 1))]
-)
-def test_a_tile_has_at_least_two_dimensions(key, shape):
-    assert stored(numbered((4, 5)), Space.SBUF)[key]._tile_shape() == shape
-
-
 @given(st.data(), shapes, st.sampled_from(SPACES))
 def test_reshape_is_a_view(data, shape, space):
     array = numbered(shape)
@@ -222,13 +215,6 @@ def test_reshape_of_a_blocked_tensor_does_not_move_partitions(shape):
     assert caught.value.limit == "dimension 1 stays 4"
 
 
-def test_reshape_of_hbm_may_change_every_dimension():
-    array = numbered((6, 4))
-    assert_array_equal(stored(array).reshape((4, 2, 3))._read(), array.reshape((4, 2, 3)))
-    assert_array_equal(stored(array).reshape([24])._read(), array.reshape(24))
-    assert_array_equal(stored(array).reshape(24)._read(), array.reshape(24))
-
-
 def test_reshape_of_a_slice_is_a_view_or_an_error():
     array = numbered((4, 6))
     tile = stored(array)
@@ -255,15 +241,6 @@ def test_expand_dims(data, shape, space):
     for at in (axis, axis - len(shape) - 1):
         view = stored(array, space).expand_dims(at)
         assert_array_equal(view._read(), np.expand_dims(array, at))
-
-
-def test_assert_shape_gives_the_tile_back():
-    tile = stored(numbered((4, 5)))
-    assert tile.assert_shape([4, 5]) is tile
-    with pytest.raises(ShapeError) as caught:
-        tile.assert_shape((4, 6))
-    assert caught.value.received == repr(tile)
-    assert "takes the shape [4, 6]" in str(caught.value)
 
 
 def test_reading_what_was_never_written():

@@ -12,7 +12,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.kernel import jit
 from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.copy import memset
-from difftest.simulator.trace import Allocation, Attributes, LoopKind, Region
+from difftest.simulator.trace import Allocation, LoopKind, Region
 from tests.every import every
 
 DATA = np.ones((8, 12), np.float32)
@@ -106,15 +106,6 @@ def test_loops(trace):
     assert [(turn.number, turn.value) for turn in (first, second)] == [(0, 0), (1, 1)]
 
 
-def test_a_loops_values_are_not_its_iterations():
-    def downwards():
-        for _ in nl.sequential_range(6, 0, -3):
-            nl.zeros((2, 2), nl.float32)
-
-    turns = [event.loops[0] for event in launch(downwards).trace]
-    assert [(turn.number, turn.value) for turn in turns] == [(0, 6), (1, 3)]
-
-
 def test_the_program_of_a_grid():
     def twice():
         nl.zeros((2, 2), nl.float32)
@@ -136,14 +127,6 @@ def test_source_lines(trace):
     assert {event.location.file for event in trace} == {__file__}
     assert {len(event.stack) for event in trace} == {1}
     assert "half" in trace.allocations[2].location.text
-
-
-def test_attributes(trace):
-    load, scale = trace.events[0:2]
-    assert load.arguments == {"dge_mode": "unknown"}
-    assert scale.attributes == Attributes(op="multiply")
-    cleared = launch(lambda: [nl.zeros((2, 2), nl.float32)].clear()).trace.events[0]
-    assert cleared.arguments["value"] == 0
 
 
 def last_event(kernel, *arrays):
@@ -197,10 +180,6 @@ def test_what_an_allocation_takes():
         str(Allocation(3, Space.PSUM, (1, 2), FLOAT32, 0, None))
         == "tensor 3 [1, 2] float32 in psum"
     )
-
-
-def test_spaces():
-    assert [space.is_hbm for space in Space] == [True, True, False, False]
 
 
 @jit

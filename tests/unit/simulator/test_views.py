@@ -10,12 +10,10 @@ from numpy.testing import assert_array_equal
 
 from difftest.simulator import OutOfBoundsError, ShapeError, UnwrittenError
 from difftest.simulator.dtypes import (
-    BFLOAT16,
     BOOL,
     DTYPES,
     FLOAT16,
     FLOAT32,
-    INT32,
     TFLOAT32,
     from_bits,
     to_bits,
@@ -31,7 +29,6 @@ from tests.unit.simulator.stored import stored
 UINT8 = np.dtype(np.uint8)
 UINT16 = np.dtype(np.uint16)
 SBUF, HBM = Space.SBUF, Space.SHARED_HBM
-SPACES = (SBUF, Space.PSUM, HBM)
 NUMPYS = [dtype for dtype in DTYPES if dtype not in (TFLOAT32, BOOL)]
 
 
@@ -72,33 +69,12 @@ def test_what_one_view_writes_the_other_reads(space):
     assert set(tile._reinterpret(UINT16)[0:1]._read().ravel()) == {0x3C01}
 
 
-def test_a_view_of_a_view_and_back():
-    values = np.arange(16, dtype=np.float32).reshape(2, 8)
-    tile = stored(values, SBUF)
-    view = tile[:, 2:6]._reinterpret(UINT8)[:, 8:16]._reinterpret(UINT16)
-    assert_array_equal(view._read(), values[:, 4:6].view(UINT16))
-    back = tile._reinterpret(INT32)._reinterpret(FLOAT32)
-    assert back._pattern == tile._pattern
-    assert_array_equal(back._read(), values)
-
-
 def test_a_byte_that_is_no_bool_counts_as_true():
     bits = np.array([[0, 1, 2, 0xA5]], np.uint8)
     for space in (SBUF, HBM):
         assert stored(bits, space)._reinterpret(BOOL)._read().tolist() == [
             [False, True, True, True]
         ]
-
-
-def test_views_scale_the_last_dimension_only():
-    tile = stored(np.zeros((4, 3, 8), np.float32), SBUF)
-    assert tile._reinterpret(UINT8).shape == (4, 3, 32)
-    assert tile._reinterpret(UINT8).strides == (96, 32, 1)
-    assert tile[:, 1]._reinterpret(BFLOAT16)._pattern == Pattern(16, (4, 16), (48, 1))
-    assert tile._reinterpret(UINT8)[:, 1, 4:12]._reinterpret(FLOAT32)._pattern == Pattern(
-        9, (4, 2), (24, 1)
-    )
-    assert tile[:, :, 0:1]._reinterpret(UINT16).shape == (4, 3, 2)
 
 
 REFUSED = [
@@ -208,14 +184,6 @@ def test_a_pattern_of_another_dtype_counts_in_its_elements():
     for space in (SBUF, HBM):
         made = stored(WHOLE, space)._with_pattern(Pattern(34, (2, 6), (30, 1)), UINT16)
         assert_array_equal(made._read(), WHOLE.view(UINT16)[1:3, 4:10])
-
-
-def test_a_pattern_is_written_to():
-    tile = stored(WHOLE, SBUF)
-    write(tile._with_pattern(Pattern(1, (4, 3), (15, 5))), np.zeros((4, 3), np.float32))
-    expected = WHOLE.copy()
-    expected[:, 1::5] = 0
-    assert_array_equal(tile._read(), expected)
 
 
 BY_HAND = [

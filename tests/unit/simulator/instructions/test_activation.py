@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from difftest.simulator import TRN3, KernelError, strictness
+from difftest.simulator import KernelError, strictness
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.activation import activate2
-from difftest.simulator.instructions.alu import ACTIVATIONS, ALU_OPS, VALID_RANGES
-from difftest.simulator.instructions.registers import Accumulate
+from difftest.simulator.instructions.alu import ACTIVATIONS, VALID_RANGES
 from tests.every import every
-from tests.unit.simulator.on_tiles import normal, on_tiles
+from tests.unit.simulator.on_tiles import on_tiles
 
 erf = np.vectorize(math.erf)
 X = np.linspace(-3, 3, 121, dtype=np.float32).reshape(11, 11)
@@ -66,11 +62,6 @@ FUNCTIONS = {  # name: (definition, inputs)
     "sign": (np.sign, EVERYWHERE),
     "abs": (np.abs, EVERYWHERE),
 }
-OF_NUMPY = {
-    name: getattr(np, name)
-    for name in ("copy", "square", "tanh", "exp", "log", "sin", "arctan", "sqrt", "reciprocal",
-                 "sign", "abs")
-}  # fmt: skip
 
 
 OF_TODAY = {"gelu_apprx_sigmoid_dx"}
@@ -137,51 +128,6 @@ def test_a_function_at_infinity_is_its_limit_and_nan_stays(name, dtype):
     assert not np.isnan(far_out).any()
 
 
-@every("name", OF_NUMPY)
-def test_numpys_functions_name_them_too(name):
-    inputs = FUNCTIONS[name][1]
-    same = on_tiles(
-        lambda x: (nisa.activation(OF_NUMPY[name], x), nisa.activation(getattr(nl, name), x)),
-        inputs,
-    )
-    assert_array_equal(*same)
-
-
-@every("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3])
-def test_scale_bias_and_function_round_once(dtype):
-    """The product is not rounded before the bias is added: a fused multiply-add."""
-    data, scale, bias = normal(8, 32, dtype=dtype), normal(8, 1, seed=1), normal(8, 1, seed=2)
-    wide = (data.astype(np.float64) * scale + bias).astype(np.float32)
-    twice_rounded = data.astype(np.float32) * scale + bias
-    assert (wide != twice_rounded).any()
-    vector, number, given = on_tiles(
-        lambda x, s, b: (
-            nisa.activation(nl.square, x, scale=s, bias=b),
-            nisa.activation(nl.square, x, scale=0.3),
-            nisa.activation(nl.square, x, scale=s, bias=b, dtype=nl.float32),
-        ),
-        *(data, scale, bias),
-    )
-    assert_array_equal(vector, np.square(wide).astype(dtype), strict=True)
-    scaled = data.astype(np.float32) * np.float32(0.3)
-    assert_array_equal(number, np.square(scaled).astype(dtype), strict=True)
-    assert_array_equal(given, np.square(wide), strict=True)
-
-
-def test_a_reduction_is_of_the_result_before_it_is_rounded():
-    data = normal(4, 64, dtype=ml_dtypes.bfloat16)
-
-    def total(x):
-        result = nl.zeros((4, 1), nl.float32)
-        return nisa.activation_reduce(nl.square, x, reduce_op=np.add, reduce_res=result), result
-
-    rounded, sums = on_tiles(total, data)
-    exact = np.square(data.astype(np.float64))
-    assert rounded.dtype == ml_dtypes.bfloat16
-    assert_allclose(sums[:, 0], exact.sum(1), rtol=1e-6)
-    assert (abs(rounded.astype(np.float64).sum(1) - exact.sum(1)) > 1e-4).any()
-
-
 def test_the_ranges_are_those_of_the_table():
     assert {
         "log": (2.0**-64, 2.0**64),
@@ -209,32 +155,3 @@ def test_outside_its_range_a_function_is_a_note(name):
                 np.array([[wrong, high]], np.float32),
             )
         assert caught.value.received.startswith("1 of 2 inputs outside it")
-
-
-# -- activate2 (nki.isa at v2.32.0) ----------------------------------------------------------------
-
-IDLE, RESET_REDUCE, REDUCE = Accumulate.IDLE, Accumulate.RESET_REDUCE, Accumulate.REDUCE
-
-
-def activated(x, imm0=2.0, imm1=0.5, relu=0.0, *, ops=(None, None), reverse=(False, False),
-              op="copy", reduce_op=None, command=IDLE, total=None, dst=None):  # fmt: skip
-    op0, op1 = (name and ALU_OPS[name] for name in ops)
-    options = (op, op0, op1, *reverse, reduce_op, command)
-    return gate.issue(activate2, (x, imm0, imm1, relu), options, dst=dst, others=(total,))
-
-
-def test_activate2_reverses_and_activates():
-    """The documentation's example is gelu(2 x + 0.5)."""
-    both, example, prelu = on_tiles(
-        lambda x: (
-            activated(x, ops=("multiply", "subtract"), reverse=(True, True)),
-            activated(x, ops=("multiply", "add"), op="gelu"),
-            activated(x, relu=0.25, op="prelu"),
-        ),
-        X,
-        machine=TRN3,
-    )
-    assert_array_equal(both, np.float32(0.5) - np.float32(2) * X)
-    shifted = 2 * X.astype(np.float64) + 0.5
-    assert_allclose(example, FUNCTIONS["gelu"][0](shifted), rtol=3e-6, atol=1e-6)
-    assert_array_equal(prelu, np.where(X > 0, X, X * np.float32(0.25)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -12,45 +11,6 @@ from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
-
-NARROW = [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2]
-narrow = every("dtype", NARROW)
-
-
-def wide(array):
-    return array.astype(np.float32)
-
-
-@narrow
-def test_two_operators_round_once(dtype):
-    """Rounding after each of them would give other values: the data show the difference."""
-    a, column = normal(16, 64, dtype=dtype), normal(16, 1, dtype=dtype, seed=1)
-    once = (wide(a) * wide(column) + np.float32(0.3)).astype(dtype)
-    twice = (wide((wide(a) * wide(column)).astype(dtype)) + np.float32(0.3)).astype(dtype)
-    never = wide(a) * wide(column) + np.float32(0.3)
-    result = on_tiles(
-        lambda x, y: nisa.tensor_scalar(x, np.multiply, y, op1=np.add, operand1=0.3), a, column
-    )
-    assert_array_equal(result, once, strict=True)
-    assert (wide(once) != wide(twice)).any()
-    assert (wide(once) != never).any()
-
-
-WIDE = (2**24 + 1) * np.ones((2, 3), np.int32)
-
-
-@every(
-    "compute",
-    [
-        lambda x: nisa.tensor_tensor(x, x - x, np.add, engine=nisa.vector_engine),
-        lambda x: nisa.tensor_tensor(x, x, np.maximum),
-        lambda x: nisa.tensor_scalar(x, np.add, 0),
-        lambda x: nl.add(x, 0),
-        lambda x: nisa.tensor_copy(x, engine=nisa.scalar_engine),
-        lambda x: nisa.activation(nl.copy, x),
-    ])  # fmt: skip
-def test_elsewhere_they_go_through_float32(compute):
-    assert_array_equal(on_tiles(compute, WIDE), np.full((2, 3), 2**24, np.int32), strict=True)
 
 
 def test_bit_patterns_are_not_cast():

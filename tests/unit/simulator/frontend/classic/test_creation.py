@@ -13,24 +13,6 @@ from tests.unit.simulator.on_tiles import normal, on_tiles
 DATA = normal(4, 6)
 
 
-@every("dtype", ["float32", "bfloat16", "int8", "uint32", "float8_e4m3"])
-@every("buffer", [nl.sbuf, nl.psum, None])
-def test_filled_tensors(dtype, buffer):
-    results = on_tiles(
-        lambda _: (
-            nl.zeros((4, 6), dtype, buffer=buffer),
-            nl.ones([4, 2, 3], dtype, buffer=buffer),
-            nl.full((4, 1), 5, dtype, buffer=buffer),
-        ),
-        DATA,
-    )
-    for result, (shape, value) in zip(
-        results, [((4, 6), 0), ((4, 2, 3), 1), ((4, 1), 5)], strict=True
-    ):
-        assert_array_equal(result, np.full(shape, value, result.dtype), strict=True)
-        assert str(result.dtype) == dtype
-
-
 def test_tensors_like_another():
     def compute(x):
         empty = nl.empty_like(x, buffer=nl.psum)
@@ -40,21 +22,6 @@ def test_tensors_like_another():
     same, small = on_tiles(compute, DATA)
     assert_array_equal(same, np.zeros((4, 6), np.float32), strict=True)
     assert_array_equal(small, np.zeros((4, 6), np.int8), strict=True)
-
-
-def test_a_partition_dimension_behind_block_dimensions():
-    def compute(x):
-        tensor = nl.zeros((2, 3, nl.par_dim(4), 6), nl.float32, buffer=nl.sbuf)
-        assert tensor._partition_axis == 2
-        for i in nl.affine_range(2):
-            for j in nl.affine_range(3):
-                tensor[i, j] = nl.multiply(x, float(3 * i + j))
-        p, f = nl.mgrid[0:4, 0:6]
-        return tensor[1, 1], nl.add(tensor[0, 2, p, f], tensor[1, 0, :, :])
-
-    one, two = on_tiles(compute, DATA)
-    assert_array_equal(one, 4 * DATA)
-    assert_array_equal(two, 2 * DATA + 3 * DATA)
 
 
 def test_constants_of_numpy():
@@ -126,44 +93,6 @@ def test_what_is_refused(use, rule, received):
         launch(kernel)
     assert rule in str(caught.value)
     assert received in caught.value.received
-
-
-def test_a_constant_is_not_written():
-    def kernel():
-        nl.store(nl.shared_constant(np.zeros((2, 2), np.float32)), 1.0)
-
-    with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
-        launch(kernel)
-
-
-def test_random_values_repeat_with_their_seed():
-    def compute(_):
-        first = nl.rand((64, 128))
-        nl.random_seed(3)
-        second = nl.rand((64, 128))
-        nl.random_seed(nl.full((1, 1), 3, nl.int32))
-        return first, second, nl.rand((64, 128)), nl.rand((64, 128), nl.bfloat16)
-
-    first, second, third, narrow = on_tiles(compute, DATA)
-    assert_array_equal(second, third)
-    assert (first != second).any()
-    assert ((first >= 0) & (first < 1)).all()
-    assert abs(first.mean() - 0.5) < 0.02
-    assert str(narrow.dtype) == "bfloat16"
-    assert_array_equal(first, on_tiles(compute, DATA)[0])
-
-
-def test_iota_of_a_number_is_one_element():
-    def kernel():
-        out = nl.ndarray((4, 3, 1), nl.int32, buffer=nl.shared_hbm)
-        for i in nl.affine_range(3):
-            number = nisa.iota(i + nl.program_id(0), dtype=nl.int32)
-            nl.store(out[nl.program_id(0), i], number[0])
-        return out
-
-    for plain in (False, True):
-        result = launch(kernel, grid=(4,), plain=plain).outputs[0]
-        assert result[:, :, 0].tolist() == [[p, p + 1, p + 2] for p in range(4)]
 
 
 def test_todays_signature_is_told_as_such():

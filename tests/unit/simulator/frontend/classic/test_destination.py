@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, launch
-from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles, written
@@ -135,37 +133,6 @@ def awaited_in_vain(x):
     nl.add(nl.loop_reduce(tile, op=np.add, loop_indices=[0]), tile[nl.arange(4)[:, None], 0])
 
 
-def test_the_maximum_over_two_loops():
-    def compute(x):
-        peak = nl.full((4, 1), -9, nl.float32)
-        for i in nl.affine_range(3):
-            for j in nl.affine_range(5):
-                peak = nl.loop_reduce(x[:, i, j], op=np.max, loop_indices=[i, j])
-        return peak
-
-    assert_array_equal(on_tiles(compute, DATA), DATA.max((1, 2))[:, None])
-
-
-def test_products_reduce_into_sbuf():
-    stationary, moving = normal(3, 8, 4), normal(3, 8, 5, seed=1)
-
-    def kernel(a, b):
-        total = nl.zeros((4, 5), nl.bfloat16, buffer=nl.sbuf)
-        for k in nl.affine_range(3):
-            product = nisa.nc_matmul(nl.load(a[k]), nl.load(b[k]))
-            total = nl.loop_reduce(product, op=np.add, loop_indices=[k], dtype=nl.bfloat16)
-        out = nl.ndarray((4, 5), nl.bfloat16, buffer=nl.shared_hbm)
-        nl.store(out, total)
-        return out
-
-    result = launch(kernel, [stationary, moving]).outputs[0].astype(np.float64)
-    assert_allclose(result, np.einsum("kpm,kpn->mn", stationary, moving), rtol=0.05, atol=0.05)
-    total = np.zeros((4, 5), ml_dtypes.bfloat16)
-    for a, b in zip(stationary, moving, strict=True):
-        total = (total.astype(np.float32) + a.T @ b).astype(ml_dtypes.bfloat16)
-    assert_allclose(result, total.astype(np.float64), rtol=0.01)
-
-
 def without_assignment(x):
     nl.loop_reduce(x, op=np.add, loop_indices=[0])
 
@@ -274,45 +241,3 @@ def test_a_left_side_that_may_run_code_is_refused_and_not_run(compute, plain):
         launch(kernel, [DATA[:, 0]], plain=plain)
     assert "give the tile a name first" in caught.value.remedy
     assert made[0].uses == 0
-
-
-@every("plain", [False, True])
-@every("target", ["float32", "bfloat16", "float16", "int32"])
-@every("dtype", ["bfloat16", "float16", "float32", "int32"])
-@every("begun", [True, False])
-def test_another_dtype_rounds_the_result_on_its_way(target, dtype, begun, plain):
-    """As ``b[...] = nisa.tensor_tensor(b, x, op, dtype=...)``, into the tile that is there."""
-    data = (DATA[:, 0] * np.float32(37.173)).astype(np.float32)
-
-    def kernel(x):
-        tile, narrow = nl.load(x), getattr(nl, dtype)
-        total = nl.ndarray((4, 5), getattr(nl, target))
-        wanted = nl.ndarray((4, 5), getattr(nl, target))
-        if begun:
-            total[...] = nl.copy(tile, dtype=getattr(nl, target))
-            wanted[...] = nl.copy(total)
-        else:
-            wanted[...] = nl.copy(nl.copy(tile, dtype=narrow))
-        for i in nl.affine_range(2):
-            total = nl.loop_reduce(tile, op=np.add, loop_indices=[i], dtype=narrow)
-            if begun or i:
-                wanted[...] = nisa.tensor_tensor(wanted, tile, np.add, dtype=narrow)
-        return written(total), written(wanted)
-
-    total, wanted = launch(kernel, [data], plain=plain).outputs
-    assert_array_equal(total, wanted)
-    assert np.asarray(total, np.float64).any()
-
-
-@every("plain", [False, True])
-def test_another_dtype_under_a_mask_leaves_the_rest_alone(plain):
-    def kernel(x):
-        total = nl.full((4, 5), 257.0, nl.float32)
-        mask = nl.arange(5)[None, :] < 3
-        total = nl.loop_reduce(
-            nl.load(x), op=np.add, loop_indices=[0], dtype=nl.bfloat16, mask=mask
-        )
-        return written(total)
-
-    (result,) = launch(kernel, [np.ones((4, 5), np.float32)], plain=plain).outputs
-    assert_array_equal(result, [[258.0] * 3 + [257.0] * 2] * 4)

@@ -2,76 +2,12 @@
 
 from __future__ import annotations
 
-import ml_dtypes
-import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import in_psum, normal, on_tiles
-
-A = normal(6, 4, 5)
-
-
-@every("shape, loaded", [((7,), (7, 1)), ((7, 1), (7, 1)), ((4, 3, 2), (4, 3, 2)), ((1,), (1, 1))])
-def test_a_loaded_tile_has_at_least_two_dimensions(shape, loaded):
-    data = normal(*shape)
-    assert_array_equal(on_tiles(lambda x: x, data), data.reshape(loaded), strict=True)
-
-
-def test_a_load_may_cast():
-    def kernel(x):
-        out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
-        nl.store(out, nl.load(x, dtype=nl.bfloat16))
-        return out
-
-    result = launch(kernel, [A]).outputs[0]
-    assert_array_equal(result, A.astype(ml_dtypes.bfloat16), strict=True)
-
-
-STORED = {
-    "a tile": (lambda x: x, A),
-    "a tile in PSUM": (in_psum, A),
-    "one partition": (lambda x: x[0:1], np.repeat(A[:1], 6, axis=0)),
-    "one column": (lambda x: x[:, :, 0:1], np.repeat(A[:, :, :1], 5, axis=2)),
-    "fewer dimensions": (lambda x: x[:, 0, :], np.repeat(A[:, :1], 4, axis=1)),
-    "one element": (lambda x: x[0, 0, 0], np.full_like(A, A[0, 0, 0])),
-    "another shape": (lambda x: x.reshape((6, 20)), A),
-    "a number": (lambda x: 2.5, np.full_like(A, 2.5)),
-    "an integer": (lambda x: 3, np.full_like(A, 3)),
-    "a NumPy number": (lambda x: np.float64(2.5), np.full_like(A, 2.5)),
-}
-
-
-@every("value, expected", STORED.values())
-def test_what_can_be_stored(value, expected):
-    def kernel(x):
-        out = nl.ndarray((6, 4, 5), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, value(nl.load(x)))
-        return out
-
-    assert_array_equal(launch(kernel, [A]).outputs[0], expected)
-
-
-def test_stores_into_parts_and_rows():
-    def kernel(x):
-        out = nl.ndarray((6, 4, 5), nl.float32, buffer=nl.shared_hbm)
-        tile = nl.load(x)
-        nl.store(out[0:3], tile[3:6])
-        nl.store(out[3:6, 0:4:2, 1], tile[0:3, 1:4:2, 2])
-        nl.store(out[3:6, 0:4:2, nl.ds(2, 3)], 1.0)
-        return out
-
-    result = launch(kernel, [A])
-    expected = np.full_like(A, np.nan)
-    expected[0:3] = A[3:6]
-    expected[3:6, 0:4:2, 1] = A[0:3, 1:4:2, 2]
-    expected[3:6, 0:4:2, 2:5] = 1
-    assert_array_equal(result.outputs[0], expected)
-    assert_array_equal(result.unwritten[0], np.isnan(expected))
 
 
 def sbuf(*shape):

@@ -33,7 +33,6 @@ MASKS["a box"] = (MASKS["a box"][0], (P >= 3) & (P < 31) & (X >= 2) & (X < 12))
 # -- tiles of indices, products, loops -------------------------------------------------------------
 
 FOUR, THREE = nl.arange(4)[:, None], nl.arange(3)[None, :]
-TABLE = np.arange(24, dtype=np.float32).reshape(8, 3) + 1
 
 
 def both(kernel, *arrays):
@@ -42,39 +41,6 @@ def both(kernel, *arrays):
     for fast, plain in zip(results[0].outputs, results[1].outputs, strict=True):
         assert_array_equal(fast, plain)
     return results[0].outputs
-
-
-def test_a_masked_load_reads_no_index_that_it_leaves_out():
-    """Row 9 is out of bounds, and so is the unwritten index of the last row."""
-
-    def kernel(table):
-        places = nl.ndarray((4, 1), nl.int32)
-        places[0:3] = nisa.iota(nl.arange(3)[:, None] * 4 + 1, nl.int32)
-        tile = nl.zeros((4, 3), nl.float32)
-        tile[...] = nl.load(table[places, THREE], mask=FOUR < 2)
-        return written(tile)
-
-    (result,) = both(kernel, TABLE)
-    assert_array_equal(result, np.vstack([TABLE[[1, 5]], np.zeros((2, 3), np.float32)]))
-
-
-def test_a_masked_store_and_an_addition_at_indices():
-    def kernel(table):
-        places = nisa.iota(FOUR * 2, nl.int32)
-        out = nl.ndarray((8, 3), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, nl.load(table))
-        ones = nl.ones((4, 3), nl.float32)
-        nl.store(out[places, THREE], ones, mask=(FOUR >= 1) & (THREE < 2))
-        nl.atomic_rmw(out[places, THREE], ones, op=np.add, mask=FOUR < 1)
-        nisa.dma_copy(dst=out[places, THREE], src=nl.zeros((4, 3), nl.float32), mask=THREE > 1)
-        return out
-
-    expected = TABLE.copy()
-    expected[2::2, :2] = 1
-    expected[0] += 1
-    expected[::2, 2] = 0
-    (result,) = both(kernel, TABLE)
-    assert_array_equal(result, expected)
 
 
 K, M, N = 8, 4, 6
@@ -110,23 +76,6 @@ def test_a_products_mask_says_by_its_shape_which_axis_it_limits(function):
         assert_array_equal(result, expected)
 
 
-def test_accumulation_begins_in_a_new_tile():
-    """``psum += nc_matmul`` and ``nl.loop_reduce`` into tiles that nothing has written."""
-
-    def kernel(left, right):
-        x, y = nl.load(left), nl.load(right)
-        psum = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
-        largest = nl.ndarray((K, N), nl.float32)
-        for i in nl.affine_range(3):
-            psum += nisa.nc_matmul(x, y)
-            largest = nl.loop_reduce(y * (i + 1), op=np.maximum, loop_indices=[i])
-        return written(nl.copy(psum)), written(largest)
-
-    product, largest = both(kernel, LEFT, RIGHT)
-    assert_array_equal(product, 3 * (LEFT.T @ RIGHT))
-    assert_array_equal(largest, 3 * RIGHT)
-
-
 def test_the_first_product_of_a_group_does_not_accumulate():
     def kernel(left, right):
         psum = nl.ndarray((M, N), nl.float32, buffer=nl.psum)
@@ -137,37 +86,6 @@ def test_the_first_product_of_a_group_does_not_accumulate():
     events = launch(kernel, [LEFT, RIGHT]).trace.events
     products = [event for event in events if event.opcode == "nc_matmul"]
     assert [event.attributes.accumulate for event in products] == [False, True]
-
-
-def test_a_masked_loop_reduce_leaves_the_rest_of_its_tile_alone():
-    def kernel(right):
-        y = nl.load(right)
-        total = nl.zeros((K, N), nl.float32)
-        fresh = nl.ndarray((K, N), nl.float32)
-        for i in nl.affine_range(2):
-            mask = nl.arange(N)[None, :] < 4
-            total = nl.loop_reduce(y, op=np.add, loop_indices=[i], mask=mask)
-            fresh = nl.loop_reduce(y, op=np.add, loop_indices=[i], mask=mask)
-        kept = nl.zeros((K, N), nl.float32)
-        kept[:, 0:4] = nl.copy(fresh[:, 0:4])
-        return written(total), written(kept)
-
-    for result in both(kernel, RIGHT):
-        assert_array_equal(result, np.where(np.arange(N) < 4, 2 * RIGHT, 0))
-
-
-def test_a_mask_that_is_a_truth_value_seeds_or_does_not():
-    def kernel():
-        nl.random_seed(1)
-        first = nl.rand((4, 4))
-        nl.random_seed(1, mask=False)
-        second = nl.rand((4, 4))
-        nl.random_seed(1, mask=True)
-        return written(first), written(second), written(nl.rand((4, 4)))
-
-    first, second, third = both(kernel)
-    assert_array_equal(first, third)
-    assert (first != second).any()
 
 
 def test_what_a_mask_leaves_out_is_not_read():

@@ -23,17 +23,6 @@ from tests.unit.simulator.stored import stored
 P, X = MGridMaker()[0:4, 0:6]
 ROWS, COLUMNS = np.mgrid[0:4, 0:6]
 DATA = np.arange(24, dtype=np.float32).reshape(4, 6) + 1
-MASKS = {  # name: (NKI's, NumPy's)
-    "columns": (X < 4, COLUMNS < 4),
-    "rows": (P >= 2, ROWS >= 2),
-    "a box": ((P > 0) & (P < 3) & (X >= 1) & (X < 5), np.pad(np.ones((2, 4), bool), 1)),
-    "a point": ((P == 2) & (X == 3), (ROWS == 2) & (COLUMNS == 3)),
-    "a triangle": (X <= P, COLUMNS <= ROWS),
-    "a diagonal band": ((X - P <= 1) & (P - X <= 1), abs(ROWS - COLUMNS) <= 1),
-    "all": (X < 6, np.ones((4, 6), bool)),
-    "nothing": (X < 0, np.zeros((4, 6), bool)),
-}
-masks = every(("mask", "chosen"), MASKS.values())
 
 
 @given(hnp.arrays(np.bool_, hnp.array_shapes(max_dims=3, max_side=5)))
@@ -81,97 +70,6 @@ def test_the_part_of_an_operand_in_a_box(data, space):
     assert_array_equal(part._read(), array[kept])
 
 
-def test_an_operand_of_fewer_dimensions_is_cut_along_its_partitions():
-    column = np.arange(4, dtype=np.float32)[:, None]
-    box = (slice(1, 3), slice(0, 2), slice(2, 5))
-    part = restrict(stored(column, Space.SBUF), box, (4, 3, 6))
-    assert_array_equal(part._read(), column[1:3])
-    vector = restrict(stored(column[:, 0]), (slice(1, 3), slice(0, 1)), (4, 1))
-    assert_array_equal(vector._read(), column[1:3, 0])
-
-
-@masks
-def test_a_masked_load_then_a_masked_store(mask, chosen):
-    """Out of the mask the output keeps what it had; the unwritten part is poison."""
-
-    def kernel(tensor):
-        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, nl.full((4, 6), -1, nl.float32))
-        tile = nl.load(tensor, mask=mask)
-        nl.store(out, tile, mask=mask)
-        return out
-
-    result = launch(kernel, [DATA])
-    assert_array_equal(result.outputs[0], np.where(chosen, DATA, -1), strict=True)
-    assert result.unwritten == (None,)
-
-
-@masks
-@every("dtype", [nl.float32, nl.int32, nl.bfloat16])
-def test_what_a_masked_load_leaves_out_is_poison(mask, chosen, dtype):
-    loaded = on_tiles(lambda _: nl.load(_hbm(dtype), mask=mask), DATA)
-    poison = np.array(0xA5A5A5A5, np.uint32).view(np.int32) if dtype == nl.int32 else np.nan
-    assert_array_equal(loaded.astype(np.float64), np.where(chosen, 7, np.float64(poison)))
-
-
-def _hbm(dtype):
-    tensor = nl.ndarray((4, 6), dtype, buffer=nl.hbm)
-    nl.store(tensor, nl.full((4, 6), 7, dtype))
-    return tensor
-
-
-def test_a_masked_dma_copy_between_shapes():
-    """The mask is over the destination; elements correspond in row-major order."""
-    p, x = nl.mgrid[0:8, 0:6]
-    _, b, c = nl.mgrid[0:2, 0:4, 0:6]
-
-    def kernel(tensor):
-        tile = nl.zeros((8, 6), nl.float32)
-        out = nl.ndarray((2, 4, 6), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, 0.0)
-        nisa.dma_copy(dst=tile, src=tensor, mask=(p > 1) & (x < 5))
-        nisa.dma_copy(dst=out, src=tile, mask=(b < 3) & (c > 0))
-        return out
-
-    data = normal(2, 4, 6)
-    expected = data.copy().reshape(8, 6)
-    expected[:2] = expected[:, 5:] = 0
-    expected = expected.reshape(2, 4, 6)
-    expected[:, 3:] = expected[:, :, :1] = 0
-    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
-
-
-@every("rows", [1, 3, 4, 5, 7, 8])
-def test_the_last_tile_is_cut_by_a_mask(rows):
-    """The documentation's own use: indices leave the tensor, the mask brings them back."""
-    data = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
-
-    def kernel(tensor):
-        out = nl.ndarray((rows, 3), nl.float32, buffer=nl.shared_hbm)
-        p, x = nl.mgrid[0:4, 0:3]
-        for i in nl.affine_range(2):
-            inside = 4 * i + p < rows
-            tile = nl.load(tensor[4 * i + p, x], mask=inside)
-            doubled = nl.multiply(tile, 2.0, mask=inside)
-            nl.store(out[4 * i + p, x], doubled, mask=inside)
-        return out
-
-    result = launch(kernel, [data])
-    assert_array_equal(result.outputs[0], 2 * data)
-    assert result.unwritten == (None,)
-
-
-def test_negative_indices_are_cut_by_a_mask():
-    def shifted(tile):
-        target = nl.zeros((4, 6), nl.float32)
-        target[P, X] = nl.copy(tile[P, X - 2], mask=X >= 2)
-        return target
-
-    expected = np.zeros_like(DATA)
-    expected[:, 2:] = DATA[:, :-2]
-    assert_array_equal(on_tiles(shifted, DATA), expected)
-
-
 def test_a_mask_that_is_too_wide_does_not_hide_an_access_out_of_bounds():
     with pytest.raises(OutOfBoundsError) as caught:
         on_tiles(lambda t: nl.copy(t[P, X + 2], mask=X <= 4), DATA)
@@ -181,18 +79,6 @@ def test_a_mask_that_is_too_wide_does_not_hide_an_access_out_of_bounds():
 def test_a_row_that_leaves_its_tile_is_still_out_of_bounds_under_a_mask():
     with pytest.raises(NkiError, match="an access stays inside its tensor"):
         on_tiles(lambda t: nl.copy(t[4], mask=arange(6)[None, :] < 4), DATA)
-
-
-@every("condition", [True, False])
-def test_a_mask_may_be_a_loops_condition(condition):
-    def kernel(tensor):
-        out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
-        nl.store(out, 0.0)
-        for i in nl.affine_range(2):
-            nl.store(out, nl.load(tensor, mask=i < 1), mask=(i < 1) if condition else i > 5)
-        return out
-
-    assert_array_equal(launch(kernel, [DATA]).outputs[0], DATA if condition else 0 * DATA)
 
 
 THREE = normal(8, 8, 4)
@@ -230,25 +116,3 @@ def test_partitions_are_never_aligned_with_a_free_axis(plain):
     select = launch(lambda x: written(nl.where(last, nl.load(x), 0.0)), [THREE], plain=plain)
     expected = np.where(np.arange(8)[:, None, None] < 6, THREE, 0)
     assert_array_equal(select.outputs[0], expected)
-
-
-@every("plain", [False, True])
-def test_a_window_that_a_mask_cuts_at_every_edge(plain):
-    data = normal(4, 5, 6)
-
-    def kernel(x):
-        tile = nl.load(x)
-        p, i, j, r, s = nl.mgrid[0:4, 0:5, 0:6, 0:3, 0:3]
-        y, x = i + r - 1, j + s - 1
-        inside = (y >= 0) & (y < 5) & (x >= 0) & (x < 6)
-        window = tile[p, y, x]
-        total = nisa.tensor_reduce(np.add, window, axis=[3, 4], mask=inside)
-        with pytest.raises(OutOfBoundsError):
-            nl.max(window, axis=[3, 4], mask=(y >= 0) & (y < 5) & (x >= 0))
-        return written(nl.max(window, axis=[3, 4], mask=inside)), written(total)
-
-    peak, total = launch(kernel, [data], plain=plain).outputs
-    padded = np.pad(data, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
-    assert_array_equal(peak, np.nanmax(windows, axis=(3, 4)))
-    np.testing.assert_allclose(total, np.nansum(windows, axis=(3, 4)), rtol=1e-5, atol=1e-6)

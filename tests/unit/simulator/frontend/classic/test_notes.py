@@ -36,7 +36,6 @@ CUBE = DATA.reshape(8, 2, 4, 2)
 TALL = DATA[:, :, None]
 WIDE = np.arange(128 * 128, dtype=np.float32).reshape(128, 128) % 251
 P, X = np.mgrid[0:8, 0:16]
-IDENTITY = np.eye(8, dtype=np.float32)
 
 
 def grid():
@@ -64,12 +63,6 @@ def cut_back(x):
 def zeros_in_hbm(x):
     tensor = nl.zeros((8, 16), nl.float32, buffer=nl.hbm)
     return nl.add(nl.load(tensor), x)
-
-
-def placed(x):
-    tile = nl.ndarray((8, 16), nl.float32, buffer=ncc.sbuf.mod_alloc(base_addr=64))
-    tile[...] = nl.copy(x)
-    return tile
 
 
 def in_order(x):
@@ -279,19 +272,6 @@ def test_a_slice_that_left_its_tile_may_be_cut_back(plain):
 
 
 @modes
-@every("value", [-1.0, 0.0])
-def test_a_value_outside_a_functions_range_is_a_note(value, plain):
-    def kernel():
-        return written(nl.log(nl.full((4, 4), value, nl.float32)))
-
-    with pytest.raises(KernelError, match="log got"):
-        launch(kernel, plain=plain, strictness="documented")
-    with pytest.warns(RuleWarning, match="log got"):
-        (result,) = launch(kernel, plain=plain).outputs
-    assert not np.isfinite(result).any()
-
-
-@modes
 def test_private_hbm_that_nothing_wrote_is_a_doubt(plain):
     def kernel():
         tensor = nl.ndarray((4, 4), nl.float32, buffer=nl.private_hbm)
@@ -318,17 +298,6 @@ def test_a_kernel_may_return_a_tile(plain):
     with pytest.warns(RuleWarning, match="returned a tile that is on chip"):
         (result,) = launch(kernel, [DATA], plain=plain).outputs
     assert_array_equal(result, DATA.astype(ml_dtypes.bfloat16), strict=True)
-
-
-@modes
-def test_a_list_of_tuples_of_arrays_is_an_argument(plain):
-    def kernel(pairs):
-        return [written(nl.subtract(nl.load(a), nl.load(b))) for a, b in pairs]
-
-    pairs = [(DATA, DATA + 1), (DATA * 2, DATA)]
-    first, second = launch(kernel, [pairs], plain=plain).outputs
-    assert_array_equal(first, np.full_like(DATA, -1))
-    assert_array_equal(second, DATA)
 
 
 def test_marks_and_directives_of_the_compiler_change_nothing():

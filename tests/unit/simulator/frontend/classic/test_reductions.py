@@ -24,33 +24,6 @@ def run(compute, *arrays, plain=False, grid=()):
 
 
 @modes
-def test_a_mask_on_each_of_them(plain):
-    def compute(x):
-        target = nl.zeros((4, 8), nl.float32)
-        p, i = nl.mgrid[0:4, 0:8]
-        target[...] = nl.floor(x, mask=(i < 5) & (p >= 1))
-        return target
-
-    chosen = (np.arange(8) < 5) & (np.arange(4)[:, None] >= 1)
-    assert_array_equal(run(compute, HALVES, plain=plain), np.where(chosen, np.floor(HALVES), 0))
-
-
-def test_dropout_is_nisas_with_a_rate():
-    def compute(x):
-        nl.random_seed(3)
-        return nl.dropout(x, 0.5)
-
-    def by_tile(x):
-        nl.random_seed(3)
-        return nl.dropout(x, nl.full((1, 1), 0.5, nl.float32))
-
-    fast, plain = (run(compute, HALVES + 9, plain=one) for one in (False, True))
-    assert_array_equal(fast, plain)
-    assert_array_equal(run(by_tile, HALVES + 9), fast)
-    assert 0 < (fast == 0).sum() < fast.size
-
-
-@modes
 def test_all_reduce_of_one_instance_is_the_tile(plain):
     def compute(x):
         return nl.all_reduce(x, op=np.add, program_axes=[0])
@@ -91,12 +64,3 @@ def test_limits_of_dtypes():
     with pytest.raises(KernelError, match="takes a dtype of floats"):
         nl.finfo(nl.int32)
     assert np.isneginf(nl.bfp16.min)  # the documented bit pattern, 0xff80
-
-
-def test_device_print_shows_the_values(capsys):
-    def kernel(x):
-        nl.device_print("tile:", nl.load(x))
-        nl.device_print("number:", 3)
-
-    launch(kernel, [np.array([[1, 2.5]], np.float32)])
-    assert capsys.readouterr().out == "tile: [[1.  2.5]]\nnumber: 3\n"

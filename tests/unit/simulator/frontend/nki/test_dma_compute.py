@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import BufferError, KernelError, OutOfBoundsError, launch
+from difftest.simulator import BufferError, KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.isa.moves import LostAdditionWarning
@@ -18,7 +18,6 @@ from tests.unit.simulator.frontend.nki.kernels import raised, stored, tile, valu
 
 TABLE, DATA = values(9, 4), values(3, 4, seed=1)
 ROWS = np.array([[7], [0], [4]], np.int32)
-OUTSIDE = np.array([[7], [9], [4]], np.int32)
 SKIP = nisa.oob_mode.skip
 PATTERN = [[4, 3], [1, 4]]
 
@@ -49,16 +48,6 @@ def run(kernel, rows=ROWS, **options):
     return launch(whole, [TABLE.copy(), rows, DATA]).outputs[0]
 
 
-def test_rows_that_an_index_names_are_added_to():
-    expected = TABLE.copy()
-    expected[ROWS[:, 0]] += DATA
-    assert_array_equal(run(scatter), expected)
-
-
-def test_rows_that_an_index_names_are_taken_up():
-    assert_array_equal(run(gather), DATA + TABLE[ROWS[:, 0]])
-
-
 @every("kernel, rows", [(scatter, TABLE.shape), (gather, DATA.shape)])
 def test_an_exact_run_knows_that_the_sum_is_rounded(kernel, rows):
     """Also where rows are taken up, of which nothing was rounded before."""
@@ -78,18 +67,6 @@ def test_an_exact_run_knows_that_the_sum_is_rounded(kernel, rows):
     assert (result.outputs[0] != expected).any()
 
 
-def test_rows_outside_are_skipped_or_an_error():
-    expected = TABLE.copy()
-    expected[[7, 4]] += DATA[[0, 2]]
-    assert_array_equal(run(scatter, OUTSIDE, oob_mode=SKIP), expected)
-    taken = DATA.copy()
-    taken[[0, 2]] += TABLE[[7, 4]]
-    assert_array_equal(run(gather, OUTSIDE, oob_mode=SKIP), taken)
-    for kernel in (scatter, gather):
-        with pytest.raises(OutOfBoundsError, match="left its tensor: 9"):
-            run(kernel, OUTSIDE)
-
-
 def test_a_row_named_twice_is_added_to_twice_with_a_warning():
     rows = np.array([[4], [0], [4]], np.int32)
     expected = TABLE.copy()
@@ -99,17 +76,6 @@ def test_a_row_named_twice_is_added_to_twice_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LostAdditionWarning)
         run(scatter)
-
-
-def test_the_sum_of_three_tensors_in_one_order():
-    parts = [values(5, 8, seed=seed) for seed in range(3)]
-
-    def kernel(a, b, c):
-        out = nl.ndarray(a.shape, nl.float32, buffer=nl.shared_hbm)
-        nisa.dma_compute(out, (a, nl.load(b), c), nl.add, scales=[1.0, 1.0, 1.0])
-        return out
-
-    assert_array_equal(launch(kernel, parts).outputs[0], parts[0] + parts[1] + parts[2])
 
 
 @every(

@@ -11,7 +11,6 @@ from difftest.simulator import (
     KernelError,
     OutOfBoundsError,
     ShapeError,
-    UnwrittenError,
     launch,
 )
 from difftest.simulator.frontend.nki import isa as nisa
@@ -41,16 +40,6 @@ def moved(x, here, there, out, oob_mode=nisa.oob_mode.error, dge_mode=nisa.dge_m
     )
 
 
-def test_rows_go_from_anywhere_to_anywhere():
-    out = np.zeros_like(DATA)
-    result = launch(moved, (DATA, rows(3, 0, 7, 3), rows(9, 2, 0, 15), out))
-    expected = np.zeros_like(DATA)
-    expected[[9, 2, 0, 15]] = DATA[[3, 0, 7, 3]]
-    np.testing.assert_array_equal(out, expected)
-    (event,) = [one for one in result.trace.events if one.opcode == "dma_scatter"]
-    assert sorted(read.role for read in event.reads) == ["index", "index", "src"]
-
-
 def test_a_row_that_either_side_skips_is_not_moved():
     out = np.zeros_like(DATA)
     arguments = (rows(3, 99, 7, -1), rows(9, 2, 16, 15))
@@ -63,17 +52,6 @@ def test_a_row_that_either_side_skips_is_not_moved():
         inside[side] = arguments[side]
         with pytest.raises(OutOfBoundsError, match="offset held in SBUF stays inside"):
             launch(moved, (DATA, *inside, np.zeros_like(DATA)))
-
-
-def test_one_offset_on_each_side():
-    def kernel(x, here, out):
-        one = nl.load(here)
-        nisa.dma_copy(out.select(0, one), x.ap([[1, 32]], scalar_offset=nisa.register_alloc(4)))
-
-    out = np.zeros_like(DATA)
-    launch(kernel, (DATA, rows(9), out))
-    np.testing.assert_array_equal(out[9], DATA[4])
-    assert not out[:9].any()
 
 
 def test_an_offset_counts_in_the_patterns_own_dtype():
@@ -192,16 +170,6 @@ def test_views_keep_the_dimension_of_the_offsets_first(use, text):
         launch(lambda x, i: use(x.vector_select(0, nl.load(i))), (CUBE, rows(3, 0, 7)))
 
 
-def test_a_view_of_one_moved_as_a_whole_changes_any_dimension():
-    def kernel(x, one):
-        view = x.select(0, nl.load(one))[1:3, ::2]
-        out = nl.ndarray((2, 3), nl.float32, buffer=nl.shared_hbm)
-        nisa.dma_copy(out, view)
-        return out
-
-    np.testing.assert_array_equal(launch(kernel, (CUBE, rows(5))).outputs[0], CUBE[5, 1:3, ::2])
-
-
 # -- gathers that transpose ------------------------------------------------------------------------
 
 WIDE = np.arange(300 * 12, dtype=np.float16).reshape(300, 12)
@@ -220,16 +188,6 @@ def gathered(shape, pattern, axes=None, **options):
 def chosen(count, columns=1, seed=0):
     numbers = np.random.default_rng(seed).permutation(300)[:count]
     return numbers.reshape(-1, columns).astype(np.uint32)
-
-
-@every("count, columns", [(16, 1), (128, 1), (256, 2)])
-def test_a_gather_is_transposed(count, columns):
-    index = chosen(count, columns)
-    out = np.zeros((12, count), np.float16)
-    result = launch(gathered((12, count), [[12, count], [1, 12]], (1, 0)), (WIDE, index, out))
-    np.testing.assert_array_equal(out, WIDE[index.T.ravel()].T)
-    (event,) = [one for one in result.trace.events if one.opcode == "dma_transpose"]
-    assert {read.role for read in event.reads} == {"src", "index"}
 
 
 def test_a_gather_of_four_dimensions_is_transposed():
@@ -343,16 +301,3 @@ def test_a_direct_transpose_by_descriptors_of_the_runtime_warns():
 def test_an_offset_for_each_row_needs_software_descriptors(mode):
     with pytest.raises(KernelError, match="descriptors"):
         launch(moved, (DATA, rows(1, 2), rows(3, 4), np.zeros_like(DATA)), {"dge_mode": mode})
-
-
-def test_gathering_what_was_never_written_is_an_error():
-    def kernel(x, index):
-        fresh = nl.ndarray((16, 32), nl.float32, buffer=nl.private_hbm)
-        nisa.dma_copy(fresh[0:4], nl.load(x[0:4]))
-        tile = nl.ndarray((2, 32), nl.float32)
-        nisa.dma_copy(tile, fresh.vector_select(0, nl.load(index)))
-        return stored(tile)
-
-    assert launch(kernel, (DATA, rows(3, 0))).outputs[0][0, 0] == DATA[3, 0]
-    with pytest.raises(UnwrittenError):
-        launch(kernel, (DATA, rows(3, 4)))

@@ -53,37 +53,6 @@ def gathered(x, index, num_elem=20, shape=(16, 20)):
     return made
 
 
-def test_a_gather():
-    np.testing.assert_array_equal(run(gathered, DATA, INDEX), DATA[:, OFFSETS])
-
-
-def test_all_offsets_of_an_index_are_taken_if_none_are_counted():
-    index = snake(np.arange(16) % 7)
-    result = run(lambda x, i: gathered(x, i, None, (16, 16)), DATA, index)
-    np.testing.assert_array_equal(result, DATA[:, np.arange(16) % 7])
-
-
-def test_a_gather_from_several_free_dimensions_and_a_part_of_a_tensor():
-    def compute(x, index):
-        part = x.reshape((16, 2, 12))[:, :, 0:10]
-        with pytest.raises(ShapeError):
-            part.indirect(index, 20)  # its elements are not adjacent
-        return gathered(x.reshape((16, 2, 12)), index)
-
-    np.testing.assert_array_equal(run(compute, DATA, INDEX), DATA[:, OFFSETS])
-
-
-def test_a_scatter_leaves_the_rest_as_it_was():
-    def compute(x, index, values):
-        nisa.tensor_scalar(x.indirect(index, 20), values, nl.multiply, 2.0)
-        return x
-
-    values = RANDOM.integers(-9, 9, (16, 20)).astype(np.float32)
-    expected = DATA.copy()
-    expected[:, OFFSETS] = values * 2
-    np.testing.assert_array_equal(run(compute, DATA, INDEX, values), expected)
-
-
 def test_a_scatter_writes_what_nothing_had_written():
     def compute(x, index):
         made = nl.ndarray((16, 20), nl.float32)
@@ -96,63 +65,6 @@ def test_a_scatter_writes_what_nothing_had_written():
     np.testing.assert_array_equal(run(compute, DATA, snake(order)), expected)
     with pytest.raises(UnwrittenError):
         run(compute, DATA, snake(np.zeros(20, int)))
-
-
-def test_a_scatter_where_a_predicate_holds():
-    def compute(x, index, mask):
-        predicate = nl.ndarray((16, 20), nl.uint8)
-        nisa.tensor_copy(predicate, mask)
-        nisa.tensor_copy_predicated(x.indirect(index, 20), 7.0, predicate)
-        return x
-
-    mask = RANDOM.integers(0, 2, (16, 20)).astype(np.float32)
-    expected = DATA.copy()
-    expected[:, OFFSETS] = np.where(mask, 7.0, expected[:, OFFSETS])
-    np.testing.assert_array_equal(run(compute, DATA, INDEX, mask), expected)
-
-
-def test_both_sides_at_once_and_the_first_operand_of_two():
-    def compute(x, index):
-        nisa.tensor_tensor(x.indirect(index, 16), x.indirect(index, 16), x[:, 0:16], nl.add)
-        return x
-
-    expected = DATA.copy()
-    expected[:, OFFSETS[:16]] += DATA[:, :16]
-    np.testing.assert_array_equal(run(compute, DATA, INDEX), expected)
-
-
-def test_a_reduction_and_an_activation():
-    def compute(x, index):
-        total, positive = nl.ndarray((16, 1), nl.float32), nl.ndarray((16, 20), nl.float32)
-        nisa.tensor_reduce(total, nl.add, x.indirect(index, 20), 1)
-        nisa.activation(positive, nl.relu, x.indirect(index, 20))
-        return total, positive
-
-    total, positive = run(compute, DATA, INDEX)
-    np.testing.assert_array_equal(total[:, 0], DATA[:, OFFSETS].sum(axis=1))
-    np.testing.assert_array_equal(positive, np.maximum(DATA[:, OFFSETS], 0))
-
-
-def test_narrow_floats_keep_their_values():
-    def compute(x, index):
-        narrow = nl.copy(x, dtype=nl.bfloat16)
-        return gathered(narrow, index)
-
-    result = run(compute, DATA, INDEX)
-    np.testing.assert_array_equal(result.astype(np.float32), DATA[:, OFFSETS])
-
-
-def test_the_tensor_engine_has_groups_of_32():
-    data = RANDOM.integers(-4, 4, (32, 24)).astype(np.float32)
-
-    def compute(x, index):
-        narrow = nl.copy(x, dtype=nl.bfloat16)
-        made = nl.ndarray((20, 24), nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(made, narrow.indirect(index, 20), narrow)
-        return made
-
-    index = snake(OFFSETS, 32, 32)
-    np.testing.assert_array_equal(run(compute, data, index), data[:, OFFSETS].T @ data)
 
 
 def test_groups_of_the_same_offsets_and_of_others():

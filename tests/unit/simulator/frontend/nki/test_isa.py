@@ -1,13 +1,9 @@
 """`nki.isa` of today's dialect: what it has and the classic one has not, and bad input."""
 
-import warnings
-
 import numpy as np
 import pytest
 
 from difftest.simulator import (
-    TRN1,
-    KernelError,
     UnwrittenError,
     launch,
 )
@@ -60,45 +56,10 @@ def test_accumulation(flags, times):
     np.testing.assert_allclose(summed(*flags), PRODUCT * times, rtol=1e-5, atol=1e-5)
 
 
-def test_a_memset_is_no_product_to_add_to():
-    """Left out, accumulate overwrites: as the first write by a matmul."""
-    np.testing.assert_allclose(
-        summed(None, None, before=lambda t: nisa.memset(t, 5.0)), PRODUCT * 2, rtol=1e-5, atol=1e-5
-    )
-
-
 def test_adding_to_a_memset_warns():
     with pytest.warns(AccumulationWarning, match="another instruction wrote"):
         result = summed(True, before=lambda t: nisa.memset(t, 0.0))
     np.testing.assert_allclose(result, PRODUCT, rtol=1e-5, atol=1e-5)
-
-
-def test_overlapping_accumulation_goes_by_element():
-    """AWS's simulator kept count by view before NKI 0.6."""
-
-    def compute(a, b):
-        total = nl.ndarray((8, 32), nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(total[:, 0:24], a, b)
-        nisa.nc_matmul(total[:, 8:32], a, b)
-        return total
-
-    expected = np.zeros((8, 32), np.float32)
-    expected[:, :24] += PRODUCT
-    expected[:, 8:] += PRODUCT
-    np.testing.assert_allclose(on_nki_tiles(compute, A, B), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_a_copy_into_the_tile_starts_anew_where_it_wrote():
-    def compute(a, b):
-        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(total, a, b)
-        nisa.memset(total[:, 4:10], 3.0)
-        nisa.nc_matmul(total, a, b)
-        return total
-
-    expected = PRODUCT * 2
-    expected[:, 4:10] = PRODUCT[:, 4:10]
-    np.testing.assert_allclose(on_nki_tiles(compute, A, B), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_only_an_accumulating_matmul_reads_its_tile():
@@ -115,17 +76,6 @@ def test_only_an_accumulating_matmul_reads_its_tile():
 
 
 # -- what differs from the classic calls -----------------------------------------------------------
-
-
-def test_a_bias_may_be_a_number_from_trn2_on():
-    def compute(x):
-        out = tile((16, 8))
-        nisa.activation(out, nl.copy, x, bias=2.0, scale=3.0)
-        return out
-
-    expected = (A.astype(np.float64) * 3 + 2).astype(np.float32)  # rounded once
-    np.testing.assert_array_equal(on_nki_tiles(compute, A), expected)
-    assert "activation takes bias as a vector" in raised(KernelError, compute, A, machine=TRN1)
 
 
 def test_a_value_that_is_not_there_has_an_index_of_all_ones():
@@ -169,31 +119,6 @@ def test_instructions_return_handles_that_depend_on_each_other():
     assert (on_nki_tiles(compute, A) == 2).all()
 
 
-def test_hints_change_nothing_and_do_not_warn():
-    def compute(a, b):
-        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(total, a, b, True, is_moving_onezero=True, name="product")
-        return total
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_allclose(on_nki_tiles(compute, A, B), PRODUCT, rtol=1e-5, atol=1e-5)
-
-
-def test_scalar_tensor_tensor_takes_a_column_of_any_dtype():
-    """As its stub says; it is tensor_scalar's that AWS's compiler wants in float32."""
-
-    def compute(x):
-        column = nl.ndarray((16, 1), nl.bfloat16)
-        nisa.tensor_copy(column, x[:, 0:1])
-        result = nl.ndarray(x.shape, x.dtype)
-        nisa.scalar_tensor_tensor(result, x, nl.multiply, column, nl.add, x)
-        return result
-
-    rounded = A[:, :1].astype(nl.bfloat16).astype(np.float32)
-    np.testing.assert_allclose(on_nki_tiles(compute, A), A * rounded + A, rtol=1e-6)
-
-
 def test_memset_takes_a_float_for_integers_if_it_is_one():
     """A habit of NKI 0.2 that aws-neuron/nki-library has (cross_partition_copy.py)."""
 
@@ -218,36 +143,8 @@ def thrown_away(a, keep):
     return sink if keep else total
 
 
-def test_results_may_be_thrown_away_by_a_step_of_0():
-    a = values(4, 8)
-    total = on_nki_tiles(lambda x: thrown_away(x, False), a)
-    np.testing.assert_allclose(total, (a**2).sum(axis=1, keepdims=True), rtol=1e-5)
-
-
 def test_what_got_different_values_counts_as_never_written():
     text = raised(UnwrittenError, lambda x: thrown_away(x, True), values(4, 8))
     assert "4 of 4 elements" in text
     assert ", given two values at " in text
     assert "# the line" in text
-
-
-def test_what_got_one_value_often_is_written():
-    ones = np.ones((4, 8), np.float32)
-    np.testing.assert_array_equal(on_nki_tiles(lambda x: thrown_away(x, True), ones), ones[:, :1])
-
-
-def test_tensor_partition_reduce_averages():
-    data = values(6, 8)
-    counts = np.array([[1, 2], [2, 4], [2, 7]], np.int32)
-
-    def compute(x, n):
-        mean, rounded = nl.ndarray((1, 8), nl.float32), nl.ndarray((1, 2), nl.int32)
-        nisa.tensor_partition_reduce(mean, nl.average, x)
-        nisa.tensor_partition_reduce(rounded, nl.average, n)
-        return mean, rounded
-
-    mean, rounded = on_nki_tiles(compute, data, counts)
-    np.testing.assert_allclose(mean[0], data.astype(np.float64).mean(0), rtol=1e-6, atol=1e-7)
-    assert rounded.tolist() == [[2, 4]]  # 5/3 and 13/3
-    with pytest.raises(KernelError, match="takes an operator of nki"):
-        on_nki_tiles(lambda x: nisa.tensor_reduce(tile((6, 1)), nl.average, x, axis=1), data)

@@ -30,32 +30,6 @@ def made(compute, **options):
 # -- tensors ---------------------------------------------------------------------------------------
 
 
-@every("buffer", [nl.sbuf, nl.psum, nl.hbm, nl.shared_hbm])
-def test_filled_tensors(buffer):
-    def kernel():
-        tiles = (
-            nl.zeros((4, 3), nl.float32, buffer=buffer),
-            nl.ones((4, 3), nl.float32, buffer=buffer),
-            nl.full((4, 3), 2.5, nl.float32, buffer=buffer),
-        )
-        assert all(tile.buffer is buffer for tile in tiles)
-        return tuple(stored(tile) for tile in tiles)
-
-    for result, value in zip(launch(kernel).outputs, (0, 1, 2.5), strict=True):
-        np.testing.assert_array_equal(result, np.full((4, 3), value, np.float32))
-
-
-def test_tensors_like_another():
-    def compute():
-        x = nl.full((4, 3), 7, nl.int32, buffer=nl.psum)
-        zeros, empty = nl.zeros_like(x), nl.empty_like(x, dtype=nl.bfloat16, buffer=nl.sbuf)
-        assert (zeros.shape, zeros.dtype, zeros.buffer) == ((4, 3), nl.int32, nl.psum)
-        assert (empty.shape, empty.dtype, empty.buffer) == ((4, 3), nl.bfloat16, nl.sbuf)
-        return zeros
-
-    assert (made(compute) == 0).all()
-
-
 def test_constants(tmp_path):
     data = np.arange(6, dtype=ml_dtypes.bfloat16).reshape(2, 3)
     np.save(tmp_path / "c.npy", A)
@@ -73,20 +47,6 @@ def test_constants(tmp_path):
     np.testing.assert_array_equal(loaded, A)
     np.testing.assert_array_equal(identity, np.eye(5, dtype=np.uint8))
     np.testing.assert_array_equal(small, np.eye(3, dtype=np.float32))
-
-
-def test_random_numbers_repeat_with_a_seed():
-    def compute():
-        nl.random_seed(nl.full((1, 1), 42, nl.int32))
-        first = nl.rand((8, 4), nl.float32)
-        second = nl.rand((8, 4), nl.float32)
-        nl.random_seed(nl.full((1, 1), 42, nl.int32))
-        return first, second, nl.rand((8, 4), nl.float32)
-
-    first, second, again = made(compute)
-    np.testing.assert_array_equal(first, again)
-    assert (first != second).any()
-    assert ((first >= 0) & (first < 1)).all()
 
 
 def test_tensors_of_overlapping_addresses_share_their_bytes():
@@ -168,12 +128,6 @@ def test_memories():
 # -- functions -------------------------------------------------------------------------------------
 
 
-def test_the_sine_of_any_size():
-    angles = np.linspace(-20, 20, 64, dtype=np.float32).reshape(4, 16)
-    expected = np.sin(angles.astype(np.float64))
-    np.testing.assert_allclose(on_nki_tiles(nl.sin, angles), expected, atol=1e-5)
-
-
 def test_the_derivative_of_gelu_by_a_sigmoid_at_infinity():
     ends = np.array([[-np.inf, np.inf, 0]], np.float32)
     assert on_nki_tiles(nl.gelu_apprx_sigmoid_dx, ends).tolist() == [[0, 1, 0.5]]
@@ -213,31 +167,6 @@ def test_bad_input_is_one_clear_error(compute, kind, text):
 
 
 # -- loops and programs ----------------------------------------------------------------------------
-
-
-def test_loops():
-    def compute():
-        for loop in (nl.affine_range, nl.sequential_range, nl.static_range):
-            assert list(loop(3)) == [0, 1, 2]
-            assert list(loop(1, 3)) == [1, 2]
-            assert list(loop(start=5, stop=0, step=-2)) == [5, 3, 1]
-        return nl.zeros((1, 1), nl.float32)
-
-    made(compute)
-
-
-@every("grid, ndim, programs", [((), 0, 1), ((1,), 1, 1), ((2,), 1, 2)])
-def test_programs(grid, ndim, programs):
-    def kernel():
-        out = nl.ndarray((2, 1), nl.int32, buffer=nl.shared_hbm)
-        assert (nl.program_ndim(), nl.num_programs(), nl.num_programs(axes=0)) == (
-            *(ndim, programs, programs),
-        )
-        nl.store(out[nl.program_id(0)], nl.full((1, 1), nl.program_id(0) + 5, nl.int32))
-        return out
-
-    result = launch(kernel, grid=grid).outputs[0]
-    assert result[:programs, 0].tolist() == [5, 6][:programs]
 
 
 def test_each_function_is_an_operator_too():

@@ -15,7 +15,7 @@ from difftest.simulator.frontend.nki.kernel import jit, simulate
 from difftest.simulator.frontend.nki.levels import LEVELS
 from difftest.simulator.machine import KIB
 from tests.every import every
-from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, raised, stored, tile, values
+from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, tile, values
 
 X, Y = values(16, 24), values(16, 24, seed=1)
 BFLOAT16 = ml_dtypes.bfloat16
@@ -35,42 +35,10 @@ def named(op, data, operand, machine=TRN3):
 # -- operators -------------------------------------------------------------------------------------
 
 
-def test_abs_max_and_abs_min_keep_the_sign_and_the_second_of_equal_ones():
-    a = np.array([[-5.0, 1.0, 2.0, -0.5]], np.float32)
-    b = np.array([[3.0, -1.0, -4.0, 0.25]], np.float32)
-    largest = on_nki_tiles(nl.abs_max, a, b, machine=TRN3)
-    smallest = on_nki_tiles(nl.abs_min, a, b, machine=TRN3)
-    assert_array_equal(largest, np.array([[-5.0, -1.0, -4.0, -0.5]], np.float32))
-    assert_array_equal(smallest, np.array([[3.0, -1.0, 2.0, 0.25]], np.float32))
-    assert_array_equal(named(nl.abs_max, X, 0.5), np.where(np.abs(X) > 0.5, X, np.float32(0.5)))
-
-
-def test_square_and_relu_are_operators_of_tensor_scalar():
-    assert_array_equal(named(nl.square, X, 0.0), X * X)
-    assert_array_equal(named(nl.relu, X, 0.0), np.maximum(X, 0))
-
-
 @every("op", [nl.abs_max, nl.abs_min, nl.square, nl.relu])
 def test_they_need_neuroncore_v4(op):
     with pytest.raises(KernelError, match="needs NeuronCore-v4"):
         named(op, X, 0.0, machine=TRN2)
-
-
-def test_activate2_reduces_by_magnitude():
-    def compute(x):
-        out, held = tile((16, 24)), tile((16, 1))
-        nisa.activate2(
-            *(out, nl.copy, x, 2.0, 0.0, nl.multiply, nl.bypass),
-            reduce_op=nl.abs_max,
-            reduce_res=held,
-            reduce_cmd=nisa.reduce_cmd.reset_reduce,
-        )
-        return out, held
-
-    out, held = on_nki_tiles(compute, X, machine=TRN3)
-    assert_array_equal(out, 2 * X)
-    at = np.abs(out).argmax(axis=1)
-    assert_array_equal(held[:, 0], out[np.arange(16), at])
 
 
 # -- the machine -----------------------------------------------------------------------------------
@@ -91,21 +59,6 @@ def test_the_environment_names_trn3(monkeypatch, target):
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
-
-
-def test_float8_e4m3fn_reaches_448_and_goes_through_every_engine():
-    data = np.array([[448.0, 240.0, -17.0, 0.3]], np.float32).astype(ml_dtypes.float8_e4m3fn)
-
-    def compute(x):
-        assert x.dtype == nl.float8_e4m3fn
-        half = nl.ndarray(x.shape, nl.float8_e4m3fn)
-        nisa.tensor_scalar(half, x, nl.multiply, 0.5)
-        return x, half
-
-    same, half = on_nki_tiles(compute, data, machine=TRN3)
-    assert same.dtype == half.dtype == data.dtype
-    assert_array_equal(same, data)
-    assert_array_equal(half, (data.astype(np.float32) / 2).astype(data.dtype))
 
 
 def test_the_classic_dialect_does_not_have_it():
@@ -148,16 +101,6 @@ def test_mx_operands_from_the_host_and_from_the_vector_engine():
         "pif,pjf->ij", left.astype(np.float32), right.astype(np.float32).reshape(128, 10, 4)
     )
     assert_array_equal(result, 2 * 2 * product)
-
-
-def test_an_mx_tensor_is_not_computed_in():
-    def compute():
-        packed = nl.ndarray((32, 4), nl.float8_e4m3fn_x4)
-        nisa.memset(packed, 0)
-        nisa.tensor_scalar(tile((32, 4)), packed, nl.add, 1.0)
-        return tile((1, 1))
-
-    assert "float8_e4m3fn_x4" in raised(DtypeError, compute, machine=TRN3)
 
 
 # -- levels ----------------------------------------------------------------------------------------

@@ -47,32 +47,6 @@ def test_a_pattern_on_chip(pattern, offset):
     np.testing.assert_array_equal(result, strided(pattern, offset))
 
 
-@every(
-    "pattern, offset",
-    [
-        ([[64, 8], [1, 32]], 0),
-        ([[0, 5], [1, 32]], 32),
-        ([[1, 30], [1, 3]], 7),
-        ([[2, 4], [32, 16]], 1),
-    ],
-)
-def test_a_pattern_in_hbm_has_any_strides(pattern, offset):
-    def kernel(x):
-        return stored(nl.load(x.ap(pattern, offset)))
-
-    np.testing.assert_array_equal(launch(kernel, (DATA,)).outputs[0], strided(pattern, offset))
-
-
-def test_a_pattern_is_written_through():
-    def write(x):
-        nisa.memset(x.ap([[32, 4], [8, 4]], offset=8 * 32 + 3), -1.0)
-        return x
-
-    expected = DATA.copy()
-    expected[8:12, 3::8] = -1
-    np.testing.assert_array_equal(on_nki_tiles(write, DATA), expected)
-
-
 def test_a_pattern_addresses_storage_whatever_the_view():
     def compute(x):
         inner = x.ap([[32, 16], [2, 16]])
@@ -157,106 +131,7 @@ def dma(source, shape, **options):
     return lambda rows=ROWS: launch(kernel, (DATA, rows)).outputs[0]
 
 
-GATHERS = {
-    "ap": lambda x, i: x.ap([[32, 4], [1, 32]], vector_offset=i, indirect_dim=0),
-    "vector_select": lambda x, i: x.vector_select(0, i),
-}
-
-
-@every("name", GATHERS)
-def test_a_gather(name):
-    result = dma(GATHERS[name], (4, 32))()
-    np.testing.assert_array_equal(result, DATA[ROWS[:, 0]])
-
-
-def test_a_gather_of_parts_of_rows_ignores_the_leading_stride():
-    result = dma(lambda x, i: x.ap([[1, 4], [2, 8]], 3, vector_offset=i), (4, 8))()
-    np.testing.assert_array_equal(result, DATA[ROWS[:, 0], 3:19:2])
-
-
-def test_views_of_a_gather():
-    def source(x, i):
-        view = x.vector_select(0, i)
-        assert view.is_indirect()
-        assert view.shape == (4, 32)
-        return view.reshape((4, 8, 4)).permute((0, 2, 1))
-
-    expected = DATA[ROWS[:, 0]].reshape(4, 8, 4).transpose(0, 2, 1)
-    np.testing.assert_array_equal(dma(source, (4, 4, 8))(), expected)
-
-
-def test_rows_out_of_bounds_raise_or_are_skipped():
-    rows = np.array([[3], [16], [-1], [5]], np.int32)
-    with pytest.raises(OutOfBoundsError, match=r"offset 16 \(element 1 of"):
-        dma(GATHERS["ap"], (4, 32))(rows)
-    result = dma(GATHERS["ap"], (4, 32), oob_mode=nisa.oob_mode.skip)(rows)
-    np.testing.assert_array_equal(result[[0, 3]], DATA[[3, 5]])
-    assert (result[1:3] == -1).all()
-
-
-def test_skipped_rows_keep_an_integers_bits():
-    """AWS's simulator lost them before NKI 0.4."""
-    kept = np.full((2, 2), 2**31 - 1, np.int32)
-
-    def kernel(x, rows):
-        tile = nl.ndarray((2, 2), nl.int32)
-        nisa.memset(tile, 2**31 - 1)
-        source = x.ap([[2, 2], [1, 2]], vector_offset=nl.load(rows))
-        nisa.dma_copy(tile, source, oob_mode=nisa.oob_mode.skip)
-        return stored(tile)
-
-    data = np.array([[2**30 + 1, 5]], np.int32)
-    result = launch(kernel, (data, np.array([[0], [9]], np.int32))).outputs[0]
-    np.testing.assert_array_equal(result, [data[0], kept[1]])
-
-
-def test_a_scatter():
-    def kernel(x, rows, out):
-        tile = nl.load(x[0:4])
-        nisa.dma_copy(out.ap([[32, 4], [1, 32]], vector_offset=nl.load(rows)), tile)
-
-    out = np.zeros_like(DATA)
-    rows = np.array([[9], [2], [0], [15]], np.int32)
-    launch(kernel, (DATA, rows, out))
-    expected = np.zeros_like(DATA)
-    expected[rows[:, 0]] = DATA[:4]
-    np.testing.assert_array_equal(out, expected)
-
-
 ONE = np.array([[5]], np.int32)
-
-
-@every(
-    "source, shape, expected",
-    [
-        (lambda x, i: x.ap([[32, 4], [1, 8]], scalar_offset=i), (4, 8), DATA[5:9, :8]),
-        (
-            lambda x, i: x.ap([[32, 16], [1, 8]], 2, scalar_offset=i, indirect_dim=1),
-            (16, 8),
-            DATA[:, 7:15],
-        ),
-        (lambda x, i: x.select(0, i), (32, 1), DATA[5][:, None]),
-        (lambda x, i: x.reshape((8, 2, 32)).select(0, i), (2, 32), DATA[10:12]),
-        (lambda x, i: x.select(1, i), (16, 1), DATA[:, 5:6]),
-    ],
-)
-def test_one_offset_moves_the_whole_pattern(source, shape, expected):
-    result = dma(source, shape)(ONE)
-    np.testing.assert_array_equal(result, expected)
-
-
-def test_one_offset_on_chip():
-    def compute(x, i):
-        tile = nl.ndarray((16, 4), nl.float32)
-        nisa.tensor_copy(tile, x.ap([[32, 16], [1, 4]], scalar_offset=i, indirect_dim=1))
-        column = nl.ndarray((16, 1), nl.float32)
-        nisa.tensor_copy(column, x.select(1, i))
-        nisa.tensor_copy(tile[:, 3:4], column)
-        return tile
-
-    expected = DATA[:, 5:9].copy()
-    expected[:, 3] = DATA[:, 5]
-    np.testing.assert_array_equal(on_nki_tiles(compute, DATA, ONE), expected)
 
 
 def test_an_instruction_reads_the_tile_that_holds_its_offset():
@@ -269,14 +144,6 @@ def test_an_instruction_reads_the_tile_that_holds_its_offset():
     trace = launch(kernel, (DATA, ONE)).trace
     roles = [{read.role for read in event.reads} for event in trace.events]
     assert roles == [{"src"}, {"index", "src"}, {"src"}, {"index", "src"}, {"src"}]
-
-
-def test_one_offset_out_of_bounds_raises_or_is_skipped():
-    far = np.array([[13]], np.int32)
-    source = lambda x, i: x.ap([[32, 4], [1, 8]], scalar_offset=i)  # noqa: E731
-    with pytest.raises(OutOfBoundsError, match="offset 13"):
-        dma(source, (4, 8))(far)
-    assert (dma(source, (4, 8), oob_mode=nisa.oob_mode.skip)(far) == -1).all()
 
 
 @every(

@@ -219,36 +219,6 @@ def test_a_view_names_what_numpys_does(name):
     assert result.shape == expected(DATA).shape
 
 
-def test_views_of_another_dtype():
-    def compute(x):
-        bits = x.view(nl.int32)
-        narrow = x.view(nl.uint16)
-        assert (bits.shape, narrow.shape, narrow.strides) == (
-            *((4, 2, 3, 4), (4, 2, 3, 8), (48, 24, 8, 1)),
-        )
-        nisa.memset(x.reinterpret_cast(nl.uint8)[:, 0:1, 0:1, 0:4], 0)
-        return bits, narrow, narrow.view(nl.float32)
-
-    expected = DATA.copy()
-    expected[:, 0, 0, 0] = 0
-    bits, narrow, back = placed(DATA, compute)
-    np.testing.assert_array_equal(bits, expected.view(np.int32))
-    np.testing.assert_array_equal(narrow, expected.view(np.uint16))
-    np.testing.assert_array_equal(back, expected)
-
-
-def test_a_view_is_no_copy():
-    def write_through(x):
-        view = x.permute((0, 3, 1, 2)).slice(1, 1, 2).squeeze_dim(1)
-        assert view._storage is x._storage
-        nisa.memset(view, 7.0)
-        return x
-
-    expected = DATA.copy()
-    expected[..., 1] = 7
-    np.testing.assert_array_equal(placed(DATA, write_through), expected)
-
-
 @every(
     "view, kind, text",
     [
@@ -288,10 +258,6 @@ def test_an_assignment_copies():
     expected = DATA.reshape(4, 24).copy()
     expected[:, :2] = 5
     np.testing.assert_array_equal(placed(DATA, fill), expected)
-
-
-def test_a_tensor_is_no_array():
-    assert "not an array" in raised(KernelError, lambda x: np.asarray(x), DATA)
 
 
 @every(

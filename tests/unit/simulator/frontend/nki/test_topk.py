@@ -40,21 +40,6 @@ def kernel(k, n, written=True, **options):
     return run
 
 
-@every("k", [16, 32])
-def test_each_sixteen_partitions_are_one_problem(k):
-    x = shuffled(3, 6)
-    values, numbers = launch(kernel(k, 90), [x], level="0.7").outputs
-    for group in range(3):
-        rows = slice(16 * group, 16 * group + 16)
-        snake = x[rows].T.reshape(-1)[:90].astype(np.float32)
-        columns = k // 16
-        found = numbers[rows, :columns].T.reshape(-1)
-        assert sorted(snake[found]) == sorted(snake)[-k:]
-        assert_array_equal(values[rows, :columns].T.reshape(-1).astype(np.float32), snake[found])
-        assert (values[rows, columns:] == -1).all()
-        assert (numbers[rows, columns:] == 99).all()
-
-
 def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
     with pytest.raises(UnwrittenError, match="by topk at"):
         launch(kernel(8, 32), [shuffled(1, 2)], level="0.7")
@@ -68,26 +53,6 @@ def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
     values, numbers = launch(first_eight, [x], level="0.7").outputs
     assert sorted(values[:, 0].astype(int)) == list(range(24, 32))
     assert_array_equal(x.T.reshape(-1)[numbers[:, 0]], values[:, 0])
-
-
-def test_what_lies_beyond_n_need_not_be_written():
-    def partly(x, n):
-        src = nl.ndarray((16, 3), nl.bfloat16)
-        nisa.dma_copy(src[:, 0:2], x)
-        val, idx = nl.zeros((16, 16), nl.bfloat16), nl.zeros((16, 16), nl.uint32)
-        nisa.topk(val, idx, src, n)
-        return stored(val)
-
-    (values,) = launch(lambda x: partly(x, 32), [shuffled(1, 2)], level="0.7").outputs
-    assert sorted(values[:, 0].astype(int)) == list(range(16, 32))
-    with pytest.raises(UnwrittenError):
-        launch(lambda x: partly(x, 33), [shuffled(1, 2)], level="0.7")
-
-
-def test_of_equal_elements_the_first_are_taken():
-    ones = np.ones((16, 4), ml_dtypes.bfloat16)
-    _, numbers = launch(kernel(16, 64), [ones], level="0.7").outputs
-    assert sorted(numbers[:, 0]) == list(range(16))
 
 
 @every("level", [None, "0.6"])
