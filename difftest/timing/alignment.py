@@ -55,13 +55,13 @@ def device_trace(name: str) -> list[Traced]:
 
 def align(device: list[Traced], schedule: Schedule) -> list[Alignment]:
     """Compare the engines that the trace or the prediction uses."""
-    zero = min(one.start for one in device if one.unit in ("load", "constant"))
-    found = []
+    zero = min(record.start for record in device if record.unit in ("load", "constant"))
+    rows = []
     for unit in UNITS:
         real = sorted(
-            (one.start - zero, one.end - zero)
-            for one in device
-            if one.unit == unit and one.opcode != "ACT_TABLE_LOAD"
+            (record.start - zero, record.end - zero)
+            for record in device
+            if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
         )
         ours = sorted(
             (span.start / 1e3, span.end / 1e3) for span in schedule.spans if _unit(span) == unit
@@ -69,7 +69,7 @@ def align(device: list[Traced], schedule: Schedule) -> list[Alignment]:
         if not real and not ours:
             continue
         offsets = [mine[0] - theirs[0] for mine, theirs in zip(ours, real, strict=False)]
-        found.append(
+        rows.append(
             Alignment(
                 unit=unit,
                 device_count=len(real),
@@ -80,7 +80,7 @@ def align(device: list[Traced], schedule: Schedule) -> list[Alignment]:
                 worst_offset=max(offsets, key=abs) if offsets else float("nan"),
             )
         )
-    return found
+    return rows
 
 
 def _unit(span: Span) -> str:

@@ -108,18 +108,18 @@ class Calibration(NamedTuple):
 
 def calibration(judged: Sequence[Judged]) -> Calibration:
     """The intervals of all; leave-one-kernel-out beside it."""
-    errors = [abs(one.predicted / one.measured - 1) for one in judged]
+    errors = [abs(row.predicted / row.measured - 1) for row in judged]
     pairs = list(combinations(judged, 2))
     left_out = 0
-    for one in judged:
-        others = [other.needed for other in judged if other.kernel != one.kernel]
-        left_out += bool(others) and one.needed <= scale_for(others)
+    for row in judged:
+        others = [other.needed for other in judged if other.kernel != row.kernel]
+        left_out += bool(others) and row.needed <= scale_for(others)
     return Calibration(
         rows=len(judged),
-        inside=sum(one.inside for one in judged),
+        inside=sum(row.inside for row in judged),
         left_out=left_out,
-        scale=scale_for([one.needed for one in judged]),
-        median_width=median(one.width for one in judged),
+        scale=scale_for([row.needed for row in judged]),
+        median_width=median(row.width for row in judged),
         median_error=median(errors),
         near=sum(error <= NEAR for error in errors),
         in_order=sum((a.measured < b.measured) == (a.predicted < b.predicted) for a, b in pairs),

@@ -21,12 +21,12 @@ OTHER_HOP = 35.0
 """Pairs without a trace: near the median of those in hops.csv."""
 HOPS = MappingProxyType(
     {
-        one: {other: _HOPS.get((one.value, other.value), OTHER_HOP) for other in Engine}
-        for one in Engine
+        engine: {other: _HOPS.get((engine.value, other.value), OTHER_HOP) for other in Engine}
+        for engine in Engine
     }
 )
 """Producer -> consumer -> from an instruction's end to the start of another engine's, ns."""
-WAITS = MappingProxyType({one: _HOPS.get(("wait", one.value), 0.0) for one in Engine})
+WAITS = MappingProxyType({engine: _HOPS.get(("wait", engine.value), 0.0) for engine in Engine})
 """A bare semaphore wait: what each further semaphore costs an instruction, ns."""
 
 SAME_ENGINE = 34.0
@@ -199,6 +199,6 @@ TRN1, TRN2, TRN3 = _CLOCKWORKS.values()
 def clockwork(machine: Machine) -> Clockwork:
     """The times of ``machine``."""
     if machine.name not in _CLOCKWORKS:
-        known = ", ".join(sorted(_CLOCKWORKS))
-        raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {known}")
+        machines = ", ".join(sorted(_CLOCKWORKS))
+        raise UnknownCostError(f"no timing data for machine {machine.name!r}; there are {machines}")
     return _CLOCKWORKS[machine.name]

@@ -81,11 +81,11 @@ class Costing:
             source = source_of(event)
             on_chip = source if writes[0].allocation.space.is_hbm else writes[0]
             key += (source.whole, writes[0].whole, footprint(on_chip)[:2])
-        found = tuple(key)
-        known = self._known.get(found)
-        if known is None:
-            known = self._known[found] = self._work(event)
-        return known
+        form = tuple(key)
+        cost = self._known.get(form)
+        if cost is None:
+            cost = self._known[form] = self._work(event)
+        return cost
 
     def _work(self, event: Event) -> Work:
         engine, figures = event.engine, self._clockwork

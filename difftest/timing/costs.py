@@ -91,7 +91,7 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
     fast modes of trn2, rows of certain operands, trn1 has not.
     """
     own = [cost for cost in rows if cost.machine == "trn1"]
-    known = {(cost.instruction, cost.engine) for cost in own}
+    keys = {(cost.instruction, cost.engine) for cost in own}
     delays = {
         cost.engine: cost.latency_ns - cost.interval_ns
         for cost in own
@@ -101,7 +101,7 @@ def on_older_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
         _at_clock_of(TRN1, cost, "trn1", cost.evidence, delays.get(cost.engine))
         for cost in rows
         if cost.machine == "trn2" and cost.variant == ANY
-        if (cost.instruction, cost.engine) not in known
+        if (cost.instruction, cost.engine) not in keys
     )
 
 
@@ -111,13 +111,13 @@ def on_newer_machine(rows: tuple[Cost, ...]) -> tuple[Cost, ...]:
     They take the cycles that they take on trn2, in its fast modes too, and give their result as
     long after the interval.
     """
-    known = {
+    keys = {
         (cost.instruction, cost.engine, cost.variant) for cost in rows if cost.machine == "trn3"
     }
     return tuple(
         _at_clock_of(TRN3, cost, "trn3", Evidence.ASSUMED)
         for cost in rows
-        if cost.machine == "trn2" and (cost.instruction, cost.engine, cost.variant) not in known
+        if cost.machine == "trn2" and (cost.instruction, cost.engine, cost.variant) not in keys
     )
 
 
@@ -149,7 +149,7 @@ def elements(region: Region) -> int:
 
 def free_elements(event: Event) -> int:
     """N of the event: elements a partition of its largest operand on chip."""
-    on_chip = [one for one in event.writes + event.reads if not one.allocation.space.is_hbm]
+    on_chip = [piece for piece in event.writes + event.reads if not piece.allocation.space.is_hbm]
     return max(map(elements, on_chip), default=0)
 
 

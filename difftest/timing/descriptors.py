@@ -74,9 +74,9 @@ def ways(toolchain: Toolchain, machine: Machine) -> dict[str, Way]:
     """Kind of DMA -> its way: the last row that is for all three."""
     asked = {"toolchain": toolchain.value, "machine": machine.name}
     rows = list(rows_of("descriptors"))
-    found: dict[str, Way] = {}
+    table: dict[str, Way] = {}
     for kind in KINDS:
         for row in rows:
             if all(row[name] in (ANY, value) for name, value in (asked | {"kind": kind}).items()):
-                found[kind] = Way(row["way"])
-    return found
+                table[kind] = Way(row["way"])
+    return table

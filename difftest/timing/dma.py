@@ -71,15 +71,15 @@ class DmaEngines:
         """
         size, rows, partitions, _, reads, writes, turns = transfer[:7]
         key = size, rows, partitions, reads, writes, turns, generated
-        known = self._costs.get(key)
-        if known is None:
+        costs = self._costs.get(key)
+        if costs is None:
             figures = self.clockwork
             generated = generated and figures.generates
             lead = figures.generated_lead if generated else figures.dma_lead
             after = figures.dma_tail.value + self._latency(transfer, generated)
-            known = lead.value, self._row(transfer, generated), after
-            self._costs[key] = known
-        return known
+            costs = lead.value, self._row(transfer, generated), after
+            self._costs[key] = costs
+        return costs
 
     def _row(self, transfer: Transfer, generated: bool) -> float:
         figures, size = self.clockwork, transfer.row_bytes

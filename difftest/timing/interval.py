@@ -116,8 +116,8 @@ class Foundation:
 
     def largest(self, kind: str) -> list[str]:
         """The subjects of a kind of basis, those of the most time first."""
-        found = [(-time, one.subject) for one, time in self.times.items() if one.kind == kind]
-        return [subject for _, subject in sorted(found)]
+        pairs = [(-time, basis.subject) for basis, time in self.times.items() if basis.kind == kind]
+        return [subject for _, subject in sorted(pairs)]
 
 
 def caution(ground: Foundation) -> str:
@@ -162,16 +162,16 @@ def foundation(schedule: Schedule) -> Foundation:
         less, more = less - time * math.log(within.low), more + time * math.log(within.high)
         ranges[figure] = less, more
 
-    known: dict[tuple[int, int, Engine], tuple[Basis, Range]] = {}
+    costs: dict[tuple[int, int, Engine], tuple[Basis, Range]] = {}
     for stretch in schedule.path:
-        one, engine = stretch.span.instruction, stretch.span.engine
+        step, engine = stretch.span.instruction, stretch.span.engine
         if stretch.next is not None and waited_for_place(stretch.next):
             add(Basis(INFERRED, "places in memory"), stretch.time, PLACED)
             continue
-        key = id(one.times), id(one.transfer or one.matmul), engine  # equal costs share them
-        if key not in known:
-            known[key] = _cost_of(stretch.span, schedule)
-        figure, within = known[key]
+        key = id(step.times), id(step.transfer or step.matmul), engine  # equal costs share them
+        if key not in costs:
+            costs[key] = _cost_of(stretch.span, schedule)
+        figure, within = costs[key]
         add(figure, stretch.time, within)
     own = schedule.end / 1e3
     after = max(0.0, own - schedule.path[-1].span.end / 1e3)
@@ -194,28 +194,28 @@ def foundation(schedule: Schedule) -> Foundation:
 
 def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
     """What the instruction's own time rests on."""
-    one = span.instruction
-    if one.transfer is not None:
-        return _transfer(one, one.transfer, schedule)
-    if one.matmul is not None:
-        return _product(one, schedule)
-    cost = one.times[span.engine].cost
+    step = span.instruction
+    if step.transfer is not None:
+        return _transfer(step, step.transfer, schedule)
+    if step.matmul is not None:
+        return _product(step, schedule)
+    cost = step.times[span.engine].cost
     if cost is None:
-        return Basis(Evidence.ASSUMED.value, one.opcode), ASSUMED
+        return Basis(Evidence.ASSUMED.value, step.opcode), ASSUMED
     within = range_of(cost)
-    if one.engine is Engine.UNKNOWN:
+    if step.engine is Engine.UNKNOWN:
         return Basis(INFERRED, "copies shared among engines"), within.with_all_of(CHOSEN)
-    return Basis(cost.evidence.value, one.opcode), within
+    return Basis(cost.evidence.value, step.opcode), within
 
 
-def _transfer(one: LoweredInstruction, moved: Transfer, schedule: Schedule) -> tuple[Basis, Range]:
+def _transfer(step: LoweredInstruction, moved: Transfer, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine.name
-    does = purpose(one.event)
+    does = purpose(step.event)
     if does is not Purpose.COPY:
         told = does in (Purpose.TRANSPOSE, Purpose.SUM)
         basis = Evidence.DOCUMENTED if told else Evidence.ASSUMED
-        return Basis(basis.value, one.opcode), DOCUMENTED if told else ASSUMED
-    within = range_of_evidence(one.modelled, machine)
+        return Basis(basis.value, step.opcode), DOCUMENTED if told else ASSUMED
+    within = range_of_evidence(step.modelled, machine)
     if ways(schedule.toolchain, schedule.program.machine)[moved.kind] in ON_DEVICE:
         least = schedule.program.clockwork.element_bytes
         subject, within = "DMAs with generated descriptors", within.with_all_of(GENERATED)
@@ -223,38 +223,38 @@ def _transfer(one: LoweredInstruction, moved: Transfer, schedule: Schedule) -> t
             subject, within = "DMAs whose place a register names", ADDRESSED
         elif moved.row_bytes <= least and moved.rows > 2 * moved.partitions:
             subject, within = "DMAs in rows of single elements", ELEMENTS
-        return Basis(one.modelled.value, subject), within
-    return Basis(one.modelled.value, "DMAs"), within
+        return Basis(step.modelled.value, subject), within
+    return Basis(step.modelled.value, "DMAs"), within
 
 
-def _product(one: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
+def _product(step: LoweredInstruction, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine
-    assert one.matmul is not None
-    if one.matmul.width > 1:
+    assert step.matmul is not None
+    if step.matmul.width > 1:
         return Basis(Evidence.DOCUMENTED.value, "products in a fast mode"), DOCUMENTED
-    within = (
-        PROBED_PRODUCTS if machine.nc_version < 3 else range_of_evidence(one.modelled, machine.name)
-    )
-    if one.matmul.partial:
+    within = PROBED_PRODUCTS
+    if machine.nc_version >= 3:
+        within = range_of_evidence(step.modelled, machine.name)
+    if step.matmul.partial:
         partial = within.with_all_of(PARTIAL)
-        return Basis(one.modelled.value, "products of part of the PE array"), partial
-    return Basis(one.modelled.value, "products"), within
+        return Basis(step.modelled.value, "products of part of the PE array"), partial
+    return Basis(step.modelled.value, "products"), within
 
 
 def _busiest(schedule: Schedule) -> float:
     """What is hidden now may be the limit if it costs more than is assumed."""
     busy: dict[tuple[int, Engine], float] = {}
-    known: dict[int, float] = {}
+    highs: dict[int, float] = {}
     when = schedule.timeline
     instructions = schedule.program.instructions
-    for one, engine, time in zip(instructions, when.engine, when.busy, strict=True):
-        if one.times:
-            timed = one.times[engine]
+    for step, engine, time in zip(instructions, when.engine, when.busy, strict=True):
+        if step.times:
+            timed = step.times[engine]
             key = id(timed.cost)
-            if key not in known:
-                known[key] = range_of(timed.cost).high if timed.cost else ASSUMED.high
-            unit = one.core, engine
-            busy[unit] = busy.get(unit, 0.0) + time * known[key]
+            if key not in highs:
+                highs[key] = range_of(timed.cost).high if timed.cost else ASSUMED.high
+            unit = step.core, engine
+            busy[unit] = busy.get(unit, 0.0) + time * highs[key]
     return max(busy.values(), default=0.0) / 1e3
 
 
@@ -262,9 +262,9 @@ def _streaming(schedule: Schedule) -> float:
     """No core is faster, whatever the compiler does: the clock and the rows are known."""
     program = schedule.program
     cycles = [0.0] * program.cores
-    for one in program.instructions:
-        if one.matmul is not None and not one.matmul.partial:
-            cycles[one.core] += one.matmul.passes * one.matmul.rows
+    for step in program.instructions:
+        if step.matmul is not None and not step.matmul.partial:
+            cycles[step.core] += step.matmul.passes * step.matmul.rows
     return program.clockwork.cycles(Engine.TENSOR, max(cycles)) / 1e3
 
 

@@ -20,10 +20,10 @@ def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset
     """
     times = clockwork(machine)
     if engine is Engine.DMA:
-        return frozenset(one.evidence for one in _figures(times, _of_dma(instruction)))
+        return frozenset(figure.evidence for figure in _figures(times, _of_dma(instruction)))
     if engine is Engine.TENSOR:
         figures = times.clocks[engine], *_figures(times, TENSOR)
-        return frozenset(one.evidence for one in figures)
+        return frozenset(figure.evidence for figure in figures)
     rows = cost_table(machine).rows.values()
     return frozenset(
         row.evidence for row in rows if (row.instruction, row.engine) == (instruction, engine)
@@ -48,8 +48,8 @@ TENSOR = (
 
 def _figures(times: Clockwork, names: Iterable[str]) -> Iterator[Figure]:
     for name in names:
-        found = getattr(times, name)
-        yield from found.values() if isinstance(found, dict) else (found,)
+        value = getattr(times, name)
+        yield from value.values() if isinstance(value, dict) else (value,)
 
 
 def _of_dma(instruction: str) -> tuple[str, ...]:

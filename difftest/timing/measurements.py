@@ -102,7 +102,7 @@ class Comparison:
     @property
     def measured(self) -> float:
         """The median of the measurements."""
-        return median(one.value_us for one in self.measurements)
+        return median(measurement.value_us for measurement in self.measurements)
 
     @property
     def error(self) -> float:

@@ -67,7 +67,7 @@ def _usage(space: Space, full: int, resident: list[Resident]) -> MemoryUsage:
     times = sorted(changes)
     steps = list(map(Step, times, itertools.accumulate(changes[time] for time in times)))
     top = max(steps, key=lambda step: step.bytes)
-    there = [one for one, start, end in resident if start <= top.time < end]
+    there = [tensor for tensor, start, end in resident if start <= top.time < end]
     return MemoryUsage(space, full, steps, top.bytes, top.time, _holders(there))
 
 
@@ -77,7 +77,7 @@ def _holders(allocations: list[Allocation]) -> list[Holder]:
         where = str(allocation.location) if allocation.location else "(added by the compiler)"
         groups.setdefault((allocation.name or "tile", where), []).append(allocation)
     holders = [
-        Holder(name, line, len(group), sum(one.partition_bytes for one in group))
+        Holder(name, line, len(group), sum(tensor.partition_bytes for tensor in group))
         for (name, line), group in groups.items()
     ]
     return sorted(holders, key=lambda holder: (-holder.bytes, holder.line))

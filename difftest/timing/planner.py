@@ -20,7 +20,7 @@ from difftest.timing.units import Unit
 def planned_order(program: Program, *, dge: bool | Toolchain) -> Order | None:
     """The order that the compiler gives; None if it is that in which they get ready."""
     part = program.compiler.expected
-    tensor = any(one.engine is Engine.TENSOR for one in program.instructions)
+    tensor = any(step.engine is Engine.TENSOR for step in program.instructions)
     if not tensor or part is None:
         return None
     planner = Planner(program, dge=dge, part=part)
@@ -43,18 +43,18 @@ class Planner(Scheduler):
         """Tensor -> the products to come that add up in it, the next one last."""
         self.begun: list[set[int]] = [set() for _ in self.cores]
         """Core -> those of them that have some of their products."""
-        for one in reversed(self.instructions):
-            if one.matmul is not None and not one.matmul.turns:
-                self.sums.setdefault(one.tensors[0], []).append(one.index)
+        for step in reversed(self.instructions):
+            if step.matmul is not None and not step.matmul.turns:
+                self.sums.setdefault(step.tensors[0], []).append(step.index)
         for unit in self.by_number:
             unit.may_wait = unit.engine is Engine.TENSOR
 
     def _may_take(self, unit: Unit, place: int, now: float) -> bool:
         """Whether it begins no sum while an earlier one is not whole (TRACE)."""
-        one = self.instructions[place]
-        if one.matmul is None or one.matmul.turns:
+        step = self.instructions[place]
+        if step.matmul is None or step.matmul.turns:
             return True
-        total, begun = one.tensors[0], self.begun[one.core]
+        total, begun = step.tensors[0], self.begun[step.core]
         if total not in begun and any(self.sums[other][-1] < place for other in begun):
             if unit.coming:
                 self._arm(unit, max(unit.coming[0][0], unit.free))
@@ -64,19 +64,19 @@ class Planner(Scheduler):
         (begun.add if left else begun.discard)(total)
         return True
 
-    def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
+    def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
         figures, engine, producer = self.clockwork, unit.engine, unit.engine
-        if one.transfer is not None:
+        if step.transfer is not None:
             producer = Engine.DMA
-            way = self.ways[one.transfer.kind]
-            busy = self._triggering(one, one.transfer, way, now)[0]
-            dma = self.cores[one.core].dma
-            time = dma.alone(one.transfer, way in ON_DEVICE) * self.part
-        elif one.matmul is not None:
-            busy = time = figures.cycles(engine, one.matmul.passes * one.matmul.rows)
-            self.taken[one.core].append(one.index)
+            way = self.ways[step.transfer.kind]
+            busy = self._triggering(step, step.transfer, way, now)[0]
+            dma = self.cores[step.core].dma
+            time = dma.alone(step.transfer, way in ON_DEVICE) * self.part
+        elif step.matmul is not None:
+            busy = time = figures.cycles(engine, step.matmul.passes * step.matmul.rows)
+            self.taken[step.core].append(step.index)
         else:
-            busy = time = one.times[engine].cycles * self.part
-        self.timeline.engine[one.index] = engine
+            busy = time = step.times[engine].cycles * self.part
+        self.timeline.engine[step.index] = engine
         unit.free = now + busy
-        self._done(one, (one.index, producer, now, now + time))
+        self._done(step, (step.index, producer, now, now + time))

@@ -62,7 +62,7 @@ class Prediction:
     @property
     def unknown(self) -> dict[str, int]:
         """Instructions of unknown cost, and how many of each. No total stands without them."""
-        return dict(Counter(one.opcode for one in self.program.unknown))
+        return dict(Counter(step.opcode for step in self.program.unknown))
 
     @property
     def latency(self) -> float:
@@ -121,7 +121,7 @@ class Prediction:
         """
         if self.program.compiler is not LIKELY or len(self.program.instructions) > MANY:
             return Interval(self.middle, self.middle)
-        ends = [self.middle, *(self.recompiled(one) for one in (FASTEST, SLOWEST))]
+        ends = [self.middle, *(self.recompiled(compiler) for compiler in (FASTEST, SLOWEST))]
         return Interval(min(ends), max(ends))
 
     @cached_property
@@ -257,7 +257,7 @@ def predict(
         ends = [middle.end]
         if middle.timeline.cold_time and len(program.instructions) <= SMALL:
             order = middle.order
-            ends += [schedule(program, dge=dge, phase=one, order=order).end for one in EXTREMES]
+            ends += [schedule(program, dge=dge, phase=phase, order=order).end for phase in EXTREMES]
         elif middle.timeline.cold_time:
             quarter = program.clockwork.throttle_window.value / 4
             ends += [middle.end - quarter, middle.end + quarter]

@@ -77,12 +77,12 @@ def probes() -> tuple[Probe, ...]:
 
 
 def _operands(text: str) -> tuple[tuple[Space, int, tuple[int, int]], ...]:
-    found = []
+    operands = []
     for operand in text.split("; "):
         space, size, shape = operand.split()
         rows, columns = shape.split("x")
-        found.append((_SPACES[space], int(size), (int(rows), int(columns))))
-    return tuple(found)
+        operands.append((_SPACES[space], int(size), (int(rows), int(columns))))
+    return tuple(operands)
 
 
 def probed(probe: Probe) -> Judged:
@@ -112,15 +112,15 @@ def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
 def _trace(probe: Probe, count: int) -> Trace:
     trace = Trace()
 
-    def made(operand: tuple[Space, int, tuple[int, int]]) -> Region:
+    def region_of(operand: tuple[Space, int, tuple[int, int]]) -> Region:
         space, size, shape = operand
         number = len(trace.allocations)
         tensor = Allocation(number, space, shape, _DTYPES[size], 0, None, "", reads=1, writes=1)
         trace.allocations.append(tensor)
         return Region(tensor, 0, shape, (shape[1], 1))
 
-    reads = tuple(map(made, probe.reads))
-    ring = [tuple(map(made, probe.writes)) for _ in range(RING)]
+    reads = tuple(map(region_of, probe.reads))
+    ring = [tuple(map(region_of, probe.writes)) for _ in range(RING)]
     kind = Kind(probe.instruction, probe.engine, Attributes(op=probe.op))
     for number in range(count):
         writes = ring[number % RING]

@@ -110,10 +110,10 @@ class Wiring:
     """Who waits for whom, as every schedule of a program begins; none changes it."""
 
     def __init__(self, program: Program) -> None:
-        instructions, joins = program.instructions, program.joins
-        self.missing = [len(one.data) + len(one.order) + len(one.opens) for one in instructions]
+        steps, joins = program.instructions, program.joins
+        self.missing = [len(step.data) + len(step.order) + len(step.opens) for step in steps]
         """Of each instruction, how many results and places it waits for."""
-        self.followers: list[list[int]] = [[] for _ in instructions]
+        self.followers: list[list[int]] = [[] for _ in steps]
         """Those that wait for it, twice their number; one more if they read its result."""
         self.join_followers: list[list[int]] = [[] for _ in joins]
         self.joined_in: dict[int, list[int]] = {}
@@ -123,25 +123,25 @@ class Wiring:
         self.tables: list[str | None] = [None] * program.cores
         """Of each core, the first table of activation functions; None if it has no work for the
         Scalar Engine, empty if none of that needs a table."""
-        self.shares = any(one.engine is Engine.UNKNOWN for one in instructions)
+        self.shares = any(step.engine is Engine.UNKNOWN for step in steps)
         """Whether the compiler chooses the engine of some."""
         for number, members in enumerate(joins):
             for member in members:
                 self.joined_in.setdefault(member, []).append(number)
         followers, join_followers = self.followers, self.join_followers
-        for index, one in enumerate(instructions):
+        for index, step in enumerate(steps):
             code = 2 * index
-            for each in one.data:
+            for each in step.data:
                 (followers[each] if each >= 0 else join_followers[~each]).append(code + 1)
-            for each in one.order:
+            for each in step.order:
                 (followers[each] if each >= 0 else join_followers[~each]).append(code)
-            for allocation in one.opens:
+            for allocation in step.opens:
                 self.opener[allocation.id] = index
-            if one.times and not self.tables[one.core]:
-                timed = one.times.get(Engine.SCALAR)
-                self.tables[one.core] = timed.table if timed else self.tables[one.core]
+            if step.times and not self.tables[step.core]:
+                timed = step.times.get(Engine.SCALAR)
+                self.tables[step.core] = timed.table if timed else self.tables[step.core]
         cores = range(program.cores)
-        parts = [[(i.opens, i.closes) for i in instructions if i.core == core] for core in cores]
+        parts = [[(i.opens, i.closes) for i in steps if i.core == core] for core in cores]
         self.buffers = [Buffers(program.machine, part) for part in parts]
         """Of each core, its memories when all that fits has its place."""
         for buffers in self.buffers:
@@ -188,10 +188,10 @@ class Program:
     def unknown(self) -> list[LoweredInstruction]:
         """The instructions of which no cost is known."""
         return [
-            one
-            for one in self.instructions
-            if any(timed.cost is None for timed in one.times.values())
-            or (not one.times and purpose(one.event) not in MODELLED)
+            step
+            for step in self.instructions
+            if any(timed.cost is None for timed in step.times.values())
+            or (not step.times and purpose(step.event) not in MODELLED)
         ]
 
 
@@ -228,31 +228,31 @@ def recompile(program: Program, trace: Trace, compiler: Compiler) -> Program:
         if compiler.merged_loads != was.merged_loads:
             instructions = _merged(instructions, merges=compiler.merged_loads)
         return replace(program, instructions=instructions, compiler=compiler)
-    known = {one.event.number: one for one in program.instructions if not one.implied}
-    return _Builder(program.machine, compiler, trace, decisions, known).build(None)
+    lowered = {step.event.number: step for step in program.instructions if not step.implied}
+    return _Builder(program.machine, compiler, trace, decisions, lowered).build(None)
 
 
 def _merged(instructions: list[LoweredInstruction], *, merges: bool) -> list[LoweredInstruction]:
     """The instructions with loads triggered together, or each; the same list if nothing changes."""
     before: LoweredInstruction | None = None
-    found: list[LoweredInstruction] = []
+    result: list[LoweredInstruction] = []
     changed = False
-    for one in instructions:
-        merged = merges and one.transfer is not None and _continues(before, one)
-        before = one
-        if merged != one.merged:
-            one, changed = replace(one, merged=merged), True
-        found.append(one)
-    return found if changed else instructions
+    for step in instructions:
+        merged = merges and step.transfer is not None and _continues(before, step)
+        before = step
+        if merged != step.merged:
+            step, changed = replace(step, merged=merged), True
+        result.append(step)
+    return result if changed else instructions
 
 
-def _continues(before: LoweredInstruction | None, one: LoweredInstruction) -> bool:
+def _continues(before: LoweredInstruction | None, step: LoweredInstruction) -> bool:
     """Whether a load goes on where the one before it left off: from one tensor to one tile."""
-    if before is None or before.transfer is None or before.core != one.core or one.is_store:
+    if before is None or before.transfer is None or before.core != step.core or step.is_store:
         return False
     ends = [
         tuple(region.allocation.id for region in (*event.writes, *event.reads))
-        for event in (before.event, one.event)
+        for event in (before.event, step.event)
     ]
     return ends[0] == ends[1]
 
@@ -264,13 +264,13 @@ class _Builder:
         compiler: Compiler,
         trace: Trace,
         decisions: Decisions,
-        known: Mapping[int, LoweredInstruction] = MappingProxyType({}),
+        lowered: Mapping[int, LoweredInstruction] = MappingProxyType({}),
     ) -> None:
         self.machine = machine
         self.compiler = compiler
         self.trace = trace
         self.decisions = decisions
-        self.known = known
+        self.lowered = lowered
         """Number of an event -> an instruction that costs the same."""
         self.clockwork = clockwork(machine)
         self.costing = Costing(machine)
@@ -310,8 +310,8 @@ class _Builder:
                 progress(number + 1, len(events))
             if self.renames:
                 self.renaming.enter(number, event)
-            made = event.writes[0].allocation.id if accumulated and event.writes else None
-            if event.number in repeated or (made in accumulated and clears(event)):
+            tensor = event.writes[0].allocation.id if accumulated and event.writes else None
+            if event.number in repeated or (tensor in accumulated and clears(event)):
                 removed += 1
                 continue
             core = self._core(event) if self.cores else 0
@@ -362,7 +362,7 @@ class _Builder:
         around = turn or self.turns[core]
         self.turns[core] = turn
         start = self.barriers.get(core, 0)
-        before = [one.index for one in self.instructions[start:] if one.core == core]
+        before = [step.index for step in self.instructions[start:] if step.core == core]
         if not before:
             return
         place = around[-1].loop.location
@@ -379,7 +379,7 @@ class _Builder:
         if self.renames and not implied:
             reads = in_other_tiles(self.renaming.renamed(reads), self.decisions.twins)
             writes = self.renaming.renamed(writes)
-        work = self.known.get(event.number) or self.costing.of(event)
+        work = self.lowered.get(event.number) or self.costing.of(event)
         product, moved = work.matmul, work.transfer
         if moved is not None:
             software = moved.kind in IN_SOFTWARE
@@ -393,11 +393,11 @@ class _Builder:
         what = work.times, product, moved, work.modelled
         waits = tuple(sorted(data)), tuple(sorted(order))
         uses = self._touch(index, writes + reads)
-        one = LoweredInstruction(index, event, engine, *what, *waits, *uses)
-        one.implied, one.core, one.trigger = implied, core, trigger
+        step = LoweredInstruction(index, event, engine, *what, *waits, *uses)
+        step.implied, step.core, step.trigger = implied, core, trigger
         if self.compiler.merged_loads and moved is not None:
-            one.merged = _continues(self.instructions[-1] if self.instructions else None, one)
-        self.instructions.append(one)
+            step.merged = _continues(self.instructions[-1] if self.instructions else None, step)
+        self.instructions.append(step)
 
     def _touch(
         self, index: int, regions: tuple[Region, ...]
@@ -433,7 +433,7 @@ class _Builder:
 
 def _turn(event: Event) -> Turn:
     """The turns of the loops around it that run on the device."""
-    return tuple(one for one in event.loops if one.loop.kind is LoopKind.DYNAMIC)
+    return tuple(turn for turn in event.loops if turn.loop.kind is LoopKind.DYNAMIC)
 
 
 def _identity(

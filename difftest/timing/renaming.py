@@ -31,13 +31,13 @@ Use = tuple[int, Region, bool]
 
 def refills(trace: Trace, compiler: Compiler = LIKELY) -> dict[int, list[int]]:
     """Position of an event -> the tensors that are other tiles from it on."""
-    found: dict[int, list[int]] = {}
+    places: dict[int, list[int]] = {}
     if compiler.renames and trace.dialect != "nki":
-        written = {one.id for one in trace.allocations if one.writes > 1 and _movable(one)}
+        written = {tile.id for tile in trace.allocations if tile.writes > 1 and _movable(tile)}
         for allocation, uses in _filled_again(trace.events, written) if written else ():
             for position in _deaths(uses):
-                found.setdefault(position, []).append(allocation)
-    return found
+                places.setdefault(position, []).append(allocation)
+    return places
 
 
 class Renaming:
@@ -51,7 +51,7 @@ class Renaming:
     def __init__(self, trace: Trace, begins: dict[int, list[int]]) -> None:
         self._begins = begins
         self._current: dict[int, Allocation] = {}
-        self._next = 1 + max((one.id for one in trace.allocations), default=0)
+        self._next = 1 + max((allocation.id for allocation in trace.allocations), default=0)
 
     def enter(self, position: int, event: Event) -> None:
         """Begin the tiles that begin with the event at ``position``, before it is looked at."""
@@ -103,7 +103,7 @@ def _movable(allocation: Allocation) -> bool:
 def _deaths(uses: list[Use]) -> list[int]:
     """The positions, but the first, before which nothing that the tensor holds will be read."""
     live = _Live(footprint(region) for _, region, _ in uses)
-    found: list[int] = []
+    positions: list[int] = []
     for index in range(len(uses) - 1, 0, -1):
         position, region, writes = uses[index]
         mark = footprint(region)
@@ -112,8 +112,8 @@ def _deaths(uses: list[Use]) -> list[int]:
         elif region.whole and region.partitions == mark.last - mark.first:
             live.remove(mark)
         if writes and not live.count and uses[index - 1][0] < position:
-            found.append(position)
-    return found
+            positions.append(position)
+    return positions
 
 
 class _Live:

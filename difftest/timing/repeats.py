@@ -62,29 +62,29 @@ class Repeated:
                 self._written[region.allocation.id] = event
             if key is None:
                 continue
-            made = event.writes[0].allocation
-            self._lasting.add(made.id)
+            target = event.writes[0].allocation
+            self._lasting.add(target.id)
             twin = first.setdefault(key, event)
             if twin is event:
                 continue
             tile = twin.writes[0].allocation
             if event.engine is Engine.TENSOR:
-                if made.reads == 1:
-                    self._turned[made.id] = tile, event.number
+                if target.reads == 1:
+                    self._turned[target.id] = tile, event.number
                 continue
             if tile.id not in kept:
                 if not self._fits(tile, self._cores.get(event.program, 0)):
                     continue
                 kept.add(tile.id)
             self.events.add(event.number)
-            self.twins[made.id] = tile
+            self.twins[target.id] = tile
             source = event.reads[0].allocation.id
             if source in self._turned:
                 self.events.add(self._turned[source][1])
 
     def _innermost(self, event: Event) -> int | None:
         """The innermost loop around an event that has more than one turn."""
-        around = (one.loop.id for one in reversed(event.loops))
+        around = (turn.loop.id for turn in reversed(event.loops))
         return next((loop for loop in around if loop in self._turning), None)
 
     def _fits(self, tile: Allocation, core: int) -> bool:
@@ -110,10 +110,10 @@ class Repeated:
         if rule is RepeatRule.INVARIANT and around is None:
             return None
         source, target = event.reads[0], event.writes[0]
-        made = target.allocation
+        base = target.allocation
         space = Space.PSUM if turns else Space.SBUF
-        sole = made.writes == 1 and made.space is space and not made.areas and not made.viewed
-        if not (sole and source.whole and target.whole and target.elements == prod(made.shape)):
+        sole = base.writes == 1 and base.space is space and not base.areas and not base.viewed
+        if not (sole and source.whole and target.whole and target.elements == prod(base.shape)):
             return None
         number = source.allocation.id
         held = self._turned.get(number, (self.twins.get(number, source.allocation),))[0]
@@ -122,7 +122,7 @@ class Repeated:
         before = self._written.get(held.id)
         if rule is RepeatRule.INVARIANT:
             inside = () if before is None else before.loops
-            if any(one.loop.id == around for one in inside) and held.id not in self._lasting:
+            if any(turn.loop.id == around for turn in inside) and held.id not in self._lasting:
                 return None
         return (
             self._cores.get(event.program, 0),
@@ -132,18 +132,18 @@ class Repeated:
             source[1:5],
             source.view,
             target[1:4],
-            made.shape,
-            made.dtype,
-            made.partition_axis,
+            base.shape,
+            base.dtype,
+            base.partition_axis,
         )
 
 
 def _turning(events: list[Event]) -> set[int]:
     """The runs of loops that have a second turn."""
-    found: set[int] = set()
+    ids: set[int] = set()
     last: tuple[Iteration, ...] = ()
     for event in events:
         if event.loops is not last:
             last = event.loops
-            found.update(turn.loop.id for turn in last if turn.number)
-    return found
+            ids.update(turn.loop.id for turn in last if turn.number)
+    return ids

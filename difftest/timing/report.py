@@ -51,8 +51,8 @@ class Report:
         """Neuron Explorer's summary fields; without a total if a cost is unknown."""
         spans = self.prediction.schedule.spans
         own = self.prediction.middle / 1e6
-        known = not self.prediction.unknown
-        total = self.prediction.total_time / 1e6 if known else UNAVAILABLE
+        is_known = not self.prediction.unknown
+        total = self.prediction.total_time / 1e6 if is_known else UNAVAILABLE
         fields: dict[str, float] = {"total_time": total, "total_exec_time": own}
         active = covered((span.start, span.end) for span in spans) / 1e9
         fields["total_active_time"] = active
@@ -66,7 +66,7 @@ class Report:
 
     def _flops(self, own: float) -> dict[str, float]:
         program = self.prediction.program
-        works = [one.matmul for one in program.instructions if one.matmul]
+        works = [step.matmul for step in program.instructions if step.matmul]
         model = sum(work.flops for work in works if not work.turns)
         turned = sum(work.flops for work in works if work.turns)
         clock = program.clockwork.clocks[Engine.TENSOR].value * 1e9
@@ -91,16 +91,16 @@ class Report:
     @property
     def _hbm_bytes(self) -> list[int]:
         """Those read and those written."""
-        return [one[Space.SHARED_HBM] + one[Space.PRIVATE_HBM] for one in self._traffic]
+        return [counter[Space.SHARED_HBM] + counter[Space.PRIVATE_HBM] for counter in self._traffic]
 
     @cached_property
     def _traffic(self) -> tuple[Counter[Space], Counter[Space]]:
-        found: tuple[Counter[Space], Counter[Space]] = Counter(), Counter()
-        for one in self.prediction.program.instructions:
-            for counted, regions in zip(found, (one.event.reads, one.event.writes), strict=True):
+        counts: tuple[Counter[Space], Counter[Space]] = Counter(), Counter()
+        for step in self.prediction.program.instructions:
+            for counted, regions in zip(counts, (step.event.reads, step.event.writes), strict=True):
                 for region in regions:
                     counted[region.allocation.space] += bytes_of(region)
-        return found
+        return counts
 
     def _bytes(self, own: float) -> dict[str, float]:
         reads, writes = self._traffic
@@ -124,21 +124,21 @@ class Report:
         """Bytes of the tensors in HBM that are read at all."""
         tensors = {
             region.allocation.id: region.allocation
-            for one in self.prediction.program.instructions
-            for region in one.event.reads
+            for step in self.prediction.program.instructions
+            for region in step.event.reads
             if region.allocation.space.is_hbm
         }
         return sum(math.prod(t.shape) * t.dtype.itemsize for t in tensors.values())
 
     def _dma(self, own: float) -> dict[str, float]:
-        dmas = [one for one in self.prediction.schedule.spans if one.instruction.transfer]
-        transfers = [one.instruction.transfer for one in dmas if one.instruction.transfer]
+        dmas = [span for span in self.prediction.schedule.spans if span.instruction.transfer]
+        transfers = [span.instruction.transfer for span in dmas if span.instruction.transfer]
         total = sum(transfer.bytes for transfer in transfers)
         active = covered((span.transfer_start, span.transfer_end) for span in dmas) / 1e9
         rows = Counter[Way]()
-        made = ways(self.prediction.schedule.toolchain, self.prediction.program.machine)
+        table = ways(self.prediction.schedule.toolchain, self.prediction.program.machine)
         for transfer in transfers:
-            way = made[transfer.kind]
+            way = table[transfer.kind]
             rows[way] += (in_software(transfer) if way is Way.SOFTWARE else transfer).rows
         return {
             "dma_active_time": active,
@@ -146,14 +146,14 @@ class Report:
             "dma_transfer_count": len(transfers),
             "dma_transfer_total_bytes": total,
             "dma_transfer_average_bytes": total / len(transfers) if transfers else 0.0,
-            "dma_queue_count": len({one.instruction.is_store for one in dmas}),
+            "dma_queue_count": len({span.instruction.is_store for span in dmas}),
             "static_dma_packet_count": rows[Way.LAID_DOWN] + rows[Way.IN_TURN],
             "software_dynamic_dma_packet_count": rows[Way.SOFTWARE],
             "hardware_dynamic_dma_packet_count": rows[Way.HARDWARE],
         }
 
     def _engine(self, engine: Engine, own: float) -> dict[str, float]:
-        spans = [one for one in self.prediction.schedule.spans if one.engine is engine]
+        spans = [span for span in self.prediction.schedule.spans if span.engine is engine]
         active = covered((span.start, span.start + span.busy) for span in spans) / 1e9
         name = f"{engine.value}_engine"
         return {
@@ -181,7 +181,7 @@ class Report:
                 group,
                 len(spans),
                 sum(span.busy for span in spans) / 1e3,
-                sum(one.transfer.bytes for s in spans if (one := s.instruction).transfer),
+                sum(step.transfer.bytes for s in spans if (step := s.instruction).transfer),
                 sum(critical.get(span.instruction.index, 0.0) for span in spans),
                 weakest(spans),
             )
@@ -217,10 +217,10 @@ def unit(span: Span) -> str:
     return "dma" if span.instruction.transfer else span.engine.value
 
 
-def _place(one: LoweredInstruction) -> str:
-    if one.implied and one.transfer is not None:
+def _place(step: LoweredInstruction) -> str:
+    if step.implied and step.transfer is not None:
         return "(identity for transposes)"
-    location = one.event.location
+    location = step.event.location
     return f"{location.file}:{location.line}" if location else "(unknown)"
 
 

@@ -42,12 +42,12 @@ def bounds_of(program: Program) -> Roofline:
     """The same of a program that is not scheduled; what is predicted of it is infinite."""
     clock, rate = program.clockwork.clocks[Engine.TENSOR].value, program.hbm_rate
     cycles = flops = moved = 0.0
-    for one in program.instructions:
-        if one.matmul:
-            cycles += one.matmul.passes * one.matmul.rows
-            flops += 0 if one.matmul.turns else one.matmul.flops
-        if one.transfer:
-            moved += one.transfer.bytes * (one.transfer.reads_hbm + one.transfer.writes_hbm)
+    for step in program.instructions:
+        if step.matmul:
+            cycles += step.matmul.passes * step.matmul.rows
+            flops += 0 if step.matmul.turns else step.matmul.flops
+        if step.transfer:
+            moved += step.transfer.bytes * (step.transfer.reads_hbm + step.transfer.writes_hbm)
     return Roofline(
         tensor_bound=cycles / clock / program.cores / 1e3,
         memory_bound=moved / rate / 1e3,

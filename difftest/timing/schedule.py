@@ -95,7 +95,7 @@ class Schedule:
         if toolchain is self.toolchain:
             return True
         machine, instructions = self.program.machine, self.program.instructions
-        few = sum(one.is_store for one in instructions) <= self.program.clockwork.outstanding
+        few = sum(step.is_store for step in instructions) <= self.program.clockwork.outstanding
         return few and ways(toolchain, machine) == ways(self.toolchain, machine)
 
     @cached_property
@@ -105,8 +105,8 @@ class Schedule:
         In the order in which they end.
         """
         start, opener = self.timeline.start, self.program.wiring.opener
-        found = sorted((end, tensor) for tensor, (end, _) in self.timeline.last_use.items())
-        return {tensor: (start[opener[tensor]], end) for end, tensor in found}
+        ends = sorted((end, tensor) for tensor, (end, _) in self.timeline.last_use.items())
+        return {tensor: (start[opener[tensor]], end) for end, tensor in ends}
 
     @cached_property
     def path(self) -> list[Stretch]:
@@ -131,7 +131,7 @@ class Schedule:
     @cached_property
     def critical(self) -> dict[int, float]:
         """Instruction of that chain -> the microseconds that it spends in it, in its order."""
-        return {one.span.instruction.index: one.time for one in self.path}
+        return {stretch.span.instruction.index: stretch.time for stretch in self.path}
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -164,8 +164,8 @@ def schedule(
     progress : told how far it is.
     """
     order = order or planned_order(program, dge=dge)
-    made = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress)
-    return Schedule(program, made.run(), made.toolchain, phase, order)
+    scheduler = Scheduler(program, dge=dge, phase=phase, order=order, progress=progress)
+    return Schedule(program, scheduler.run(), scheduler.toolchain, phase, order)
 
 
 def without(schedule: Schedule, spared: Mapping[int, float]) -> Timeline:
@@ -189,5 +189,5 @@ def waited_for_place(span: Span) -> bool:
     """
     if waited_for_engine(span) or span.waited_for < 0:
         return False
-    one = span.instruction
-    return span.buffer or (span.waited_for in one.order and span.waited_for not in one.data)
+    step = span.instruction
+    return span.buffer or (span.waited_for in step.order and span.waited_for not in step.data)

@@ -41,13 +41,13 @@ class Join:
         self.last: dict[tuple[Engine, bool], Ended] = {}
         """Of each engine, what starts last and what ends last: nobody has to wait for others."""
 
-    def take(self, one: Ended) -> None:
+    def take(self, ended: Ended) -> None:
         """Count one that has been issued."""
-        _, producer, start, end = one
+        _, producer, start, end = ended
         for by_end in (False, True):
-            known = self.last.get((producer, by_end))
-            if known is None or (by_end and end > known[3]) or (not by_end and start > known[2]):
-                self.last[producer, by_end] = one
+            latest = self.last.get((producer, by_end))
+            if latest is None or (by_end and end > latest[3]) or (not by_end and start > latest[2]):
+                self.last[producer, by_end] = ended
 
 
 class Scheduler:
@@ -111,9 +111,9 @@ class Scheduler:
     def run(self) -> Timeline:
         """The timeline."""
         events, units = self.events, self.by_number
-        for one, count in zip(self.instructions, self.missing, strict=True):
+        for step, count in zip(self.instructions, self.missing, strict=True):
             if not count:
-                self._enqueue(one)
+                self._enqueue(step)
         while events:
             now, kind, what = heappop(events)
             if kind == FREE:
@@ -126,7 +126,7 @@ class Scheduler:
         timeline.finish = self._finish()
         timeline.cold_time = sum(core.tensor.throttle.cold_time for core in self.cores)
         timeline.table_loads = sum(core.table_loads for core in self.cores)
-        timeline.spilled = max(one.spilled for one in self.program.wiring.buffers)
+        timeline.spilled = max(buffer.spilled for buffer in self.program.wiring.buffers)
         return timeline
 
     # Before the first instruction
@@ -161,24 +161,24 @@ class Scheduler:
         if not self.missing[index]:
             self._enqueue(self.instructions[index])
 
-    def _enqueue(self, one: LoweredInstruction) -> None:
+    def _enqueue(self, step: LoweredInstruction) -> None:
         """Give an instruction that waits for nothing any more to its engine."""
-        ready = self.ready[one.index]
-        core = self.cores[one.core]
-        engine = one.engine
-        if one.transfer is not None:
-            way = self.ways[one.transfer.kind]
-            engine = one.trigger
+        ready = self.ready[step.index]
+        core = self.cores[step.core]
+        engine = step.engine
+        if step.transfer is not None:
+            way = self.ways[step.transfer.kind]
+            engine = step.trigger
             if way is Way.SOFTWARE:
                 engine = Engine.GPSIMD
             elif way is not Way.LAID_DOWN:
                 engine = core.generator(self.toolchain.generators)
         elif engine is Engine.UNKNOWN:
-            engine = core.sharing.choose(one, ready)
+            engine = core.sharing.choose(step, ready)
         elif self.shares and (engine is Engine.VECTOR or engine is Engine.SCALAR):
-            core.sharing.add(engine, one, ready)
+            core.sharing.add(engine, step, ready)
         unit = core.units[engine]
-        heappush(unit.coming, (ready, self.turn[one.index]))
+        heappush(unit.coming, (ready, self.turn[step.index]))
         time = ready if ready > unit.free else unit.free
         if time < unit.wake:  # as _arm does; written out, for each instruction comes here
             unit.wake = time
@@ -229,24 +229,24 @@ class Scheduler:
                 return False
         return True
 
-    def _issue(self, unit: Unit, one: LoweredInstruction, now: float) -> None:
-        timeline, index, engine = self.timeline, one.index, unit.engine
-        core = self.cores[one.core]
+    def _issue(self, unit: Unit, step: LoweredInstruction, now: float) -> None:
+        timeline, index, engine = self.timeline, step.index, unit.engine
+        core = self.cores[step.core]
         producer = engine
         keep = 1.0 - self.spared.get(index, 0.0) if self.spared else 1.0
-        if one.transfer is not None:
+        if step.transfer is not None:
             producer = Engine.DMA
-            now, end, busy = self._issue_dma(core, one, one.transfer, now)
+            now, end, busy = self._issue_dma(core, step, step.transfer, now)
         elif not keep:
             end, busy = now, 0.0
-        elif one.matmul is not None:
-            work = one.matmul
+        elif step.matmul is not None:
+            work = step.matmul
             if keep < 1.0:  # nor do its weights keep it
                 work = work._replace(rows=work.rows * keep, strided=False)
             end, following = core.tensor.issue(now, work)
             busy = following - now
         else:
-            timed = one.times[engine]
+            timed = step.times[engine]
             if timed.table and engine is Engine.SCALAR:
                 now += self._load_table(core, timed.table)
             end = now + timed.latency * keep
@@ -259,19 +259,19 @@ class Scheduler:
         self.producers[index] = producer
         unit.free = now + busy
         unit.last = index
-        self._done(one, (index, producer, now, end))
+        self._done(step, (index, producer, now, end))
 
     def _issue_dma(
-        self, core: PhysicalCore, one: LoweredInstruction, transfer: Transfer, now: float
+        self, core: PhysicalCore, step: LoweredInstruction, transfer: Transfer, now: float
     ) -> tuple[float, float, float]:
         """Trigger a DMA: when that began, when it is done, and how long its engine took."""
-        keep = 1.0 - self.spared.get(one.index, 0.0)
-        queue = core.stores if one.is_store else core.loads
+        keep = 1.0 - self.spared.get(step.index, 0.0)
+        queue = core.stores if step.is_store else core.loads
         if not keep:
             return now, now, 0.0
         now = max(now, queue[0] + HOPS[Engine.DMA][Engine.SYNC])
         way = self.ways[transfer.kind]
-        busy, start = self._triggering(one, transfer, way, now)
+        busy, start = self._triggering(step, transfer, way, now)
         if way is Way.SOFTWARE:
             transfer = in_software(transfer)
         if keep < 1.0:
@@ -279,22 +279,22 @@ class Scheduler:
             rows = tuple((engine, round(count * keep)) for engine, count in transfer.busy)
             transfer = transfer._replace(busy=rows)
         begin, finish, end = core.dma.run(start, transfer, way in ON_DEVICE)
-        self.timeline.transfer_start[one.index] = begin
-        self.timeline.transfer_end[one.index] = finish
+        self.timeline.transfer_start[step.index] = begin
+        self.timeline.transfer_end[step.index] = finish
         queue.append(end)
-        if one.is_store:
-            self.stores.append(one.index)
+        if step.is_store:
+            self.stores.append(step.index)
             self.timeline.stores_in_software |= way is Way.SOFTWARE
         return now, end, busy
 
     def _triggering(
-        self, one: LoweredInstruction, transfer: Transfer, way: Way, now: float
+        self, step: LoweredInstruction, transfer: Transfer, way: Way, now: float
     ) -> tuple[float, float]:
         """How long a DMA that begins at ``now`` keeps what triggers it, and when it starts."""
-        figures, core, others = self.clockwork, self.cores[one.core], transfer.partitions - 1
-        if one.merged:
+        figures, core, others = self.clockwork, self.cores[step.core], transfer.partitions - 1
+        if step.merged:
             return 0.0, now
-        if purpose(one.event) in INDIRECT:
+        if purpose(step.event) in INDIRECT:
             each = figures.indirect_per_partition.value
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy
@@ -302,7 +302,7 @@ class Scheduler:
             dispatch, start = figures.software_dispatch, figures.software_start
             if transfer.kind == "register":  # its place is loaded first (TODAY)
                 dispatch, start = figures.addressed_generation, figures.addressed_start
-            keep = 1.0 - self.spared.get(one.index, 0.0)
+            keep = 1.0 - self.spared.get(step.index, 0.0)
             return core.software.take(now, dispatch.value * keep, start.value * keep, keep)
         if way is Way.HARDWARE:
             busy = figures.generation.value + figures.generation_per_partition.value * others
@@ -311,9 +311,9 @@ class Scheduler:
             return core.dma.moving_time(transfer), now
         return figures.trigger.value, now
 
-    def _done(self, one: LoweredInstruction, ended: Ended) -> None:
+    def _done(self, step: LoweredInstruction, ended: Ended) -> None:
         """Tell those that wait for it, and free the tensors that it was the last to use."""
-        index = one.index
+        index = step.index
         followers = self.followers[index]
         if followers:
             self._tell(followers, ended, 1)
@@ -321,7 +321,7 @@ class Scheduler:
             self._join(index, [ended])
         use = (ended[3], index)
         last_use, scarce = self.last_use, self.scarce
-        for tensor in one.tensors:
+        for tensor in step.tensors:
             last = last_use.get(tensor)
             if last is None or use > last:
                 last_use[tensor] = use
@@ -371,14 +371,14 @@ class Scheduler:
             member, last = ended.pop()
             for number in self.joined_in.get(member, ()):
                 join = self.joins[number]
-                for one in last:
-                    join.take(one)
+                for end in last:
+                    join.take(end)
                 join.missing -= 1
                 if join.missing:
                     continue
                 latest = list(join.last.values())
-                for place, one in enumerate(latest, 1):
-                    self._tell(self.join_followers[number], one, place == len(latest))
+                for place, end in enumerate(latest, 1):
+                    self._tell(self.join_followers[number], end, place == len(latest))
                 ended.append((~number, latest))
 
     # Places in memory

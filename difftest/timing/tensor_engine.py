@@ -139,13 +139,13 @@ class TensorEngine:
         interval = figures.weights_interval[work.four_byte, work.strided]
         if work.turns and work.strided and not work.four_byte:
             interval = figures.turned_interval
-        known = self._known[work] = (
+        costs = self._known[work] = (
             figures.load_weights[work.four_byte, work.strided].value,
             interval.value,
             work.rows * (figures.partial_slowdown.value if work.partial else 1.0),
             (figures.row_overhead_fp32 if work.four_byte else figures.row_overhead).value,
         )
-        return known
+        return costs
 
     def issue(self, now: float, work: Matmul) -> tuple[float, float]:
         """Run ``work``, whose operands are ready at ``now``.

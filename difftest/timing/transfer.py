@@ -49,12 +49,12 @@ class Transfer(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def in_software(one: Transfer) -> Transfer:
+def in_software(moved: Transfer) -> Transfer:
     """The transfer as the engines see it if software makes its descriptors."""
-    count = one.adjacent
-    busy = tuple((engine, -(-rows // count)) for engine, rows in one.busy)
-    rows = -(-one.rows // count)
-    return one._replace(row_bytes=one.row_bytes * count, rows=rows, busy=busy, adjacent=1)
+    count = moved.adjacent
+    busy = tuple((engine, -(-rows // count)) for engine, rows in moved.busy)
+    rows = -(-moved.rows // count)
+    return moved._replace(row_bytes=moved.row_bytes * count, rows=rows, busy=busy, adjacent=1)
 
 
 def transfer(event: Event, clockwork: Clockwork) -> Transfer:
@@ -159,8 +159,8 @@ def _axes(region: Region) -> Dims:
 
 
 @lru_cache(maxsize=65536)
-def _run(one: Dims, other: Dims) -> int:
-    left, right = list(one), list(other)
+def _run(dims: Dims, other: Dims) -> int:
+    left, right = list(dims), list(other)
     run = 1
     while left and right:
         (size_a, stride_a), (size_b, stride_b) = left.pop(), right.pop()

@@ -81,19 +81,19 @@ class Sharing:
         """When the scalar engine will have done what it was given."""
         self._least = clockwork.cycles(Engine.SCALAR, MIN_CYCLES)
 
-    def choose(self, one: LoweredInstruction, ready: float) -> Engine:
+    def choose(self, step: LoweredInstruction, ready: float) -> Engine:
         """The engine of a copy that is ready at ``ready``."""
         engine = Engine.SCALAR
         if self._scalar_free > ready + self._least:
             scalar = max(self.planned[Engine.SCALAR], ready)
             vector = max(self.planned[Engine.VECTOR], ready)
             engine = Engine.SCALAR if scalar <= vector else Engine.VECTOR
-        self.add(engine, one, ready)
+        self.add(engine, step, ready)
         return engine
 
-    def add(self, engine: Engine, one: LoweredInstruction, ready: float) -> None:
+    def add(self, engine: Engine, step: LoweredInstruction, ready: float) -> None:
         """Count an instruction on the one of the two engines that it will run on."""
-        timed = one.times[engine]
+        timed = step.times[engine]
         planned = self.planned[engine]
         self.planned[engine] = (planned if planned > ready else ready) + timed.planned
         if engine is Engine.SCALAR:

@@ -48,10 +48,10 @@ def advise(schedule: Schedule) -> list[Advice]:
     units = Units(schedule)
     findings = ranked(finding for detector in DETECTORS for finding in detector(schedule, units))
     few = len(schedule.program.instructions) <= SMALL
-    for place, one in enumerate(findings[:TRIED] if few else ()):
-        if one.spared:
-            gained = (schedule.end - without(schedule, one.spared).finish) / 1e3
-            findings[place] = replace(one, lost=min(one.lost, gained))
+    for place, advice in enumerate(findings[:TRIED] if few else ()):
+        if advice.spared:
+            gained = (schedule.end - without(schedule, advice.spared).finish) / 1e3
+            findings[place] = replace(advice, lost=min(advice.lost, gained))
     return ranked(findings)
 
 

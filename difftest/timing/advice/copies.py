@@ -26,7 +26,7 @@ def redundant_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """
     readers = _readers(schedule.program.instructions)
     instructions = schedule.program.instructions
-    writers = Counter(region.allocation.id for one in instructions for region in one.event.writes)
+    writers = Counter(region.allocation.id for step in instructions for region in step.event.writes)
     copies = [span for span in schedule.spans if _is_redundant(span, readers, writers)]
     for spans in by_line(copies).values():
         yield advice_on(
@@ -52,20 +52,20 @@ def _made(spans: list[Span]) -> str:
 
 def _readers(instructions: list[LoweredInstruction]) -> dict[int, list[LoweredInstruction]]:
     readers: dict[int, list[LoweredInstruction]] = {}
-    for one in instructions:
-        for region in one.event.reads:
+    for step in instructions:
+        for region in step.event.reads:
             if region.allocation.space is Space.SBUF:
-                readers.setdefault(region.allocation.id, []).append(one)
+                readers.setdefault(region.allocation.id, []).append(step)
     return readers
 
 
 def _is_redundant(
     span: Span, readers: dict[int, list[LoweredInstruction]], writers: Counter[int]
 ) -> bool:
-    one = span.instruction
-    if not one.is_copy:
+    step = span.instruction
+    if not step.is_copy:
         return False
-    source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
+    source, target = step.event.reads[0].allocation, step.event.writes[0].allocation
     if source.space is not Space.SBUF or target.space is not Space.SBUF:
         return False
     if writers[target.id] != 1:
@@ -105,8 +105,8 @@ def single_elements(schedule: Schedule, units: Units) -> Iterator[Advice]:
 def added_in_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Products added up by other engines where PSUM adds for nothing."""
     sums, chains = _sums_of_products(schedule.program.instructions)
-    found = [span for span in schedule.spans if span.instruction.index in sums]
-    for spans in by_line(found).values():
+    adders = [span for span in schedule.spans if span.instruction.index in sums]
+    for spans in by_line(adders).values():
         totals = {chains[span.instruction.event.writes[0].allocation.id] for span in spans}
         if len(spans) < 2 * len(totals):
             continue
@@ -133,27 +133,27 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
     chains: dict[int, int] = {}
     joined: dict[int, int] = {}
     sums: set[int] = set()
-    for one in instructions:
-        if not one.event.writes:
+    for step in instructions:
+        if not step.event.writes:
             continue
-        target = one.event.writes[0].allocation
-        sources = [region.allocation.id for region in one.event.reads]
-        if (one.matmul is not None and one.matmul.is_simple) or (
-            (one.is_copy or purpose(one.event) is Purpose.FUNCTION)
+        target = step.event.writes[0].allocation
+        sources = [region.allocation.id for region in step.event.reads]
+        if (step.matmul is not None and step.matmul.is_simple) or (
+            (step.is_copy or purpose(step.event) is Purpose.FUNCTION)
             and sources
             and sources[0] in products
         ):
             products.add(target.id)
-        elif clears(one.event):
+        elif clears(step.event):
             zeros.add(target.id)
-        elif _adds(one) and target.space is Space.SBUF:
+        elif _adds(step) and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]
-            known = [_first(chains[number], joined) for number in others if number in chains]
-            alone = len(others) == len(sources) and len(known) < len(sources)
-            if not alone and (known or target.id in others or zeros.issuperset(others)):
-                sums.add(one.index)
-                chains[target.id] = first = known[0] if known else target.id
-                joined.update({chain: first for chain in known[1:] if chain != first})
+            firsts = [_first(chains[number], joined) for number in others if number in chains]
+            alone = len(others) == len(sources) and len(firsts) < len(sources)
+            if not alone and (firsts or target.id in others or zeros.issuperset(others)):
+                sums.add(step.index)
+                chains[target.id] = first = firsts[0] if firsts else target.id
+                joined.update({chain: first for chain in firsts[1:] if chain != first})
     return sums, {tile: _first(chain, joined) for tile, chain in chains.items()}
 
 
@@ -164,8 +164,8 @@ def _first(chain: int, joined: dict[int, int]) -> int:
     return chain
 
 
-def _adds(one: LoweredInstruction) -> bool:
-    return purpose(one.event) is Purpose.COMBINE and one.event.attributes.op == "add"
+def _adds(step: LoweredInstruction) -> bool:
+    return purpose(step.event) is Purpose.COMBINE and step.event.attributes.op == "add"
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:

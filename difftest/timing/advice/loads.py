@@ -120,7 +120,7 @@ def loaded_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
             for span in group:
                 region = source_of(span.instruction.event)
                 regions.setdefault(span.instruction.core, []).append(region)
-            loaded = sum(_bytes_of_source(one) for mine in regions.values() for one in mine)
+            loaded = sum(_bytes_of_source(region) for mine in regions.values() for region in mine)
             distinct = sum(_distinct(source, mine) for mine in regions.values())
             cores = f" on {len(regions)} cores" if len(regions) > 1 else ""
             if not distinct or loaded / distinct < AGAIN:

@@ -19,7 +19,7 @@ SOON = 1000.0
 
 def full_sbuf(schedule: Schedule, units: Units) -> Iterator[Advice]:
     """Loads for which SBUF has no place, so that they do not run ahead of those who need them."""
-    time = sum(one.time for one in schedule.path if _waited_for_room(one.span))
+    time = sum(stretch.time for stretch in schedule.path if _waited_for_room(stretch.span))
     if time < NOTABLE * schedule.end / 1e3:
         return
     usage = memory_usage(schedule, Space.SBUF)
@@ -69,17 +69,17 @@ def reused_tensors(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _shared(span: Span, spans: list[Span]) -> Allocation | None:
     """The on-chip tensor that ``span`` waited for others to be done with; None if it is none."""
-    one, by = span.instruction, span.waited_for
-    if by < 0 or span.buffer or span.start - span.ready >= SOON or by in one.data:
+    step, by = span.instruction, span.waited_for
+    if by < 0 or span.buffer or span.start - span.ready >= SOON or by in step.data:
         return None
-    if by not in one.order and all(number >= 0 for number in one.order):  # nor in a join of them
+    if by not in step.order and all(number >= 0 for number in step.order):  # nor in a join of them
         return None
     other = spans[by].instruction.event
     users = {region.allocation.id for region in (*other.reads, *other.writes)}
     return next(
         (
             region.allocation
-            for region in one.event.writes
+            for region in step.event.writes
             if region.allocation.id in users and not region.allocation.space.is_hbm
         ),
         None,
@@ -87,11 +87,11 @@ def _shared(span: Span, spans: list[Span]) -> Allocation | None:
 
 
 def _waited_for_room(span: Span) -> bool:
-    one = span.instruction
+    step = span.instruction
     return (
-        one.transfer is not None
-        and one.transfer.reads_hbm
+        step.transfer is not None
+        and step.transfer.reads_hbm
         and span.buffer
         and span.start - span.ready < SOON
-        and any(tensor.space is Space.SBUF for tensor in one.opens)
+        and any(tensor.space is Space.SBUF for tensor in step.opens)
     )

@@ -29,10 +29,10 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         return
     origins = Origins()
     tiles: dict[int, Hashable] = {}
-    for one in schedule.program.instructions:
-        if _may_turn(one):
-            tiles[one.index] = one.core, *map(origins.of, one.event.reads)
-        origins.write(one)
+    for step in schedule.program.instructions:
+        if _may_turn(step):
+            tiles[step.index] = step.core, *map(origins.of, step.event.reads)
+        origins.write(step)
     helpers = _copies_around(schedule)
     for spans in by_line(turned).values():
         seen: set[Hashable] = set()
@@ -59,13 +59,13 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
         )
 
 
-def _may_turn(one: LoweredInstruction) -> bool:
+def _may_turn(step: LoweredInstruction) -> bool:
     """Whether it transposes, or multiplies by no more columns than a transpose would."""
-    if one.transfer is None and purpose(one.event) is Purpose.TRANSPOSE:
+    if step.transfer is None and purpose(step.event) is Purpose.TRANSPOSE:
         return True
-    if one.matmul is None or not one.matmul.is_simple or one.event.attributes.accumulate:
+    if step.matmul is None or not step.matmul.is_simple or step.event.attributes.accumulate:
         return False
-    stationary, moving = one.event.reads[:2]
+    stationary, moving = step.event.reads[:2]
     return elements(moving) == moving.partitions == stationary.partitions
 
 
@@ -77,23 +77,23 @@ def _called(spans: list[Span]) -> str:
 def _copies_around(schedule: Schedule) -> dict[int, list[Span]]:
     """Transpose -> the copy that made its operand and the one that takes its result to SBUF."""
     spans = schedule.spans
-    found: dict[int, list[Span]] = {}
+    copies: dict[int, list[Span]] = {}
     for span in spans:
-        one = span.instruction
-        for producer in one.data:
+        step = span.instruction
+        for producer in step.data:
             if producer < 0:  # a join of very many
                 continue
-            made = spans[producer].instruction
-            if one.is_copy and _may_turn(made):
-                found.setdefault(producer, []).append(span)
+            maker = spans[producer].instruction
+            if step.is_copy and _may_turn(maker):
+                copies.setdefault(producer, []).append(span)
             elif (
-                made.is_copy
-                and not one.is_copy
-                and made.event.reads[0].allocation.space is Space.SBUF
-                and _may_turn(one)
+                maker.is_copy
+                and not step.is_copy
+                and maker.event.reads[0].allocation.space is Space.SBUF
+                and _may_turn(step)
             ):
-                found.setdefault(one.index, []).append(spans[producer])
-    return found
+                copies.setdefault(step.index, []).append(spans[producer])
+    return copies
 
 
 def strided_weights(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -196,10 +196,10 @@ def wide_operands(schedule: Schedule, units: Units) -> Iterator[Advice]:
 def _cast_to_float32(instructions: list[LoweredInstruction]) -> set[int]:
     """Tensors of four-byte elements that were made of two-byte ones, by one step or several."""
     narrow: set[int] = set()
-    for one in instructions:
-        if one.matmul or not one.event.reads or not one.event.writes:
+    for step in instructions:
+        if step.matmul or not step.event.reads or not step.event.writes:
             continue
-        source, target = one.event.reads[0].allocation, one.event.writes[0].allocation
+        source, target = step.event.reads[0].allocation, step.event.writes[0].allocation
         if target.dtype.itemsize == 4 and (source.dtype.itemsize <= 2 or source.id in narrow):
             narrow.add(target.id)
     return narrow
@@ -219,12 +219,12 @@ class Origins:
         self._written: dict[int, list[tuple[Footprint, Region, Hashable]]] = {}
         """Tile -> of each write what it touched, and where the data came from."""
 
-    def write(self, one: LoweredInstruction) -> None:
+    def write(self, step: LoweredInstruction) -> None:
         """Note what an instruction writes, once its operands have been asked for."""
-        for region in one.event.writes:
+        for region in step.event.writes:
             if region.allocation.space.is_hbm:
                 continue
-            entry = footprint(region), region, self._moved(one.event, one.index)
+            entry = footprint(region), region, self._moved(step.event, step.index)
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def _moved(self, event: Event, index: int) -> Hashable:

@@ -82,8 +82,8 @@ def numbers(spans: Iterable[Span]) -> tuple[int, ...]:
 
 def ranked(findings: Iterable[Advice]) -> list[Advice]:
     """Those that gain something, the most first; notes last."""
-    kept = [one for one in findings if one.lost >= LEAST]
-    return sorted(kept, key=lambda one: (one.severity is Severity.NOTE, -one.lost, one.id))
+    kept = [finding for finding in findings if finding.lost >= LEAST]
+    return sorted(kept, key=lambda hint: (hint.severity is Severity.NOTE, -hint.lost, hint.id))
 
 
 Unit = tuple[int, str]

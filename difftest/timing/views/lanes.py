@@ -46,7 +46,7 @@ class Lane(NamedTuple):
     @property
     def highest(self) -> float:
         """The most that is reached: predictions may go beyond a limit."""
-        return max(self.limit, float(np.sum([one for *_, one in self.stacked], axis=0).max()))
+        return max(self.limit, float(np.sum([row for *_, row in self.stacked], axis=0).max()))
 
 
 def lanes_of(report: Report, bins: int) -> Iterator[Lane]:

@@ -35,9 +35,9 @@ def perfetto(report: Report) -> dict[str, Any]:
         for number, engine in enumerate(ENGINES, start=1):
             events.append(_name("thread_name", process, number, engine.value))
             for span in schedule.spans:
-                one = span.instruction
-                if span.engine is engine and one.transfer is None and one.core == core:
-                    places[one.index] = (process, number)
+                instruction = span.instruction
+                if span.engine is engine and not instruction.transfer and instruction.core == core:
+                    places[instruction.index] = (process, number)
     places |= _lanes(schedule.spans, events)
     events += [_slice(span, *places[span.instruction.index]) for span in schedule.spans]
     events += _arrows(report, places)
@@ -73,9 +73,9 @@ def _lanes(spans: list[Span], events: list[dict[str, Any]]) -> dict[int, tuple[i
 
 
 def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
-    one = span.instruction
-    duration = span.end - span.start if one.transfer else max(span.busy, 1.0)
-    event = one.event
+    instruction = span.instruction
+    duration = span.end - span.start if instruction.transfer else max(span.busy, 1.0)
+    event = instruction.event
     details: dict[str, Any] = {
         "line": str(event.location),
         "result after us": round((span.end - span.start) / 1e3, 4),
@@ -84,14 +84,14 @@ def _slice(span: Span, process: int, thread: int) -> dict[str, Any]:
         "writes": "; ".join(f"{r.allocation} {list(r.shape)}" for r in event.writes),
         "reads": "; ".join(f"{r.allocation} {list(r.shape)}" for r in event.reads),
     }
-    if one.transfer:
-        details["bytes"] = one.transfer.bytes
-        details["row bytes"] = one.transfer.row_bytes
+    if instruction.transfer:
+        details["bytes"] = instruction.transfer.bytes
+        details["row bytes"] = instruction.transfer.row_bytes
         details["triggered by"] = "DGE" if span.engine is Engine.DMA else span.engine.value
     return {
         "ph": "X",
-        "name": one.opcode,
-        "cat": "dma" if one.transfer else span.engine.value,
+        "name": instruction.opcode,
+        "cat": "dma" if instruction.transfer else span.engine.value,
         "pid": process,
         "tid": thread,
         "ts": span.start / 1e3,

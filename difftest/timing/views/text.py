@@ -76,7 +76,7 @@ def engines(report: Report) -> Table:
     table.add_column("Engine")
     for heading in ("Instructions", "Active us", "Active"):
         table.add_column(heading, justify="right")
-    units = [(one.value, f"{one.value}_engine", "instruction") for one in ENGINES]
+    units = [(engine.value, f"{engine.value}_engine", "instruction") for engine in ENGINES]
     for label, name, kind in (*units, ("dma", "dma", "transfer")):
         count = summary[f"{name}_{kind}_count"]
         if count or label in (Engine.TENSOR.value, "dma"):
@@ -113,21 +113,21 @@ def _short(place: str) -> Text:
     return Text(f"{Path(path).name}{separator}{rest}")
 
 
-def findings(found: Iterable[Finding]) -> Iterator[str]:
+def findings(hints: Iterable[Finding]) -> Iterator[str]:
     """Each finding as a few lines: what, where, what it is worth, the rule, what to do."""
     number = 0
-    for number, one in enumerate(found, start=1):
-        where = f"{Path(one.location.file).name}:{one.location.line}" if one.location else ""
+    for number, hint in enumerate(hints, start=1):
+        where = f"{Path(hint.location.file).name}:{hint.location.line}" if hint.location else ""
         worth = ""
-        if isinstance(one, Advice):
-            worth = f"at most {one.lost:,.1f} us to gain, {one.work:,.1f} us of work (predicted)"
-            if one.severity is Severity.NOTE:
-                worth = f"{one.lost:,.1f} us of waiting"
-        yield f"{number}. {one.id}: {one.happened}"
+        if isinstance(hint, Advice):
+            worth = f"at most {hint.lost:,.1f} us to gain, {hint.work:,.1f} us of work (predicted)"
+            if hint.severity is Severity.NOTE:
+                worth = f"{hint.lost:,.1f} us of waiting"
+        yield f"{number}. {hint.id}: {hint.happened}"
         yield f"   {where}{'  ' if where and worth else ''}{worth}"
-        if one.location and one.location.text:
-            yield f"   > {one.location.text}"
-        yield f"   {one.rule}"
-        yield f"   {one.remedy}"
+        if hint.location and hint.location.text:
+            yield f"   > {hint.location.text}"
+        yield f"   {hint.rule}"
+        yield f"   {hint.remedy}"
     if not number:
         yield "nothing found"
