@@ -1,6 +1,6 @@
 """How far a right result may lie from the reference: derived, not chosen.
 
-docs/explanation/tolerance.md derives it. Of n roundings of size u each, gamma is the smaller of
+docs/explanation/bound.md derives it. Of n roundings of size u each, gamma is the smaller of
 
 - n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
   lemma 3.1);
