@@ -84,73 +84,46 @@ def by_program(a):
     return result
 
 
-def test_it_has_a_name_and_a_description(backend):
+def test_results_come_back_in_order_in_their_dtypes(backend):
+    """Parameters are passed by name, a grid is launched, and inputs stay what they were."""
     assert backend.name.isidentifier()
     assert "\n" not in backend.description
-
-
-def test_the_kernels_result_comes_back_in_its_dtype(backend):
-    outcome = backend.run(KernelCall(kernel=scale, inputs=(ones(3, 2),)))
-    assert isinstance(outcome, Ran)
-    (output,) = outcome.outputs
-    assert output.dtype == FLOAT32
-    assert np.array_equal(output, 2 * ones(3, 2))
-
-
-def test_several_results_come_back_in_order(backend):
-    first, second = backend.run(KernelCall(kernel=both, inputs=(ones(3, 2),))).outputs
-    assert (first.dtype, second.dtype) == (FLOAT32, np.dtype("bfloat16"))
-
-
-def test_parameters_are_passed_by_name(backend):
-    call = KernelCall(kernel=scale, inputs=(ones(3, 2),), parameters={"factor": 5.0})
-    assert np.array_equal(backend.run(call).outputs[0], 5 * ones(3, 2))
-
-
-def test_a_grid_is_launched(backend):
-    outcome = backend.run(KernelCall(kernel=by_program, inputs=(ones(3, 2),), grid=(2,)))
-    assert np.array_equal(outcome.outputs[0], 2 * ones(2, 3, 2))
-
-
-def test_an_output_that_is_passed_is_written_in_place(backend):
-    result = poisoned((3, 2), FLOAT32)
-    outcome = backend.run(KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,)))
-    assert outcome.outputs == (result,)
-    assert np.array_equal(result, 2 * ones(3, 2))
-    assert outcome.unwritten == (None,)
-
-
-def test_what_is_not_written_of_it_is_found(backend):
-    result = poisoned((3, 2), FLOAT32)
-    call = KernelCall(
-        kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), parameters={"columns": 1}
-    )
-    (mask,) = backend.run(call).unwritten
-    assert mask.tolist() == [[False, True]] * 3
-
-
-def test_the_kernels_own_contract_is_a_rejection(backend):
-    outcome = backend.run(KernelCall(kernel=scale, inputs=(ones(3, 1),)))
-    assert isinstance(outcome, Rejected)
-    assert "scale takes at least two columns" in str(outcome.error)
-
-
-def test_a_rule_of_the_machine_is_a_rejection(backend):
-    outcome = backend.run(KernelCall(kernel=scale, inputs=(ones(129, 2),)))
-    assert isinstance(outcome, Rejected)
-    assert "128" in str(outcome.error)
-
-
-def test_a_slip_in_the_kernels_python_is_a_crash(backend):
-    outcome = backend.run(KernelCall(kernel=misspelt, inputs=(ones(3, 2),)))
-    assert isinstance(outcome, Crashed)
-    assert isinstance(outcome.error, NameError)
-
-
-def test_inputs_stay_what_they_were(backend):
     values = ones(3, 2)
-    backend.run(KernelCall(kernel=scale, inputs=(values,)))
+    for kernel, given, expected in (
+        (scale, {}, [2 * values]),
+        (scale, {"parameters": {"factor": 5.0}}, [5 * values]),
+        (by_program, {"grid": (2,)}, [2 * ones(2, 3, 2)]),
+        (both, {}, [values, values.astype("bfloat16")]),
+    ):
+        outcome = backend.run(KernelCall(kernel=kernel, inputs=(values,), **given))
+        assert isinstance(outcome, Ran)
+        for got, wanted in zip(outcome.outputs, expected, strict=True):
+            assert got.dtype == wanted.dtype
+            assert np.array_equal(got, wanted)
     assert np.array_equal(values, ones(3, 2))
+
+
+def test_an_output_that_is_passed_is_written_in_place_and_what_is_not_written_is_found(backend):
+    for columns, unwritten in ((2, None), (1, [[False, True]] * 3)):
+        result = poisoned((3, 2), FLOAT32)
+        given = {"outputs": (result,), "parameters": {"columns": columns}}
+        outcome = backend.run(KernelCall(kernel=scale_into, inputs=(ones(3, 2),), **given))
+        assert outcome.outputs == (result,)
+        assert np.array_equal(result[:, :columns], 2 * ones(3, columns))
+        (mask,) = outcome.unwritten
+        assert (mask if mask is None else mask.tolist()) == unwritten
+
+
+def test_a_contract_and_a_rule_refuse_and_a_slip_crashes(backend):
+    for kernel, shape, kind, said in (
+        (scale, (3, 1), Rejected, "scale takes at least two columns"),
+        (scale, (129, 2), Rejected, "128"),
+        (misspelt, (3, 2), Crashed, "no_such_name"),
+    ):
+        outcome = backend.run(KernelCall(kernel=kernel, inputs=(ones(*shape),)))
+        assert isinstance(outcome, kind)
+        assert said in str(outcome.error)
+    assert isinstance(outcome.error, NameError)
 
 
 TRACING = ("embedded", "plain")
@@ -169,10 +142,6 @@ def test_a_trace_comes_back_where_there_are_traces_and_only_when_asked(backend):
         ]
     else:
         assert outcome.trace is None
-
-
-def test_a_trace_of_an_output_that_is_passed(backend):
     result = poisoned((3, 2), FLOAT32)
     call = KernelCall(kernel=scale_into, inputs=(ones(3, 2),), outputs=(result,), record=True)
-    trace = backend.run(call).trace
-    assert (trace is not None) == (backend.name in TRACING)
+    assert (backend.run(call).trace is not None) == (backend.name in TRACING)

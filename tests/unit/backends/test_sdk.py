@@ -5,7 +5,6 @@ from difftest.backends.base import (
     BackendMissingError,
     Crashed,
     KernelCall,
-    Ran,
     Rejected,
     Unsupported,
     poisoned,
@@ -64,37 +63,6 @@ def test_a_newer_sdk_without_simulate_says_so(site):
     (site / "nki" / "__init__.py").write_text("def jit(fn): return fn\n__version__ = '0.2.0'")
     with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate"):
         sdk_simulator()
-
-
-def add(a, b, scale=1):
-    return (a + b) * scale
-
-
-def test_it_runs_a_kernel_with_its_parameters(simulator):
-    ones = np.ones(2, np.float32)
-    outcome = simulator.run(KernelCall(kernel=add, inputs=(ones, ones), parameters={"scale": 3}))
-    assert isinstance(outcome, Ran)
-    assert [output.tolist() for output in outcome.outputs] == [[6, 6]]
-
-
-class Spmd:
-    def __getitem__(self, grid):
-        return lambda a: a * len(grid)
-
-
-def test_it_launches_an_spmd_grid(simulator):
-    outcome = simulator.run(KernelCall(kernel=Spmd(), inputs=(np.ones(2),), grid=(2, 3)))
-    assert outcome.outputs[0].tolist() == [2, 2]
-
-
-def test_outputs_written_in_place_are_returned_with_what_was_never_written(simulator):
-    def half(a, result):
-        result[:1] = a[:1]
-
-    result = poisoned((2,), np.dtype("float32"))
-    outcome = simulator.run(KernelCall(kernel=half, inputs=(np.ones(2),), outputs=(result,)))
-    assert outcome.outputs == (result,)
-    assert outcome.unwritten[0].tolist() == [False, True]
 
 
 def test_outputs_that_come_back_in_place_of_those_passed_count(simulator):
