@@ -36,9 +36,3 @@ def test_a_size_outside_the_contract_is_refused_with_the_kernels_reason():
     result = run("stream", "-n", "257")
     assert result.exit_code == 1
     assert "257 elements are not a multiple of 128 * FREE_DIM=2" in result.output
-
-
-def test_m_is_for_matrices():
-    result = run("tiled", "-n", "128", "-m", "128")
-    assert result.exit_code == 2
-    assert "-m is for transpose" in result.output

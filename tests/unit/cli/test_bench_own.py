@@ -4,7 +4,6 @@ import re
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from tests.every import every
 
 STREAM = "kernels.classic.vector_add:vector_add_stream"
 SAID = re.compile(
@@ -34,18 +33,3 @@ def test_a_case_of_a_kernel_test():
     result = run(test, "--case", json.dumps(case))
     assert result.exit_code == 0, result.output
     assert SAID.fullmatch(result.stdout).group(1) == "test_nki_matmul_tiled"
-
-
-@every(
-    "arguments, error",
-    [
-        ((STREAM,), "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST"),
-        ((STREAM, *["--shape", "7"] * 2), "the kernel refuses this"),
-        (("kernels.nothing:k", "--shape", "8"), "cannot import kernels.nothing"),
-    ],
-)
-def test_bad_input_gets_one_error(arguments, error):
-    result = run(*arguments)
-    assert result.exit_code != 0
-    assert error in result.output
-    assert result.output.count("Error:") == 1

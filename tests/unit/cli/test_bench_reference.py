@@ -36,9 +36,3 @@ def test_times_are_relative_to_the_fastest():
         ["2.0 kB", "0 bytes"],
         ["150.00%", "100.00%"],
     ]
-
-
-def test_an_unknown_size_is_one_clear_error():
-    result = CliRunner().invoke(main, ["bench", "reference", "--size", "huge"])
-    assert result.exit_code == 2
-    assert "'huge' is not one of 'tiny', 'small', 'medium', 'large'" in result.stderr

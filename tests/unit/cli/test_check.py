@@ -124,14 +124,6 @@ def test_two_cores(tmp_path, monkeypatch, grid, code):
     assert ("error program-race" in result.stdout) is bool(code)
 
 
-def test_a_kernel_test_has_a_grid_of_its_own():
-    result = run(
-        "tests/kernels/test_matmul.py::test_nki_matmul_tiled", "--case", "{}", "--grid", "2"
-    )
-    assert result.exit_code == 2
-    assert "the grid of a --case" in result.output
-
-
 EXCHANGE = """
 import nki
 import nki.collectives as ncc
@@ -162,12 +154,6 @@ def test_ranks_are_looked_at(tmp_path, monkeypatch, target, found):
     result = run(f"{module}:twice", "--shape", "4,8", "--set", "ranks=4", "--ranks", "4")
     assert result.exit_code == 0, result.output
     assert ("warning exchange-buffer-shared: on rank 0, two" in result.stdout) is found
-
-
-def test_a_kernel_test_has_one_rank():
-    result = run("tests/kernels/test_matmul.py::test_matmul", "--case", "{}", "--ranks", "2")
-    assert result.exit_code == 2
-    assert "a --case has one rank" in result.output
 
 
 GATHER = """
@@ -249,12 +235,6 @@ def test_a_bound_that_is_none(indexing, bound, said):
     result = indexing("gather", "--bound", bound)
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
-
-
-def test_the_data_of_a_case_have_no_bound():
-    result = run("tests/kernels/test_matmul.py::test_matmul", "--case", "{}", "--bound", "a=2")
-    assert result.exit_code == 2
-    assert "the data of a --case" in result.output
 
 
 WRITING = """

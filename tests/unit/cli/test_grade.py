@@ -103,12 +103,6 @@ def test_an_error_is_told_once(grade):
     assert lines.count("        as above") == 1
 
 
-def test_no_such_file():
-    result = CliRunner().invoke(main, ["grade", "nowhere.py"])
-    assert result.exit_code == 2
-    assert "File 'nowhere.py' does not exist" in result.output
-
-
 def test_a_file_without_the_kernel(grade):
     result = grade(student.OTHER_NAME)
     assert result.exit_code == 2

@@ -14,12 +14,6 @@ def test_version_is_the_distributions():
     assert version("nki-difftest") in result.stdout
 
 
-def test_an_unknown_command_is_one_clear_error():
-    result = CliRunner().invoke(main, ["simulate"])
-    assert result.exit_code == 2
-    assert "No such command 'simulate'" in result.stderr
-
-
 def test_the_package_knows_its_version():
     assert CliRunner().invoke(main, ["--version"]).stdout.split()[-1] == difftest.__version__
 

@@ -73,12 +73,6 @@ def test_without_a_device_it_measures_nothing(site, nodes, file):
     assert "a Neuron device cannot be used here" in output
 
 
-def test_an_unknown_test_names_those_there_are(file):
-    code, output = measure(file, "-k", "64x64")
-    assert code == 2
-    assert "no test has '64x64' in its name: 224x224, float16, no pool" in output
-
-
 def test_a_kernel_that_fails_is_no_measurement(machine, file, monkeypatch):
     machine(80)
     monkeypatch.setenv("STANDIN_FAULT", "compiler error")

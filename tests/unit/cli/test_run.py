@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 import warnings
@@ -37,19 +36,6 @@ def test_the_exit_code_is_the_scripts(script):
         assert CliRunner().invoke(main, ["run", script(source)]).exit_code == code
 
 
-@every("missing", ["absent.py", "."])
-def test_a_script_that_is_no_file_is_one_clear_error(missing):
-    result = CliRunner().invoke(main, ["run", missing])
-    assert result.exit_code == 2
-    assert f"Invalid value for 'SCRIPT.py': File '{missing}'" in result.stderr
-
-
-def test_a_script_that_cannot_be_read_twice_is_one_clear_error():
-    result = CliRunner().invoke(main, ["run", os.devnull])
-    assert result.exit_code == 2
-    assert f"{os.devnull} is no file: what comes through a pipe can be read once" in result.stderr
-
-
 NEW_LOOP = """
 import nki, nki.language as nl
 def kernel():
@@ -63,12 +49,6 @@ def test_kernels_of_a_script_are_of_the_level_named(script, level, code):
     result = CliRunner().invoke(main, ["run", *level, script(NEW_LOOP)])
     assert result.exit_code == code, result.output
     assert ("nl.fori_loop exists since NKI 0.6" in result.stderr) == bool(code)
-
-
-def test_another_level_is_refused(script):
-    result = CliRunner().invoke(main, ["run", "--level", "0.8", script(NEW_LOOP)])
-    assert result.exit_code == 2
-    assert "'0.8' is not one of '0.3', '0.4', '0.5', '0.6', '0.7'" in result.stderr
 
 
 STRICT = """

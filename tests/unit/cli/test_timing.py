@@ -65,18 +65,6 @@ def test_sixty_lines_whatever_the_rows(monkeypatch):
     assert len(run("--rows").stdout.splitlines()) > 100
 
 
-def test_slow_kernels_alone_are_named():
-    result = run("-k", "matmul_hoisted")
-    assert result.exit_code == 2
-    assert "only slow ones, which --all has" in result.output
-
-
-def test_a_kernel_that_was_not_measured():
-    result = run("-k", "softmax")
-    assert result.exit_code == 2
-    assert "no measured kernel has 'softmax' in its name" in result.output
-
-
 def test_a_narrow_terminal_cuts_no_word(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as if it were a terminal
     monkeypatch.setenv("NO_COLOR", "1")

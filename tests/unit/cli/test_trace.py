@@ -44,29 +44,6 @@ def test_a_case_of_a_kernel_test(tmp_path):
     assert trace_from_json(result.stdout).count("nc_matmul") == 1
 
 
-@every(
-    "arguments, error",
-    [
-        ((*CALL,), "Missing option '-o'"),
-        (
-            (STREAM, "-o", "-"),
-            "give a --shape for each array of MODULE:KERNEL, or a --case of PATH::TEST",
-        ),
-        (("kernels.nothing:k", "--shape", "8", "-o", "-"), "cannot import kernels.nothing"),
-        ((STREAM, *["--shape", "7"] * 2, "-o", "-"), "the kernel refuses this"),
-        ((*CALL, "-o", "no_such_folder/trace.json"), "there is no folder no_such_folder"),
-        ((*CALL, "-o", "tests"), "is a directory"),
-        ((*CALL, "-o", "x" * 300), "File name too long"),
-    ],
-)
-def test_bad_input_gets_one_error(arguments, error):
-    result = run(*arguments)
-    assert result.exit_code != 0
-    assert error in result.output
-    assert result.output.count("Error:") == 1
-    assert "Traceback" not in result.output
-
-
 def test_a_kernel_that_fails_leaves_no_file(tmp_path):
     file = tmp_path / "trace.json"
     assert run(STREAM, "--shape", "7", "--shape", "7", "-o", str(file)).exit_code != 0

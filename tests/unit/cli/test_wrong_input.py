@@ -1,6 +1,8 @@
 """What a new user may get wrong, command by command: one clear error, and the right exit code."""
 
+import os
 import shlex
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -39,6 +41,10 @@ def copy(x):
     "broken.py": "def f(:\n",
 }
 COPY = "wrong_now.py:copy --shape 4,4"
+TRANSPOSE = "kernels.classic.transpose:matrix_transpose --shape 128,128"
+STREAM = "kernels.classic.vector_add:vector_add_stream"
+TESTS = f"{Path(__file__).parents[2]}/kernels/test_matmul.py"
+CASE = """--case '{"values": {}, "dtype": "float32", "data": {}}'"""
 PROOF = "migrate wrong_old.py --kernel copy --shape 4,n"
 WRONG = {
     f"check {COPY} --set n=1 --set n=2": (2, "n is set twice"),
@@ -53,11 +59,44 @@ WRONG = {
     "check wrong_now.py:number --shape 4,4": (1, "a kernel returns tensors"),
     "check .wrong_now:copy --shape 4,4": (2, "a kernel is named MODULE:KERNEL"),
     f"profile {COPY} --json a.json --perfetto a.json": (2, "a file of their own"),
+    "profile kernels.nothing:k --shape 8": (2, "cannot import kernels.nothing"),
+    "profile kernels/nothing.py:k --shape 8": (2, "no file at kernels/nothing.py"),
+    f"profile {TRANSPOSE[:-7]}100,128": (1, "the kernel refuses this"),
+    f"profile {TRANSPOSE} --dtype int7": (2, "int7"),
+    f"profile {TRANSPOSE} --set tile": (2, "an argument is NAME=VALUE"),
+    f"profile {TRANSPOSE} {CASE}": (2, "give a --shape for each array of MODULE:KERNEL, or a"),
+    "profile kernels.nki.vector_add:vector_add_naive --shape 8,1": (1, "an array by --shape"),
+    f"profile {STREAM} --shape 256 --dtype float32 --dtype float32": (2, "2 dtypes for 1 shapes"),
+    **{
+        f"profile {TRANSPOSE} --grid {grid}": (2, "a grid is positive sizes, as in 4,2, or 4,nc2")
+        for grid in ("0", "nc", "4,nc0", "two", "4x2")
+    },
+    f"profile tests/kernels/none.py::t {CASE}": (2, "no file at tests/kernels/none.py"),
+    f"profile {TESTS}::t {CASE}": (2, "has no kernel test 't'"),
+    f"profile {TESTS}::test_nki_matmul_tiled {CASE}": (2, "values: received nothing"),
+    f"check {TESTS}::test_matmul --case {{}} --grid 2": (2, "the grid of a --case"),
+    f"check {TESTS}::test_matmul --case {{}} --ranks 2": (2, "a --case has one rank"),
+    f"check {TESTS}::test_matmul --case {{}} --bound a=2": (2, "the data of a --case"),
+    f"trace {TRANSPOSE}": (2, "Missing option '-o'"),
+    f"trace {STREAM} -o -": (2, "give a --shape for each array of MODULE:KERNEL, or a --case of"),
+    f"trace {TRANSPOSE} -o none/trace.json": (2, "there is no folder none"),
+    f"trace {TRANSPOSE} -o {TESTS[:-15]}": (2, "is a directory"),
+    f"trace {TRANSPOSE} -o {'x' * 300}": (2, "File name too long"),
+    f"bench own {STREAM}": (2, "give a --shape for each array of MODULE:KERNEL, or a --case of"),
+    f"bench own {TRANSPOSE[:-7]}100,128": (1, "the kernel refuses this"),
+    "bench kernel tiled -n 128 -m 128": (2, "-m is for transpose"),
+    "bench reference --size huge": (2, "'huge' is not one of 'tiny', 'small', 'medium', 'large'"),
+    "simulate": (2, "No such command 'simulate'"),
+    "run absent.py": (2, "Invalid value for 'SCRIPT.py': File 'absent.py'"),
+    f"run {os.devnull}": (2, "is no file: what comes through a pipe can be read once"),
+    "run --level 0.8 wrong_now.py": (2, "'0.8' is not one of '0.3', '0.4', '0.5', '0.6', '0.7'"),
     "grade broken.py": (1, "cannot import broken.py: invalid syntax"),
     "grade nowhere.py": (2, "does not exist"),
     "grade conv2d.py --seed -1": (2, "not in the range 0<=x<=4294967295"),
     "measure conv2d.py --json nowhere/a.json": (2, "there is no folder nowhere"),
-    "timing validate -k nobody": (2, "no measured kernel has 'nobody'"),
+    "measure conv2d.py -k 64x64": (2, "no test has '64x64' in its name: 224x224, float16, no"),
+    "timing validate -k nobody": (2, "no measured kernel has 'nobody' in its name"),
+    "timing validate -k matmul_hoisted": (2, "only slow ones, which --all has"),
     f"{PROOF} --sizes n=0:4": (2, "sizes are NAME=1:300"),
     f"{PROOF} --sizes n=-3": (2, "sizes are NAME=1:300"),
     f"{PROOF} --sizes n=4 --dtype floaty": (2, "NKI has no such dtype"),
@@ -74,6 +113,7 @@ def test_each_ends_in_one_clear_error(tmp_path, monkeypatch):
         assert isinstance(result.exception, SystemExit), (line, result.exception)
         assert result.exit_code == code, (line, result.output)
         assert said in " ".join(result.stderr.split()), (line, result.stderr)
+        assert result.output.count("Error:") <= 1, (line, result.output)
         assert "Traceback" not in result.output, line
         assert "/difftest/" not in result.output, line
     assert sorted(path.name for path in tmp_path.glob("*.*")) == sorted(FILES)
