@@ -115,11 +115,11 @@ class Dependences:
         data: set[int] = set()
         order: set[int] = set()
         touched: list[tuple[_History, Footprint, bool]] = []
-        tensors, made = self._tensors, self._made
+        tensors, makers = self._tensors, self._made
         for region in reads:
             number = region[0].id
-            if number in made:
-                data.add(made[number])
+            if number in makers:
+                data.add(makers[number])
                 continue
             tensor = tensors.get(number) or self._meet(region[0])
             if tensor.constant:
@@ -139,7 +139,7 @@ class Dependences:
             number = allocation.id
             once = allocation.writes == 1 and allocation.address is None
             if once and number not in tensors and region[6] and region[2] == allocation.shape:
-                made[number] = user
+                makers[number] = user
                 continue
             tensor = tensors.get(number) or self._meet(allocation)
             if tensor.unread:

@@ -101,11 +101,11 @@ def free_axes(region: Region) -> Dims:
 @lru_cache(maxsize=65536)
 def _in_partition(axes: Dims, block: int, inner: int) -> Dims:
     """The axes with each whole block of their strides as the elements of one partition."""
-    found = []
+    dims = []
     for size, stride in axes:
         blocks, rest = divmod(abs(stride), block)
-        found.append((size, (blocks * inner + rest) * (-1 if stride < 0 else 1)))
-    return tuple(found)
+        dims.append((size, (blocks * inner + rest) * (-1 if stride < 0 else 1)))
+    return tuple(dims)
 
 
 @lru_cache(maxsize=65536)
@@ -167,9 +167,9 @@ def _dense(pattern: Footprint) -> Dims:
 
 
 @lru_cache(maxsize=65536)
-def _share(one: Dims, other: Dims, shift: int) -> bool:
+def _share(dims: Dims, other: Dims, shift: int) -> bool:
     """Whether two patterns inside a partition, ``shift`` elements apart, share an element."""
-    return bool(np.intersect1d(_offsets(one), _offsets(other) + shift).size)
+    return bool(np.intersect1d(_offsets(dims), _offsets(other) + shift).size)
 
 
 @lru_cache(maxsize=256)

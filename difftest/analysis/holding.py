@@ -23,7 +23,7 @@ def held_ranges(trace: Trace, allocations: Iterable[Allocation]) -> dict[int, li
     A tensor without block dimensions is one, and so is one in PSUM, or that the kernel placed.
     """
     held: dict[int, list[list[Range]]] = {
-        one.id: [[] for _ in blocks_of(one)] for one in allocations
+        tensor.id: [[] for _ in blocks_of(tensor)] for tensor in allocations
     }
     for event in trace.events:
         number = event.number

@@ -114,18 +114,18 @@ def placements(trace: Trace, machine: Machine) -> Iterator[Placement]:
 
 def needed(trace: Trace, machine: Machine) -> dict[Space, int]:
     """Bytes of each partition that no placement can do without, by memory; nothing is laid out."""
-    found: dict[Space, int] = {}
+    peaks: dict[Space, int] = {}
     for (_, space), allocations in _tensors(trace.allocations, trace).items():
         sizes = _by_block(allocations, trace, machine)
         most = max(sizes.peak().bytes, sizes.in_own_banks(_own_bank(space, machine)))
-        found[space] = max(found.get(space, 0), most)
-    return found
+        peaks[space] = max(peaks.get(space, 0), most)
+    return peaks
 
 
 def crowded(trace: Trace, machine: Machine) -> Iterator[Placement]:
     """Those of :func:`placements` in which there is not room however the tensors are laid out."""
     small = _small(trace.allocations, machine)
-    allocations = [one for one in trace.allocations if one.space not in small]
+    allocations = [tensor for tensor in trace.allocations if tensor.space not in small]
     for (program, space), tensors in _tensors(allocations, trace).items():
         sizes = _by_block(tensors, trace, machine)
         if not sizes.surely_fit(limit_of(space, machine), _whole_banks(space, machine)):
@@ -139,17 +139,17 @@ def _small(allocations: Iterable[Allocation], machine: Machine) -> set[Space]:
     """
     sbuf = banks = 0
     small = {Space.SBUF, Space.PSUM}
-    for one in allocations:
-        space = one.space
+    for tensor in allocations:
+        space = tensor.space
         if space is Space.SBUF:
-            sbuf += one.partition_bytes
+            sbuf += tensor.partition_bytes
         elif space is Space.PSUM:
             banks += 1
-            if one.partition_bytes > machine.psum_bank_bytes:
+            if tensor.partition_bytes > machine.psum_bank_bytes:
                 small.discard(space)
         else:
             continue
-        if one.areas:
+        if tensor.areas:
             small.discard(space)
     if sbuf * EASY > limit_of(Space.SBUF, machine):
         small.discard(Space.SBUF)
@@ -195,7 +195,7 @@ def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:
     """
     allocations = list(dict.fromkeys(live.allocation for live in placement.lives))
     held = held_ranges(trace, allocations)
-    parts = [(one, part) for one in allocations for block in held[one.id] for part in block]
+    parts = [(owner, part) for owner in allocations for block in held[owner.id] for part in block]
     owners, ranges = zip(*parts, strict=True)
     sizes = _Sizes(owners, machine, ranges)
     return _laid_out(sizes, placement.program, placement.space, machine)
@@ -203,13 +203,13 @@ def parted(placement: Placement, trace: Trace, machine: Machine) -> Placement:
 
 def _by_block(allocations: Sequence[Allocation], trace: Trace, machine: Machine) -> _Sizes:
     """The sizes of tensors, each block of one with a live range of its own."""
-    if all(len(blocks_of(one)) == 1 for one in allocations):
+    if all(len(blocks_of(tensor)) == 1 for tensor in allocations):
         return _Sizes(allocations, machine)
-    held = held_ranges(trace, [one for one in allocations if len(blocks_of(one)) > 1])
+    held = held_ranges(trace, [tensor for tensor in allocations if len(blocks_of(tensor)) > 1])
     parts: list[tuple[Allocation, tuple[int, int]]] = []
-    for one in allocations:
-        whole = [[(one.first, one.last)]]
-        parts += [(one, (p[0][0], p[-1][1])) for p in held.get(one.id, whole) if p]
+    for tensor in allocations:
+        whole = [[(tensor.first, tensor.last)]]
+        parts += [(tensor, (p[0][0], p[-1][1])) for p in held.get(tensor.id, whole) if p]
     owners, ranges = zip(*parts, strict=True)
     return _Sizes(owners, machine, ranges)
 
@@ -231,10 +231,10 @@ def _laid_out(sizes: _Sizes, program: tuple[int, ...], space: Space, machine: Ma
     lives = sizes.lives()
     best: tuple[int, tuple[Place, ...]] | None = None
     for order in _ORDERS:
-        found = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
-        reached = max(one.high for one in found)
+        layout = tuple(_lowest_first(sorted(lives, key=order), bank, sizes.quadrants))
+        reached = max(spot.high for spot in layout)
         if best is None or reached < best[0]:
-            best = reached, found
+            best = reached, layout
         if reached <= limit or peak.bytes > limit:
             break
     assert best is not None
@@ -271,12 +271,12 @@ class _Sizes:
         self.step = machine.start_partition_step
         self.quadrants = machine.partitions // self.step
         if ranges is None:
-            ranges = [(one.first, one.last) for one in allocations]
+            ranges = [(tensor.first, tensor.last) for tensor in allocations]
         self.ranges = np.array(ranges)
         self.ranges[:, 1] += 1
-        self.size = np.array([_size(one) for one in allocations])
-        self.wide = -(-np.array([one.partitions for one in allocations]) // self.step)
-        self.fixed = [n for n, one in enumerate(allocations) if one.areas]
+        self.size = np.array([_size(tensor) for tensor in allocations])
+        self.wide = -(-np.array([tensor.partitions for tensor in allocations]) // self.step)
+        self.fixed = [n for n, tensor in enumerate(allocations) if tensor.areas]
 
     def live(self, number: int) -> Live:
         """One of them."""
@@ -301,7 +301,7 @@ class _Sizes:
         when = int(events[highest])
         there = np.flatnonzero((self.ranges[:, 0] <= when) & (when < self.ranges[:, 1]))
         lives = [self.live(int(number)) for number in there]
-        lives.sort(key=lambda one: (-one.size * one.quadrants, one.first))
+        lives.sort(key=lambda life: (-life.size * life.quadrants, life.first))
         shared = -(-totals // self.quadrants)
         history = tuple(zip(events.tolist(), shared.tolist(), strict=True))
         return Peak(when, int(shared[highest]), tuple(lives), history)
@@ -419,9 +419,9 @@ class _Shelf:
 def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[Place]:
     """Give each tensor the lowest place that is free for all of its time."""
     shelves = [_Shelf() for _ in range(quadrants)]
-    lives = sorted(lives, key=lambda one: not one.allocation.areas)
+    lives = sorted(lives, key=lambda life: not life.allocation.areas)
     forgets = not lives[0].allocation.areas and all(
-        one.first <= other.first for one, other in itertools.pairwise(lives)
+        life.first <= other.first for life, other in itertools.pairwise(lives)
     )
     for live in lives:
         places = [
@@ -432,13 +432,13 @@ def _lowest_first(lives: Iterable[Live], bank: int, quadrants: int) -> Iterator[
             starts = range(0, quadrants, _start_step(live.quadrants))
             low, start = min((_lowest(shelves, live, start, bank), start) for start in starts)
             places = [Place(live, low, low + live.size, start)]
-        for given in places:
-            entry = (given.low, given.high, live.first, live.last)
-            for shelf in shelves[given.quadrant : given.quadrant + live.quadrants]:
+        for spot in places:
+            entry = (spot.low, spot.high, live.first, live.last)
+            for shelf in shelves[spot.quadrant : spot.quadrant + live.quadrants]:
                 if forgets:  # whoever ended before this one begins stands in nobody's way any more
-                    shelf.places = [one for one in shelf.places if one[3] >= live.first]
+                    shelf.places = [row for row in shelf.places if row[3] >= live.first]
                 insort(shelf.places, entry)
-            yield given
+            yield spot
 
 
 def _start_step(quadrants: int) -> int:

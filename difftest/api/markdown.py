@@ -149,5 +149,5 @@ def _dtypes(role: Role) -> str:
 
 
 def _cost(record: Instruction, engine: Engine) -> str:
-    known = evidence_of(record.cost, engine, TRN2)
-    return ", ".join(evidence.value for evidence in Evidence if evidence in known) or "none"
+    kinds = evidence_of(record.cost, engine, TRN2)
+    return ", ".join(evidence.value for evidence in Evidence if evidence in kinds) or "none"

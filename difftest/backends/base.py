@@ -71,7 +71,7 @@ class KernelCall:
         if not self.names:
             return arrays, dict(self.parameters)
         named = zip(self.names, arrays, strict=True)
-        own = {name: one[rank] if name in self.by_rank else one for name, one in named}
+        own = {name: array[rank] if name in self.by_rank else array for name, array in named}
         return call_of(self.kernel, own, self.parameters)
 
 

@@ -97,14 +97,14 @@ class EmbeddedSimulator:
 
 def joined(ranks: Sequence[LaunchResult]) -> LaunchResult:
     """What all ranks give back: outputs on a first axis, the arrays given, the first's trace."""
-    outputs = tuple(map(np.stack, zip(*(one.outputs for one in ranks), strict=True)))
+    outputs = tuple(map(np.stack, zip(*(rank.outputs for rank in ranks), strict=True)))
     masks = [
         np.stack([np.broadcast_to(mask is not None and mask, array.shape[1:]) for mask in several])
-        for array, *several in zip(outputs, *(one.unwritten for one in ranks), strict=True)
+        for array, *several in zip(outputs, *(rank.unwritten for rank in ranks), strict=True)
     ]
-    parts = [part for one in ranks for part in one.written], [p for r in ranks for p in r.returned]
-    whole = [tuple(one if one.base is None else one.base for one in several) for several in parts]
-    return LaunchResult(outputs, (*masks,), ranks[0].trace, written=whole[0], returned=whole[1])
+    parts = [p for r in ranks for p in r.written], [p for r in ranks for p in r.returned]
+    both = [tuple(array if array.base is None else array.base for array in part) for part in parts]
+    return LaunchResult(outputs, (*masks,), ranks[0].trace, written=both[0], returned=both[1])
 
 
 def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:

@@ -61,11 +61,11 @@ _COMPILER_TO_SDK = 5
 class Detection:
     """What was found where one generation of the SDK would be: a module that can be used, or None.
 
-    ``found`` is the version, or why there is none, in words.
+    ``state`` is the version, or why there is none, in words.
     """
 
     module: ModuleType | None
-    found: str
+    state: str
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """The module's function of that name, if it has one."""
@@ -92,9 +92,9 @@ class Sdk:
         return int(compiler[1]) + _COMPILER_TO_SDK if compiler else None
 
     @property
-    def found(self) -> str:
+    def state(self) -> str:
         """Both generations in words."""
-        return "; ".join([self.classic.found, *[self.newer.found] * bool(self.newer.module)])
+        return "; ".join([self.classic.state, *[self.newer.state] * bool(self.newer.module)])
 
     def refuses_classic(self) -> str | None:
         """Why classic kernels do not run on a device with this SDK; None if they may."""
@@ -277,11 +277,11 @@ SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}
 """The function with which each generation simulates a kernel."""
 
 
-def missing(what: str, found: str) -> BackendMissingError:
+def missing(what: str, state: str) -> BackendMissingError:
     """The error for a part of the SDK that was asked for and is not here."""
     return BackendMissingError(
         f"{what} is not here.\n"
-        f"  found:  {found}\n"
+        f"  found:  {state}\n"
         "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index\n"
         f"          ({SETUP_GUIDE}),\n"
         "          after pip uninstall of a stub; or run on the embedded simulator:\n"
@@ -300,9 +300,9 @@ class SdkSimulator:
         if simulate is None:
             without = f", whose {package} has no {function}" if detection.module else ""
             what = f"the Neuron SDK's simulator ({package}.{function})"
-            raise missing(what, f"{detection.found}{without}")
+            raise missing(what, f"{detection.state}{without}")
         self._simulate, self._dialect = simulate, dialect
-        self.description = f"the Neuron SDK's simulator {package}.{function} ({detection.found})"
+        self.description = f"the Neuron SDK's simulator {package}.{function} ({detection.state})"
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; whatever the SDK raises is taken as its refusal.
@@ -331,7 +331,7 @@ def sdk_simulator(sdk: Sdk | None = None) -> Backend:
             errors.append(error)
     if not simulators:
         raise errors[1] if sdk.newer.module else errors[0]
-    return ByDialect(simulators, {dialect: one.found for dialect, one in detections.items()})
+    return ByDialect(simulators, {dialect: entry.state for dialect, entry in detections.items()})
 
 
 def has_simulator(sdk: Sdk) -> bool:
@@ -366,7 +366,7 @@ def ran_of(call: KernelCall, returned: object) -> Ran:
     arrays = as_outputs(returned)
     if not call.outputs:
         return Ran(arrays)
-    fits = [(one.shape, one.dtype) for one in arrays] == [(o.shape, o.dtype) for o in call.outputs]
+    fits = [(a.shape, a.dtype) for a in arrays] == [(o.shape, o.dtype) for o in call.outputs]
     untouched = all(
         (mask := still_poisoned(output)) is not None and mask.all() for output in call.outputs
     )

@@ -69,7 +69,7 @@ def own(run: KernelRun) -> None:
     The time is this computer's, for simulating the kernel; it says nothing of a device.
     `difftest profile` predicts a device's.
     """
-    reading, instructions = run.use(lambda kernel, given: _timed(run, kernel, given))
+    reading, instructions = run.use(lambda kernel, call: _timed(run, kernel, call))
     click.echo(
         f"{run.title}: simulated in {reading.seconds * 1e3:,.1f} ms on this computer, the mean of "
         f"{reading.runs:,} ({instructions:,} instructions, {decimal(reading.peak_bytes)} held at "
@@ -77,11 +77,11 @@ def own(run: KernelRun) -> None:
     )
 
 
-def _timed(run: KernelRun, kernel: Any, given: KernelArguments) -> tuple[Reading, int]:
+def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> tuple[Reading, int]:
     """What a launch costs without a trace, and its instructions; a refusal is the command's."""
     machine = machine_named(run.machine)
-    trace, target = launched(kernel, given, machine, run.level)[:2]
-    once = partial(launch, kernel, given.arrays, given.keywords, grid=given.grid, level=run.level)
+    trace, target = launched(kernel, call, machine, run.level)[:2]
+    once = partial(launch, kernel, call.arrays, call.keywords, grid=call.grid, level=run.level)
     return measure(partial(once, machine=target, record=False)), len(trace)
 
 

@@ -24,7 +24,7 @@ def doctor(context: click.Context) -> None:
     computer = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     rows = [("  ", "computer", f"{computer} (the SDK is for Linux x86_64)")]
     for subject, detection in (("classic SDK", sdk.classic), ("newer SDK", sdk.newer)):
-        rows.append(("--" if detection.module is None else "ok", subject, detection.found))
+        rows.append(("--" if detection.module is None else "ok", subject, detection.state))
     rows.append(("ok", "--simulate=embedded", "part of this package: works everywhere"))
     works = False
     ways: dict[str, Callable[[], Backend]] = {
@@ -33,11 +33,11 @@ def doctor(context: click.Context) -> None:
     }
     for option, make in ways.items():
         try:
-            found, works = make().description, True
+            text, works = make().description, True
         except BackendMissingError as error:
-            found, works = str(error).replace("\n", "\n      "), False
-        rows.append(("ok" if works else "--", option, found))
+            text, works = str(error).replace("\n", "\n      "), False
+        rows.append(("ok" if works else "--", option, text))
     rows.append(("  ", "measurements", "no path to a device has ever run on one"))
-    for mark, subject, found in rows:
-        click.echo(f"{mark}  {subject:<19}  {found}")
+    for mark, subject, text in rows:
+        click.echo(f"{mark}  {subject:<19}  {text}")
     context.exit(0 if works else 1)

@@ -67,7 +67,7 @@ def _correctness(
     graded = grade_correctness(kernel, tests, seed)
     results: list[CaseResult] = []
     for result in progress.track(graded, count, description="correctness"):
-        is_new = result.failure not in [one.failure for one in results]
+        is_new = result.failure not in [row.failure for row in results]
         results.append(result)
         progress.console.out(_case_line(result, is_new), highlight=False)
     return results

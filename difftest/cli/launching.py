@@ -138,7 +138,7 @@ def with_case(name: str, text: str, use: Callable[[Any, KernelArguments], Result
 
 def launched(
     kernel: Any,
-    given: KernelArguments,
+    call: KernelArguments,
     machine: Machine | None = None,
     level: str | None = None,
     *,
@@ -149,17 +149,17 @@ def launched(
         raise click.UsageError("--ranks is for kernels of `import nki`; this one is a classic one")
     try:
         target: Machine = getattr(kernel, "machine", TRN2) if machine is None else machine
-        run = functools.partial(launch, kernel, given.arrays, given.keywords, grid=given.grid)
+        run = functools.partial(launch, kernel, call.arrays, call.keywords, grid=call.grid)
         if ranks > 1:
-            run = functools.partial(_on_ranks, kernel, given, ranks=ranks)
-        case = call_text(kernel, given.arrays)
+            run = functools.partial(_on_ranks, kernel, call, ranks=ranks)
+        case = call_text(kernel, call.arrays)
         result: LaunchResult = within_limits(lambda: run(machine=target, level=level), case)
     except CaseLimitError as error:
         raise click.ClickException(f"the kernel {error}: {case}") from None
     except (NkiError, AssertionError) as error:
         if isinstance(error, NkiError):
             forget_caller(error, __file__)
-        told = f"the kernel refuses this: {error}{_hint(kernel, given, error)}"
+        told = f"the kernel refuses this: {error}{_hint(kernel, call, error)}"
         raise click.ClickException(told) from None
     except Exception as error:
         function = function_of(kernel) or kernel
@@ -170,8 +170,8 @@ def launched(
             f"  where:    {place_of(error, function)}\n"
             "  remedy:   correct it, or give other shapes and arguments"
         ) from None
-    misuses = tuple(_misuses(kernel, given, result))
-    return TracedLaunch(result.trace, target, kernel, given.arrays, misuses)
+    misuses = tuple(_misuses(kernel, call, result))
+    return TracedLaunch(result.trace, target, kernel, call.arrays, misuses)
 
 
 def _misuses(kernel: Any, arguments: KernelArguments, result: LaunchResult) -> Iterator[str]:
@@ -258,7 +258,7 @@ class KernelRun:
             raise click.UsageError("a --case has one rank; give the shapes of MODULE:KERNEL")
         machine = machine_named(self.machine)
         return self.use(
-            lambda kernel, given: launched(kernel, given, machine, self.level, ranks=ranks)
+            lambda kernel, call: launched(kernel, call, machine, self.level, ranks=ranks)
         )
 
     def use(self, use: Callable[[Any, KernelArguments], Result]) -> Result:
@@ -317,9 +317,9 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a :class:`KernelRun`, which is its first argument then."""
 
     @functools.wraps(command)
-    def with_run(**given: Any) -> None:
-        own = {field.name: given.pop(field.name) for field in fields(KernelRun)}
-        command(KernelRun(**own), **given)
+    def with_run(**values: Any) -> None:
+        own = {field.name: values.pop(field.name) for field in fields(KernelRun)}
+        command(KernelRun(**own), **values)
 
     wrapped: Callable[..., None] = patient(with_run)
     for option in reversed(_OPTIONS):

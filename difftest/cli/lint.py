@@ -73,7 +73,7 @@ def lint(
         asked = {name: options.pop(name) for name in ("sdk", "before", "target", "ids")}
         request = reading.request_of(
             {**reading.project_settings(Path.cwd()), **{k: v for k, v in asked.items() if v}},
-            {one: options.pop(one.value) for one in reading.Level},
+            {level: options.pop(level.value) for level in reading.Level},
         )
     except reading.SettingsError as error:
         raise click.UsageError(str(error)) from None
@@ -92,7 +92,7 @@ def lint(
         click.echo(text)
     if form == "text":
         click.echo(summary(diagnostics, request.levels), err=True)
-    denied = any(request.levels.of(one.rule) is reading.Level.DENY for one in diagnostics)
+    denied = any(request.levels.of(entry.rule) is reading.Level.DENY for entry in diagnostics)
     context.exit(2 if unread else int(denied))
 
 

@@ -45,7 +45,7 @@ def _picture(context: click.Context, parameter: click.Parameter, path: Path | No
 @run_options
 @click.option(
     "--toolchain",
-    type=click.Choice([one.value for one in Toolchain]),
+    type=click.Choice([chain.value for chain in Toolchain]),
     help="What compiles the kernel, and so makes DMA descriptors: today's compiler (of today's "
     "dialect), or the classic one for a benchmark (of the classic dialect) or a profile "
     "(--disable-dge).",
@@ -120,7 +120,7 @@ def show(prediction: Prediction, findings: list[Finding], trace: Trace, machine:
 
 def _write(
     prediction: Prediction,
-    found: list[Finding],
+    findings: list[Finding],
     title: str,
     trace_file: Path | None,
     picture: Path | None,
@@ -131,8 +131,8 @@ def _write(
     if trace_file:
         write_file(trace_file, json.dumps(perfetto(report)))
     if json_file:
-        everything = {**as_mapping(report), "advice": [finding.as_mapping() for finding in found]}
-        write_file(json_file, json.dumps(everything, indent=1))
+        content = {**as_mapping(report), "advice": [finding.as_mapping() for finding in findings]}
+        write_file(json_file, json.dumps(content, indent=1))
     if picture:
         with replacing(picture) as path:
             plot(report, path, title)

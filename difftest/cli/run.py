@@ -18,7 +18,7 @@ from difftest.simulator import Strictness, strictness
 @click.option(
     "--strictness",
     "judged",
-    type=click.Choice([one.value for one in Strictness]),
+    type=click.Choice([word.value for word in Strictness]),
     default=Strictness.SEEN.value,
     show_default=True,
     help="Which broken rules are warnings and not errors.",

@@ -76,10 +76,10 @@ def explained_name(what: str) -> str:
 def signature_pages() -> dict[str, str]:
     """For each module a page of its functions, in Markdown, by the page's name."""
     pages: dict[str, str] = {}
-    for name, (head, says, *known) in sorted(signatures().items()):
+    for name, (head, says, *lines) in sorted(signatures().items()):
         module, _, last = name.rpartition(".")
         page = f"signatures-{module.replace('.', '-')}"
         pages.setdefault(page, f"---\norphan: true\n---\n\n# Signatures of {module}\n")
-        rest = "\n".join(known)
+        rest = "\n".join(lines)
         pages[page] += f"\n## {last}\n\n```python\n{head}\n```\n\n{says}\n\n{rest}\n"
     return pages

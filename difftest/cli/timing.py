@@ -73,8 +73,8 @@ def validate(whole: bool, each: bool, keyword: str) -> None:
             comparisons.append(_compare(group, times, timelines))
             advance()
     judged = [comparison for comparison in comparisons if comparison.first.kind == "measured"]
-    ours = [one for one in judged if one.first.machine == MACHINE]
-    parts = {name: [one.judged for one in part] for name, part in _parts(judged).items()}
+    ours = [row for row in judged if row.first.machine == MACHINE]
+    parts = {name: [row.judged for row in part] for name, part in _parts(judged).items()}
     if not keyword:
         for name, fitted in (("probes of trn1 whose cost is theirs", True), (OTHERS, False)):
             parts[name] = [probed(probe) for probe in probes() if probe.fitted is fitted]
@@ -179,7 +179,7 @@ def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
     shown = list(comparisons)
     if most is not None:
         shown = [row for row in shown if row.first.kind == "measured"]
-        shown = sorted(shown, key=lambda one: -abs(one.error))[:most]
+        shown = sorted(shown, key=lambda row: -abs(row.error))[:most]
     left = len(comparisons) - len(shown)
     more = f", {left} others with --rows" if left else ""
     table = titled_table(
@@ -187,20 +187,20 @@ def _table(comparisons: Sequence[Comparison], most: int | None) -> Table:
         ("Measured kernel", "Shape", "dtype", "Toolchain"),
         ("n", "Measured", "Predicted", "Interval", "Error"),
     )
-    for one in shown:
-        first = one.first
-        low, high = one.judged.interval
-        outside = first.kind == "measured" and not one.judged.inside
+    for row in shown:
+        first = row.first
+        low, high = row.judged.interval
+        outside = first.kind == "measured" and not row.judged.inside
         table.add_row(
             first.kernel,
             first.shape,
             first.dtype,
             first.toolchain.value,
-            str(len(one.measurements)),
-            f"{'<= ' if first.kind == 'threshold' else ''}{one.measured:,.2f}",
-            f"{one.predicted:,.2f}",
+            str(len(row.measurements)),
+            f"{'<= ' if first.kind == 'threshold' else ''}{row.measured:,.2f}",
+            f"{row.predicted:,.2f}",
             f"{'OUTSIDE ' if outside else ''}{low:,.1f} to {high:,.1f}",
-            f"{one.error:+.1%}",
+            f"{row.error:+.1%}",
         )
     return table
 

@@ -28,9 +28,9 @@ def function_in(module: ModuleType, name: str, place: object) -> Any:
     if is_function(value):
         return value
     own = [
-        one
-        for one, other in vars(module).items()
-        if is_function(other) and other.__module__ == module.__name__ and one[0] != "_"
+        key
+        for key, other in vars(module).items()
+        if is_function(other) and other.__module__ == module.__name__ and key[0] != "_"
     ]
     kind = f"; its {name} is of type {type(value).__name__}"
     raise LookupError(
@@ -40,8 +40,8 @@ def function_in(module: ModuleType, name: str, place: object) -> Any:
 
 def others(name: str, names: Iterable[str]) -> str:
     """What there is instead of a name, to follow the words that say that it is not there."""
-    known = sorted(names)
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    listed = f"; it has {', '.join(known[:_LISTED])}{more}" if known else ""
-    close = get_close_matches(name, known, 1)
+    choices = sorted(names)
+    more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
+    listed = f"; it has {', '.join(choices[:_LISTED])}{more}" if choices else ""
+    close = get_close_matches(name, choices, 1)
     return listed + (f"; did you mean {close[0]}?" if close else "")

@@ -106,28 +106,28 @@ def results(
         while members:
             first = min(member.deadline for member in members) - time.monotonic()
             ready = wait([member.connection for member in members], max(0.0, first))
-            for one in [*members]:
-                if one.connection not in ready and not one.is_late():
+            for member in [*members]:
+                if member.connection not in ready and not member.is_late():
                     continue
-                told = one.said(is_ready=one.connection in ready)
-                if told is not None and not one.tasks:
+                told = member.said(is_ready=member.connection in ready)
+                if told is not None and not member.tasks:
                     raise RuntimeError(told if isinstance(told, str) else "a process did not start")
                 if isinstance(told, (result, LostTask)):
-                    yield one.tasks[0], told
+                    yield member.tasks[0], told
                 elif told is not None:
-                    one.news.append(told)
+                    member.news.append(told)
                 if told is None or isinstance(told, result):
-                    one.tasks, one.news = [*itertools.islice(left, 1)], []
-                    for task in one.tasks:
-                        one.connection.send(task)
-                if isinstance(told, LostTask) or not one.tasks:
-                    members.remove(one)
-                    one.end()
+                    member.tasks, member.news = [*itertools.islice(left, 1)], []
+                    for task in member.tasks:
+                        member.connection.send(task)
+                if isinstance(told, LostTask) or not member.tasks:
+                    members.remove(member)
+                    member.end()
                     members += [_started(serve)] if isinstance(told, LostTask) else []
-                one.allow(limit(one.news[-1] if one.news else None))
+                member.allow(limit(member.news[-1] if member.news else None))
     finally:
-        for one in members:
-            one.end()
+        for member in members:
+            member.end()
 
 
 def answer_all(connection: Connection, answer: Callable[[Any], Any]) -> None:

@@ -51,13 +51,13 @@ class Waiting:
 
     def _look(self) -> None:
         first = AFTER if self._is_live else LATER
-        known, began, after, shown = None, 0.0, first, False
+        task, began, after, shown = None, 0.0, first, False
         while not self._over.wait(EVERY):
             now = self._now()
-            if now is not known:
+            if now is not task:
                 if shown:
                     self._below("")
-                known, began, after, shown = now, time.monotonic(), first, False
+                task, began, after, shown = now, time.monotonic(), first, False
             elif now is not None and (seconds := time.monotonic() - began) >= after:
                 said = f"{self._label(now)} has run for {seconds:.0f} s; --case-timeout stops it"
                 if shown := self._is_live:
@@ -78,9 +78,9 @@ def patient(command: Callable[..., Any]) -> Callable[..., Any]:
     """Have a command that calls kernels say what takes long, and stop it where it is asked to."""
 
     @functools.wraps(command)
-    def waited(*args: Any, **given: Any) -> Any:
+    def waited(*args: Any, **keywords: Any) -> Any:
         with contextlib.closing(Waiting(lambda: LIMITS.case, _shown)):
-            return command(*args, **given)
+            return command(*args, **keywords)
 
     for option in _LIMITS:
         waited = option(waited)

@@ -168,7 +168,7 @@ class Inspector:
     def _look(self, testimony: Testimony) -> None:
         detected = inspect(testimony)
         self.silenced += len(detected.silenced)
-        before = {(one.id, one.severity, one.location) for one in self.findings}
+        before = {(finding.id, finding.severity, finding.location) for finding in self.findings}
         for finding in detected.findings:
             key = finding.id, finding.severity, finding.locations
             if key not in self._said and (*key[:2], finding.location) not in before:
@@ -186,7 +186,7 @@ def inspect(testimony: Testimony) -> Detected:
     detected = detect(testimony.trace, testimony.machine)
     if not detected.suspicions:
         return detected
-    held = {one.differs.location for one in detected.suspicions if one.loop is None} - {None}
+    held = {doubt.differs.location for doubt in detected.suspicions if doubt.loop is None} - {None}
     return detected.settled(functools.cache(functools.partial(depends_on_order, testimony, held)))
 
 

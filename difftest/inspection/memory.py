@@ -138,7 +138,7 @@ class _Chart:
             _Group(tuple(lives), sum(life.first <= when <= life.last for life in lives))
             for lives in lines.values()
         ]
-        groups.sort(key=lambda one: (-one.bytes, -one.lives[0].size, one.lives[0].first))
+        groups.sort(key=lambda item: (-item.bytes, -item.lives[0].size, item.lives[0].first))
         return groups
 
     def _place(self, event: int) -> int:

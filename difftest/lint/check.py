@@ -78,16 +78,16 @@ def lint(
     ids : of rules, if not all are meant.
     """
     active = [
-        one for id, one in rules().items() if (not ids or id in ids) and one.holds(sdk, target)
+        row for id, row in rules().items() if (not ids or id in ids) and row.holds(sdk, target)
     ]
     comments = silencing_in(source.text)
     findings, used = [], set()
-    for one in _broken(source, sdk, active):
-        silencing = {(it, one.id) for it in comments if it.silences(one.id, one.line)}
+    for entry in _broken(source, sdk, active):
+        silencing = {(it, entry.id) for it in comments if it.silences(entry.id, entry.line)}
         used |= silencing
         if not silencing:
-            findings.append(one)
-    asked = {one.id for one in active if not one.reads_traces}
+            findings.append(entry)
+    asked = {check.id for check in active if not check.reads_traces}
     idle = [
         _idle(source, comment, id)
         for comment in comments
@@ -99,12 +99,12 @@ def lint(
 
 def _broken(source: Source, sdk: Release, active: Iterable[Rule]) -> Iterator[Diagnostic]:
     by_node: dict[type[ast.AST], list[Rule]] = {}
-    for one in active:
-        for kind in one.nodes:
-            by_node.setdefault(kind, []).append(one)
+    for check in active:
+        for kind in check.nodes:
+            by_node.setdefault(kind, []).append(check)
     for node, place in source.nodes(sdk):
-        for one in by_node.get(type(node), ()):
-            yield from _refusals(one, node, place)
+        for check in by_node.get(type(node), ()):
+            yield from _refusals(check, node, place)
 
 
 def _refusals(rule: Rule, node: ast.AST, place: Spot) -> Iterator[Diagnostic]:
@@ -152,12 +152,12 @@ def _breaches(
     trace: Trace, sdk: Release, ids: Collection[str]
 ) -> Iterator[tuple[str, Location, str]]:
     machine = MACHINES[trace.machine]
-    for one in rules().values():
-        if one.reads_traces and (not ids or one.id in ids) and one.holds(sdk, machine.name):
-            with unless_broken(f"the rule {one.id}"):
-                for at, happened in one.reader(trace, machine):
+    for check in rules().values():
+        if check.reads_traces and (not ids or check.id in ids) and check.holds(sdk, machine.name):
+            with unless_broken(f"the rule {check.id}"):
+                for at, happened in check.reader(trace, machine):
                     if at.location is not None:
-                        yield one.id, at.location, happened
+                        yield check.id, at.location, happened
 
 
 _DETECTED = ("NKI521", "NKI544")
@@ -184,7 +184,7 @@ def findings_of(
     if code is not None:
         text = "".join(linecache.getlines(code.co_filename))
         findings = _findings(code.co_filename, text, function.__name__, level)
-    return (*findings, *(_finding(one) for one in read if one.id not in _DETECTED))
+    return (*findings, *(_finding(entry) for entry in read if entry.id not in _DETECTED))
 
 
 @lru_cache(maxsize=256)
@@ -194,10 +194,10 @@ def _findings(file: str, text: str, name: str, level: str | None) -> tuple[Findi
     except UNREADABLE:
         return ()
     functions = source.reached(*source.functions.get(name, ()))
-    lines = {line for one in functions for line in range(one.lineno, (one.end_lineno or 0) + 1)}
+    lines = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     diagnostics = lint(source, of_level(level) or source.sdk)
     return tuple(
-        _finding(one) for one in diagnostics if one.line in lines and one.id not in HAZARDS
+        _finding(entry) for entry in diagnostics if entry.line in lines and entry.id not in HAZARDS
     )
 
 

@@ -46,7 +46,7 @@ def _mask(node: ast.BoolOp | ast.UnaryOp, at: Spot) -> Iterator[Refusal]:
         return
     chain = [node, *at.source.around(node)]
     whole = next(
-        one for one, two in pairwise(chain) if not isinstance(two, (ast.BoolOp, ast.UnaryOp))
+        link for link, two in pairwise(chain) if not isinstance(two, (ast.BoolOp, ast.UnaryOp))
     )
     is_condition = getattr(at.source.parents[whole], "test", None) is whole
     if at.kind(node) in _UNKNOWN and not is_condition:
@@ -179,7 +179,7 @@ def _made(node: ast.AST, at: Spot, is_inside: bool) -> set[str]:
     if isinstance(node, ast.Assign):
         is_new = at.kind(node.value) is Sort.TILE and not isinstance(node.value, _PARTS)
         return {
-            one.id for one in node.targets if isinstance(one, ast.Name) and is_new and is_inside
+            item.id for item in node.targets if isinstance(item, ast.Name) and is_new and is_inside
         }
     is_inside |= _is_scope(node, at)
     return {name for child in ast.iter_child_nodes(node) for name in _made(child, at, is_inside)}
@@ -291,7 +291,7 @@ def _one_place(node: ast.For, at: Spot) -> Iterator[Refusal]:
         return
     kinds = at.source.kinds(at.function)
     own = kinds.bound_in(node)
-    turn = {getattr(one, "id", "") for one in ast.walk(node.target)}
+    turn = {getattr(part, "id", "") for part in ast.walk(node.target)}
     for written in _written(node, at):
         name = getattr(written.value, "id", None)
         if name and name not in own and not turn & kinds.origins(written.slice):
@@ -306,7 +306,7 @@ def _carried(node: ast.For, at: Spot) -> Iterator[Refusal]:
     if at.function is None or _range(node, at) not in TRACED_ONCE:
         return
     for name, bindings in at.source.kinds(at.function).bound_in(node).items():
-        first = min(bindings, key=lambda one: one.end)
+        first = min(bindings, key=lambda binding: binding.end)
         is_number = first.value is not None and at.kind(first.value) in (Sort.NUMBER, Sort.TURN)
         if is_number and first.by is not node and _is_read(name, node, first, at):
             yield first.by, f"{name} goes from one turn over {ast.unparse(node.target)} to the next"

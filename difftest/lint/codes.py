@@ -66,8 +66,8 @@ def explain(log: str) -> Iterator[Explained]:
         said += [match.group(0) for text in TEXTS if (match := re.search(text, row))]
         for code in said:
             codes.setdefault(code, []).extend(lines)
-    for one, lines in codes.items():
-        yield Explained(one, cause_of(one), tuple(dict.fromkeys(lines)))
+    for key, lines in codes.items():
+        yield Explained(key, cause_of(key), tuple(dict.fromkeys(lines)))
 
 
 def cause_of(said: str) -> Cause | None:

@@ -121,14 +121,14 @@ def project_settings(folder: Path) -> dict[str, Any]:
     SettingsError : it has a key or a value that has no meaning.
     """
     files = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    file = next((one for one in files if one.is_file()), None)
+    file = next((path for path in files if path.is_file()), None)
     table = _table(file) if file else {}
     try:
         settings = {"sdk": table.pop("sdk", None), "target": table.pop("target", None)}
         for name, values in (("sdk", SDKS), ("target", TARGETS)):
             if settings[name] is not None and settings[name] not in values:
                 raise SettingsError(f"{name} is one of {', '.join(values)}; got {settings[name]!r}")
-        choices = {one: table.pop(one.value, []) for one in Level}
+        choices = {level: table.pop(level.value, []) for level in Level}
         for level, names in choices.items():
             if not isinstance(names, list):
                 raise SettingsError(f"{level.value} is a list of ids and groups; got {names!r}")
@@ -172,13 +172,13 @@ class LintRequest:
         diagnostics = lint(source, self.sdk or source.sdk, self.target, self.ids)
         before = self.before
         earlier = set(lint(source, before, self.target, self.ids)) if before else set()
-        return [one for one in diagnostics if one not in earlier and self._is_told(one)]
+        return [entry for entry in diagnostics if entry not in earlier and self._is_told(entry)]
 
     def of_trace(self, trace: Trace) -> list[Diagnostic]:
         """The same of the run of a kernel."""
         earlier = lint_trace(trace, self.before, self.ids) if self.before else []
         diagnostics = lint_trace(trace, self.sdk, self.ids)
-        return [one for one in diagnostics if one not in earlier and self._is_told(one)]
+        return [entry for entry in diagnostics if entry not in earlier and self._is_told(entry)]
 
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
         """The diagnostics of files and folders, and what is to be said of those nobody can read."""

@@ -59,17 +59,17 @@ def _loop(node: ast.expr, at: Spot) -> Fix | None:
     parent = at.source.parents[node]
     if not isinstance(node, ast.ListComp) or not isinstance(parent, ast.Assign):
         return None
-    [one, *others], [target, *names] = node.generators, parent.targets
+    [clause, *others], [target, *names] = node.generators, parent.targets
     if others or names or not isinstance(target, ast.Name) or at.function is None:
         return None
     start, end = at.source.span(parent)
     line = at.source.text.rfind("\n", 0, start) + 1
-    indent, deeper = at.source.text[line:start], 4 + 4 * len(one.ifs)
-    tests = [f"if {at.source.segment(test)}:" for test in one.ifs]
-    head = f"for {at.source.segment(one.target)} in {at.source.segment(one.iter)}:"
+    indent, deeper = at.source.text[line:start], 4 + 4 * len(clause.ifs)
+    tests = [f"if {at.source.segment(test)}:" for test in clause.ifs]
+    head = f"for {at.source.segment(clause.target)} in {at.source.segment(clause.iter)}:"
     lines = [f"{target.id} = []", head, *(" " * 4 * n + test for n, test in enumerate(tests, 1))]
     lines.append(" " * deeper + f"{target.id}.append({at.source.segment(node.elt)})")
-    own = {name.id for name in ast.walk(one.target) if isinstance(name, ast.Name)}
+    own = {name.id for name in ast.walk(clause.target) if isinstance(name, ast.Name)}
     inside = set(ast.walk(parent))
     is_seen = any(
         isinstance(name, ast.Name) and name.id in own and name not in inside
@@ -87,8 +87,8 @@ def _no_star(node: ast.arg, at: Spot) -> Fix | None:
     function = at.function
     if function is None or function.args.vararg or None in function.args.kw_defaults:
         return None  # what has no default cannot follow what has one
-    arguments = [*function.args.args, *function.args.defaults]
-    start = max((at.source.span(one)[1] for one in arguments), default=at.source.span(function)[0])
+    parts = [*function.args.args, *function.args.defaults]
+    start = max((at.source.span(part)[1] for part in parts), default=at.source.span(function)[0])
     end = at.source.span(node)[0]
     text = re.sub(r"\*\s*,\s*", "", at.source.text[start:end], count=1)
     return Fix("leave the * out", (at.source.edit(start, end, text),))

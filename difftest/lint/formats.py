@@ -31,10 +31,10 @@ _PRECISION = {
 def as_text(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """``FILE:line:column: ID text``, as ruff writes it: ``[*]`` marks what has a safe fix."""
     return "\n".join(
-        f"{one.path}:{one.line}:{one.region.column}: {one.id} "
-        f"{'[*] ' if one.fix and one.fix.is_safe else ''}"
-        f"{'warning: ' if levels.of(one.rule) is Level.WARN else ''}{one.text}"
-        for one in diagnostics
+        f"{entry.path}:{entry.line}:{entry.region.column}: {entry.id} "
+        f"{'[*] ' if entry.fix and entry.fix.is_safe else ''}"
+        f"{'warning: ' if levels.of(entry.rule) is Level.WARN else ''}{entry.text}"
+        for entry in diagnostics
     )
 
 
@@ -46,10 +46,10 @@ def as_json(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
 def as_github(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     """Workflow commands, which GitHub shows at the lines of a pull request."""
     return "\n".join(
-        f"::{SEVERITIES[levels.of(one.rule)]} file={one.path},line={one.line},"
-        f"col={one.region.column},endLine={one.region.end_line},title={one.id}"
-        f"::{_escaped(one.text)}"
-        for one in diagnostics
+        f"::{SEVERITIES[levels.of(entry.rule)]} file={entry.path},line={entry.line},"
+        f"col={entry.region.column},endLine={entry.region.end_line},title={entry.id}"
+        f"::{_escaped(entry.text)}"
+        for entry in diagnostics
     )
 
 
@@ -58,9 +58,9 @@ def as_sarif(diagnostics: Sequence[Diagnostic], levels: Levels) -> str:
     ids = list(rules())
     said: Counter[str] = Counter()
     results = []
-    for one in diagnostics:
-        text = f"{one.id}\0{Path(one.path).as_posix()}\0{one.happened}"
-        results.append(_result(one, ids.index(one.id), levels, f"{text}\0{said[text]}"))
+    for entry in diagnostics:
+        text = f"{entry.id}\0{Path(entry.path).as_posix()}\0{entry.happened}"
+        results.append(_result(entry, ids.index(entry.id), levels, f"{text}\0{said[text]}"))
         said[text] += 1
     run = {
         "tool": {

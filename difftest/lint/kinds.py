@@ -90,18 +90,18 @@ class Kinds:
         return {
             name: own
             for name, every in self.bound.items()
-            if (own := [one for one in every if one.by is block or block in around(one.by)])
+            if (own := [item for item in every if item.by is block or block in around(item.by)])
         }
 
     def origins(self, node: ast.AST) -> set[str]:
         """The names that an expression is computed from, directly or not."""
         names: set[str] = set()
-        waiting: list[ast.AST | None] = [node]
-        while waiting:
+        left: list[ast.AST | None] = [node]
+        while left:
             read = {
-                one.id for one in ast.walk(waiting.pop() or ast.Pass()) if isinstance(one, ast.Name)
+                part.id for part in ast.walk(left.pop() or ast.Pass()) if isinstance(part, ast.Name)
             }
-            waiting += (one.value for name in read - names for one in self.bound.get(name, ()))
+            left += (binding.value for name in read - names for binding in self.bound.get(name, ()))
             names |= read
         return names
 
@@ -141,7 +141,7 @@ class Kinds:
     def _of_call(self, node: ast.Call) -> Sort | None:
         name = self._named(node.func)
         if name in MAKERS:
-            values = [*node.args[2:], *(one.value for one in node.keywords if one.arg == "buffer")]
+            values = [*node.args[2:], *(key.value for key in node.keywords if key.arg == "buffer")]
             buffers = [self.value(value) for value in values]
             if _IN_HBM.intersection(map(self._named, buffers)):
                 return Sort.TENSOR
@@ -188,13 +188,13 @@ class Kinds:
             value = self._source.constants.get(name.id)
             return [Binding(name, value)] if value is not None else []
         above = [binding for binding in every if binding.end <= (name.lineno, name.col_offset)]
-        last = max(above, key=lambda one: one.end, default=None)
+        last = max(above, key=lambda binding: binding.end, default=None)
         around = set(self._source.around(name))
         if last is None or not self._is_before(last.by, around):
             return every
         turned = around.difference(self._source.around(last.by), [last.by])
         loops = {block for block in turned if isinstance(block, (ast.For, ast.While))}
-        return [last, *(one for one in every if loops.intersection(self._source.around(one.by)))]
+        return [last, *(item for item in every if loops.intersection(self._source.around(item.by)))]
 
     def _is_before(self, statement: ast.AST, around: set[ast.AST]) -> bool:
         """Whether a statement runs before what stands inside of ``around``, each time."""

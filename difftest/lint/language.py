@@ -55,7 +55,7 @@ def _targets(node: ast.For, at: Spot) -> Iterator[Refusal]:
 def _inner_function(node: ast.FunctionDef, at: Spot) -> Iterator[Refusal]:
     if at.function is None or node is at.function:
         return
-    if any(isinstance(one, ast.Name) and one.id == node.name for one in _loop_bodies(at)):
+    if any(isinstance(part, ast.Name) and part.id == node.name for part in _loop_bodies(at)):
         return
     yield node, f"{node.name} is defined inside {at.function.name}"
 
@@ -232,12 +232,12 @@ def _is_written(base: ast.AST, block: ast.AST, at: Spot, besides: ast.AST | None
     for node in ast.walk(block):
         written: list[ast.expr] = []
         if isinstance(node, ast.Call) and node is not besides and at.name(node.func):
-            written = [one.value for one in node.keywords if (one.arg or "").startswith("dst")]
+            written = [key.value for key in node.keywords if (key.arg or "").startswith("dst")]
             written += [] if at.name(node.func) == "nl.load" else node.args[:1]
         elif isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             written = [target for target in targets if isinstance(target, ast.Subscript)]
-        if any(name in _names(one) for one in written if not isinstance(one, ast.Attribute)):
+        if any(name in _names(part) for part in written if not isinstance(part, ast.Attribute)):
             return True
     return False
 

@@ -74,8 +74,8 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
         if not any(edit.start < other.end and other.start < edit.end for edit, other in pairs):
             taken += fix.edits
             count += 1
-    for one in sorted(taken, reverse=True):
-        text = text[: one.start] + one.text + text[one.end :]
+    for edit in sorted(taken, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
     return text, count
 
 
@@ -128,9 +128,9 @@ class ImportedNames:
                     local = alias.asname or alias.name.partition(".")[0]
                     self._enter(node, local, alias.name if alias.asname else local, alias.name)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for one in node.names:
-                    full = f"{node.module}.{one.name}"
-                    self._enter(node, one.asname or one.name, full, full)
+                for member in node.names:
+                    full = f"{node.module}.{member.name}"
+                    self._enter(node, member.asname or member.name, full, full)
 
     def _enter(self, node: ast.AST, local: str, full: str, imported: str) -> None:
         if imported.startswith(f"{_CLASSIC}nki"):
@@ -233,7 +233,7 @@ class Source(SourceText):
     def constants(self) -> Mapping[str, ast.expr]:
         """What the names that its top level assigns stand for."""
         assigned = (node for node in self.tree.body if isinstance(node, ast.Assign))
-        return {getattr(to, "id", ""): one.value for one in assigned for to in one.targets}
+        return {getattr(to, "id", ""): node.value for node in assigned for to in node.targets}
 
     def kinds(self, function: Function) -> Kinds:
         """What the expressions of a function are."""
@@ -327,7 +327,7 @@ class Source(SourceText):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
                 yield getattr(node.func.value, "id", "")
             elif isinstance(node, ast.Call) and node.args and self._is_launcher(node.func):
-                yield from (getattr(one, "id", "") for one in ast.walk(node.args[0]))
+                yield from (getattr(part, "id", "") for part in ast.walk(node.args[0]))
 
     def _issues(self, function: Function) -> bool:
         """Whether a function issues instructions itself, and launches no kernel as the host."""

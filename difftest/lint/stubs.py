@@ -86,14 +86,14 @@ def public_names(name: str, module: ModuleType) -> list[str]:
     listed = namespace.get("__all__") or [word for word in namespace if not word.startswith("_")]
     dialect = CLASSIC if name.startswith(CLASSIC.package) else TODAY
     documented = {
-        one.name for one in documented_names(dialect) if f"{dialect.package}{one.module}" == name
+        row.name for row in documented_names(dialect) if f"{dialect.package}{row.module}" == name
     }
     levelled = {
         own for prefix, _, own in (path.partition(".") for path in LIFETIMES)
         if _SHORT.get(prefix) == name and own.isidentifier()
     }  # fmt: skip
     return sorted(
-        one for one in {*listed, *documented, *levelled} if getattr(module, one, None) is not None
+        key for key in {*listed, *documented, *levelled} if getattr(module, key, None) is not None
     )
 
 
@@ -225,7 +225,7 @@ def doc_of(value: object, indent: str = "    ") -> str:
 def enum_text(name: str, kind: type[Enum]) -> str:
     """An enumeration with its members."""
     base = "IntEnum" if issubclass(kind, IntEnum) else "Enum"
-    members = [f"    {one} = {member.value!r}\n" for one, member in kind.__members__.items()]
+    members = [f"    {key} = {member.value!r}\n" for key, member in kind.__members__.items()]
     return f"class {name}({base}):\n{''.join(members)}"
 
 
@@ -314,24 +314,23 @@ def _listed(parameters: list[inspect.Parameter], type_of: Callable[[Any], str]) 
     """Each parameter as a signature has it, with the marks ``/`` and ``*``."""
     kinds = inspect.Parameter
     marked = any(parameter.kind is kinds.VAR_POSITIONAL for parameter in parameters)
-    for number, one in enumerate(parameters):
-        if one.kind is kinds.KEYWORD_ONLY and not marked:
+    for number, parameter in enumerate(parameters):
+        if parameter.kind is kinds.KEYWORD_ONLY and not marked:
             marked = True
             yield "*"
-        yield _parameter(one, type_of)
+        yield _parameter(parameter, type_of)
         following = parameters[number + 1 :][:1]
-        if one.kind is kinds.POSITIONAL_ONLY and (
+        if parameter.kind is kinds.POSITIONAL_ONLY and (
             not following or following[0].kind is not kinds.POSITIONAL_ONLY
         ):
             yield "/"
 
 
-def _parameter(one: inspect.Parameter, type_of: Callable[[Any], str]) -> str:
-    stars = "*" * (one.kind is one.VAR_POSITIONAL) + "**" * (one.kind is one.VAR_KEYWORD)
-    if one.default is one.empty:
-        return f"{stars}{one.name}: Any"
-    kind = "str | None" if one.name == "name" else type_of(one.default)
-    return f"{one.name}: {kind} = {_default(one.default)}"
+def _parameter(parameter: inspect.Parameter, type_of: Callable[[Any], str]) -> str:
+    if parameter.default is parameter.empty:
+        return f"{parameter.replace(annotation=parameter.empty)}: Any"  # with its stars
+    kind = "str | None" if parameter.name == "name" else type_of(parameter.default)
+    return f"{parameter.name}: {kind} = {_default(parameter.default)}"
 
 
 def _default(value: object) -> str:

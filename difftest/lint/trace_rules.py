@@ -88,24 +88,24 @@ def _transposed(event: Event) -> str | bool:
 @trace_rule("NKI506", **{**RECORDED, "targets": frozenset({"trn1", "trn2"})})
 def _float8(trace: Trace, machine: Machine) -> Iterator[Breach]:
     dtypes = {tensor.dtype.name for tensor in trace.allocations}
-    for one in trace.allocations:
-        if one.dtype.name == "float8_e4m3fn" and (one.space.is_hbm or dtypes >= _FLOAT8):
+    for tensor in trace.allocations:
+        if tensor.dtype.name == "float8_e4m3fn" and (tensor.space.is_hbm or dtypes >= _FLOAT8):
             beside = " beside float8_e4m3" if dtypes >= _FLOAT8 else ""
-            yield _place(trace, one), f"{one} is float8_e4m3fn{beside}"
+            yield _place(trace, tensor), f"{tensor} is float8_e4m3fn{beside}"
 
 
 def _place(trace: Trace, tensor: Allocation) -> Event | Allocation:
     """What tells the tensor's line: itself, or the first event that touches an argument."""
     touches = (
-        event for event in trace for one in event.writes + event.reads if one.allocation is tensor
+        event for event in trace for part in event.writes + event.reads if part.allocation is tensor
     )
     return tensor if tensor.location is not None else next(touches, tensor)
 
 
 @_each("NKI507", **TRN1)
 def _register_store(event: Event) -> str | bool:
-    spaces = [one.allocation.space for one in event.writes if event.opcode == "register_store"]
-    return any(not one.is_hbm for one in spaces) and f"register_store writes to {spaces[0].value}"
+    kinds = [part.allocation.space for part in event.writes if event.opcode == "register_store"]
+    return any(not kind.is_hbm for kind in kinds) and f"register_store writes to {kinds[0].value}"
 
 
 @_each("NKI508", **TRN2)
@@ -156,7 +156,7 @@ def collectives(trace: Trace) -> Iterator[Event]:
 def on_chip(event: Event) -> Iterator[Region]:
     """The operands of a compute instruction in SBUF and PSUM."""
     if event.engine is not Engine.DMA:
-        yield from (one for one in event.writes + event.reads if not one.allocation.space.is_hbm)
+        yield from (part for part in event.writes + event.reads if not part.allocation.space.is_hbm)
 
 
 @trace_rule("NKI521", **WRONG)
@@ -164,9 +164,9 @@ def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
     return _detected(partitions(trace, machine), START)
 
 
-def _detected(found: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
+def _detected(rows: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
     """The errors that a detector of hazards tells of a trace, too."""
-    errors = (one for one in found if isinstance(one, Finding) and one.severity is Severity.ERROR)
+    errors = (row for row in rows if isinstance(row, Finding) and row.severity is Severity.ERROR)
     return ((finding, finding.happened) for finding in errors if finding.id == id)
 
 
@@ -181,18 +181,18 @@ def _step(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @_each("NKI523", **TRN1)
 def _dynamic(event: Event) -> str | bool:
-    moved = [one.role for one in on_chip(event) if f"register of {one.role}" in event.arguments]
+    moved = [part.role for part in on_chip(event) if f"register of {part.role}" in event.arguments]
     return bool(moved) and f"{event.opcode} has {moved[0]} at the offset of a register"
 
 
 @trace_rule("NKI524", **RECORDED)
 def _mixed(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for space in (Space.SBUF, Space.PSUM):
-        own = [one for one in trace.allocations if one.space is space and not one.is_temporary]
+        own = [tile for tile in trace.allocations if tile.space is space and not tile.is_temporary]
         placed = [tensor for tensor in own if tensor.address is not None]
-        for one in own if placed else ():
-            if one.address is None:
-                yield one, f"{one} has no address, and {placed[0]} has one"
+        for tile in own if placed else ():
+            if tile.address is None:
+                yield tile, f"{tile} has no address, and {placed[0]} has one"
 
 
 @_each("NKI525", **TRN1)
@@ -216,10 +216,10 @@ def _dma_transpose(event: Event) -> str | bool:
 @trace_rule("NKI527", **RECORDED)
 def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
     for event in trace:
-        for one in event.writes if event.opcode.startswith("dma_transpose") else ():
-            width, size = one.allocation.partition_step or one.elements, one.dtype.itemsize
-            first = one.offset % width * size
-            step = one.strides[0] * size if one.shape[0] > 1 and one.allocation.space.is_hbm else 0
+        for box in event.writes if event.opcode.startswith("dma_transpose") else ():
+            width, size = box.allocation.partition_step or box.elements, box.dtype.itemsize
+            first = box.offset % width * size
+            step = box.strides[0] * size if box.shape[0] > 1 and box.allocation.space.is_hbm else 0
             if first % _ALIGNED:
                 yield event, f"dma_transpose writes from byte {first} of the rows on"
             elif step % _ALIGNED:
@@ -228,7 +228,7 @@ def _rows(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @_each("NKI528", **{**TRN2, "frontends": frozenset({Frontend.CLASSIC})})
 def _broadcast(event: Event) -> str | bool:
-    reads = [one for one in event.reads if one.whole and one.shape and one.shape[0] > 1]
+    reads = [part for part in event.reads if part.whole and part.shape and part.shape[0] > 1]
     repeated = [region.shape[0] for region in reads if region.strides[0] == 0]
     is_told = bool(repeated) and event.engine is Engine.DMA
     return is_told and f"{event.opcode} reads one row for {repeated[0]} partitions"
@@ -341,10 +341,10 @@ def _collective_of_one(trace: Trace, machine: Machine) -> Iterator[Breach]:
 def _copied(trace: Trace, machine: Machine) -> Iterator[Breach]:
     written: dict[int, frozenset[int]] = {}
     for event in trace:
-        static = frozenset(one.loop.id for one in event.loops if one.loop.kind is LoopKind.STATIC)
+        ids = frozenset(turn.loop.id for turn in event.loops if turn.loop.kind is LoopKind.STATIC)
         is_inside = bool(device_loops(event))
         for region in event.reads if event.opcode == "tensor_copy" and not is_inside else ():
-            if written.get(region.allocation.id, frozenset()) & static:
+            if written.get(region.allocation.id, frozenset()) & ids:
                 yield event, f"tensor_copy reads {region.allocation}, which a device loop wrote"
-        for one in event.writes:
-            written[one.allocation.id] = static if is_inside else frozenset()
+        for part in event.writes:
+            written[part.allocation.id] = ids if is_inside else frozenset()

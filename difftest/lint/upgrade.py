@@ -155,13 +155,13 @@ def _signature_of(name: str, is_classic: bool) -> inspect.Signature | None:
         signature = inspect.signature(functions[own])
     except ValueError:
         return None
-    if any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values()):
+    if any(argument.kind is argument.VAR_POSITIONAL for argument in signature.parameters.values()):
         return None  # a range takes what Python's does, and hints
     blank = inspect.Parameter.empty
     return signature.replace(
         parameters=[
-            one.replace(annotation=blank, default=blank if one.default is blank else None)
-            for one in signature.parameters.values()
+            argument.replace(annotation=blank, default=blank if argument.default is blank else None)
+            for argument in signature.parameters.values()
         ],
         return_annotation=blank,
     )

@@ -66,7 +66,7 @@ def positional(name: str) -> tuple[str, ...]:
     module, _, function = name.partition(".")
     callee = getattr({"nl": language, "nisa": isa}[module], function, None)
     parameters = inspect.signature(callee).parameters.values() if callee else ()
-    return tuple(one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+    return tuple(item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD)
 
 
 MATMUL = "nisa.nc_matmul"

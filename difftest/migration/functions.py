@@ -37,19 +37,19 @@ class FunctionWriter(InstructionWriter):
     def _function(self, call: ast.Call, wanted: Wanted) -> str:
         """A call of a function of ``nl``."""
         name = self.names.meant(call.func) or ""
-        given = self.given(call)
-        wanted = self.asked(wanted, given)
-        given = {role: node for role, node in given.items() if role not in ("mask", "dtype")}
+        nodes = self.given(call)
+        wanted = self.asked(wanted, nodes)
+        nodes = {role: node for role, node in nodes.items() if role not in ("mask", "dtype")}
         roles = ("x", "y") if name in BINARY else ("x", "axis") if name in REDUCTIONS else ("x",)
-        if not set(roles) <= set(given):
+        if not set(roles) <= set(nodes):
             raise NotMechanicalError(*UNKNOWN_CALL)
-        if name in BINARY and len(given) == 2:
-            sides = [self.operand(given[role], wanted.limits) for role in roles]
+        if name in BINARY and len(nodes) == 2:
+            sides = [self.operand(nodes[role], wanted.limits) for role in roles]
             return self.binary(name[3:], sides[0], sides[1], wanted)
-        operand = self.operand(given.pop("x"), wanted.limits)
+        operand = self.operand(nodes.pop("x"), wanted.limits)
         if name in REDUCTIONS:
-            return self._reduction(name, operand, given, wanted)
-        if given:
+            return self._reduction(name, operand, nodes, wanted)
+        if nodes:
             raise NotMechanicalError(*UNKNOWN_CALL)
         if wanted.is_value:
             return self._called(name[3:], wanted, operand)
@@ -102,7 +102,7 @@ class FunctionWriter(InstructionWriter):
         axis = arguments.pop("axis")
         axes = axes_of(axis)
         if axes is not None and data.shape is not None:
-            data, axes = _with_axes_last(data, [one % len(data.shape) for one in axes])
+            data, axes = _with_axes_last(data, [number % len(data.shape) for number in axes])
         words = ast.unparse(self.value(axis))
         if axes is not None:
             words = str(axes[0]) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
@@ -192,9 +192,9 @@ def _joined(left: Shape | None, right: Shape | None) -> Shape | None:
     if len(left) != len(right):
         raise NotMechanicalError(*BROADCAST)
     pairs = list(zip(left, right, strict=True))
-    if not any((one == ONE) != (other == ONE) for one, other in pairs):
+    if not any((size == ONE) != (other == ONE) for size, other in pairs):
         return None
-    return tuple(other if one == ONE else one for one, other in pairs)
+    return tuple(other if size == ONE else size for size, other in pairs)
 
 
 def _with_axes_last(data: NewOperand, axes: list[int]) -> tuple[NewOperand, list[int]]:
@@ -206,6 +206,6 @@ def _with_axes_last(data: NewOperand, axes: list[int]) -> tuple[NewOperand, list
         return data, sorted(axes)
     order = [*others, *sorted(axes)]
     text = f"{data.text}.permute(({', '.join(map(str, order))}))"
-    known = data.tile or KnownTile()
-    tile = KnownTile(tuple(shape[n] for n in order), known.dtype, known.buffer)
+    source = data.tile or KnownTile()
+    tile = KnownTile(tuple(shape[n] for n in order), source.dtype, source.buffer)
     return NewOperand(text, tile), list(range(first, len(shape)))

@@ -147,18 +147,18 @@ class Names:
         return statements
 
 
-def _imported(one: Any) -> list[tuple[str, str]]:
+def _imported(node: Any) -> list[tuple[str, str]]:
     """What an import names: the module or its name, dotted, and what it is called here."""
-    if not isinstance(one, (cst.Import, cst.ImportFrom)) or isinstance(one.names, cst.ImportStar):
+    if not isinstance(node, (cst.Import, cst.ImportFrom)) or isinstance(node.names, cst.ImportStar):
         return []
     prefix = ""
-    if isinstance(one, cst.ImportFrom):
-        if one.module is None:
+    if isinstance(node, cst.ImportFrom):
+        if node.module is None:
             return []
-        prefix = f"{get_full_name_for_node(one.module)}."
+        prefix = f"{get_full_name_for_node(node.module)}."
     return [
         (f"{prefix}{alias.evaluated_name}", alias.evaluated_alias or str(alias.evaluated_name))
-        for alias in one.names
+        for alias in node.names
     ]
 
 
@@ -167,11 +167,11 @@ def _nki_modules(line: Any) -> list[tuple[str, str]]:
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return []
     modules = _imported(line.body[0])
-    known = all(
+    is_known = all(
         name in MODULES and name.startswith(CLASSIC) and local.isidentifier()
         for name, local in modules
     )
-    return modules if known else []
+    return modules if is_known else []
 
 
 class _Renaming(cst.CSTTransformer):

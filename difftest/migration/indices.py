@@ -73,8 +73,8 @@ class Term:
 
     def __mul__(self, other: Term) -> Term:
         return _summed(
-            (Monomial([*first, *second]), one * two)
-            for first, one in self.parts
+            (Monomial([*first, *second]), factor * two)
+            for first, factor in self.parts
             for second, two in other.parts
         )
 
@@ -215,7 +215,7 @@ class Grids:
     def forget(self, changed: set[str]) -> None:
         """Names were bound anew: what they and all that depends on them stood for is lost."""
         for name, mask in list(self.masks.items()):
-            used = {one.id for one in ast.walk(mask) if isinstance(one, ast.Name)}
+            used = {part.id for part in ast.walk(mask) if isinstance(part, ast.Name)}
             if name in changed or used & (changed | self.lost):
                 del self.masks[name]
                 self.lost.add(name)
@@ -228,9 +228,9 @@ class Grids:
     def uses(self, node: ast.AST) -> bool:
         """Whether an expression has an index in it."""
         return any(
-            (isinstance(one, ast.Name) and one.id in {*self.known, *self.masks, *self.lost})
-            or self.names.meant(one) in ("nl.arange", "nl.mgrid")
-            for one in ast.walk(node)
+            (isinstance(part, ast.Name) and part.id in {*self.known, *self.masks, *self.lost})
+            or self.names.meant(part) in ("nl.arange", "nl.mgrid")
+            for part in ast.walk(node)
         )
 
     def is_index(self, node: ast.expr) -> bool:
@@ -259,9 +259,9 @@ class Grids:
         if not self.uses(node):
             return GridIndex.scalar(node)
         if isinstance(node, ast.Name):
-            known = self.known.get(node.id)
-            if isinstance(known, GridIndex):
-                return known
+            index = self.known.get(node.id)
+            if isinstance(index, GridIndex):
+                return index
             if node.id in self.lost:
                 raise NotMechanicalError(*LOST)
         if isinstance(node, ast.Attribute) and node.attr in AXES:

@@ -69,7 +69,7 @@ class InstructionWriter(OperandWriter):
         target = wanted.dst or self.fresh(wanted.wish, call, meant.split(".")[1])
         if wanted.dst is None:
             self._allocated(target, calling, operands, arguments.get("shape"), wanted)
-        return self.issued(name, {role: one.text for role, one in operands.items()}, target, wanted)
+        return self.issued(name, {key: side.text for key, side in operands.items()}, target, wanted)
 
     def asked(self, wanted: Wanted, arguments: dict[str, ast.expr]) -> Wanted:
         """With the mask and the dtype of a call's arguments."""

@@ -24,14 +24,14 @@ def rules_broken(node: cst.CSTNode, scope: Scope) -> list[Rule]:
     names = scope.names
     broken: list[Rule] = []
     whole = nodes(node)
-    for one in _of_kind(whole, cst.Import, cst.ImportFrom):
-        broken += names.rules_broken(one)
-    for one in _of_kind(whole, cst.Attribute):
-        broken += _of_name(names.of(one))
-    for one in _of_kind(whole, cst.Call):
-        broken += _of_call(one, names.of(one.func) or "")
-    for one in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
-        if any(_is_tile(side, scope) for side in one.children):
+    for part in _of_kind(whole, cst.Import, cst.ImportFrom):
+        broken += names.rules_broken(part)
+    for part in _of_kind(whole, cst.Attribute):
+        broken += _of_name(names.of(part))
+    for part in _of_kind(whole, cst.Call):
+        broken += _of_call(part, names.of(part.func) or "")
+    for part in _of_kind(whole, cst.BinaryOperation, cst.UnaryOperation, cst.AugAssign):
+        if any(_is_tile(side, scope) for side in part.children):
             broken.append(OPERATOR)
     return broken
 
@@ -74,13 +74,13 @@ def nodes(node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
     pending: list[Any] = [node]
     tree: list[Any] = []
     while pending:
-        one = pending.pop()
-        kind: Any = type(one)
-        if isinstance(one, (list, tuple)):
-            pending += reversed(one)
+        item = pending.pop()
+        kind: Any = type(item)
+        if isinstance(item, (list, tuple)):
+            pending += reversed(item)
         elif (names := _last_first(kind)) is not None:
-            tree.append(one)
-            pending += [getattr(one, name) for name in names]
+            tree.append(item)
+            pending += [getattr(item, name) for name in names]
     return _of_kind(tree, *kinds) if kinds else tree
 
 

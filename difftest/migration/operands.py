@@ -85,7 +85,7 @@ class OperandWriter(ABC):
         """The name of a new tile: the one that is wished for, unless ``source`` reads it."""
         if wish is None:
             return self.scope.new_name(f"{name}_result")
-        used = {one.id for one in ast.walk(source) if isinstance(one, ast.Name)}
+        used = {part.id for part in ast.walk(source) if isinstance(part, ast.Name)}
         return self.scope.new_name(f"new_{wish}") if wish in used else wish
 
     def limits(self, mask: ast.expr | None) -> MaskBox:

@@ -68,7 +68,7 @@ def calls_of_shapes(
     def call(draw: DrawFn, dtype: str) -> ProofCall:
         values = {name: draw(source) for name, source in sizes.items()}
         own = tuple(
-            tuple(values[one] if isinstance(one, str) else one for one in shape) for shape in shapes
+            tuple(values[dim] if isinstance(dim, str) else dim for dim in shape) for shape in shapes
         )
         wanted = as_dtype(dtype)
         drawn = [draw(recipes(wanted.name, random=True)) for _ in own]
@@ -211,7 +211,7 @@ def _imports_from(sources: Sources, name: str) -> Iterator[None]:
     """The modules around a file can be imported meanwhile, anew, and are forgotten again."""
     root = sources.root or sources.file.parent
     own = {sources.package} if sources.package else {place.stem for place in root.glob("*.py")}
-    hidden = {one: sys.modules.pop(one) for one in list(sys.modules) if one.split(".")[0] in own}
+    hidden = {key: sys.modules.pop(key) for key in list(sys.modules) if key.split(".")[0] in own}
     if sources.package and not (root / sources.package / "__init__.py").is_file():
         # Python would take a package of that name further on for a folder without __init__.py.
         package = ModuleType(sources.package)
@@ -290,7 +290,7 @@ def _is_rounding(before: _Ran, after: _Ran) -> bool:
     if not before.exact or len(before.exact) != len(after.exact):
         return False
     return all(
-        one.value.shape == other.value.shape
-        and bool(np.allclose(one.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True))
-        for one, other in zip(before.exact, after.exact, strict=True)
+        output.value.shape == other.value.shape
+        and bool(np.allclose(output.value, other.value, rtol=UNIT, atol=UNIT, equal_nan=True))
+        for output, other in zip(before.exact, after.exact, strict=True)
     )

@@ -273,7 +273,7 @@ class _Rewriting:
             return [self._commented(line, rules_broken(line, scope))]
         self._note_return(ast.parse(new[-1].strip()).body[0], scope)
         lines: list[Any] = [cst.parse_statement(text) for text in new]
-        rules = [rule for one in lines for rule in rules_broken(one, scope)]
+        rules = [rule for part in lines for rule in rules_broken(part, scope)]
         lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
         lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
         return [self._commented(lines[0], rules), *lines[1:]]
@@ -335,7 +335,7 @@ class _Preparing(cst.CSTTransformer):
 
 def _lines(several: Any) -> list[cst.SimpleStatementLine]:
     bare = cst.MaybeSentinel.DEFAULT
-    lines = [cst.SimpleStatementLine([one.with_changes(semicolon=bare)]) for one in several.body]
+    lines = [cst.SimpleStatementLine([part.with_changes(semicolon=bare)]) for part in several.body]
     lines[-1] = lines[-1].with_changes(trailing_whitespace=several.trailing_whitespace)
     return lines
 

@@ -135,7 +135,7 @@ class Scope:
 
     def _unpack(self, target: ast.Tuple, value: ast.expr | None) -> None:
         """``rows, columns = a.shape`` names the sizes of a tensor."""
-        sizes = [one.id for one in target.elts if isinstance(one, ast.Name) and one.id != "_"]
+        sizes = [item.id for item in target.elts if isinstance(item, ast.Name) and item.id != "_"]
         if len(sizes) != len(target.elts) or getattr(value, "attr", "") != "shape":
             return
         assert isinstance(value, ast.Attribute)
@@ -293,7 +293,7 @@ def reduced(shape: Shape | None, axis: ast.expr | None, keeps: bool) -> Shape | 
     axes = axes_of(axis)
     if shape is None or axes is None:
         return None
-    dims = {one % len(shape) for one in axes}
+    dims = {number % len(shape) for number in axes}
     left = [ONE if n in dims else size for n, size in enumerate(shape) if keeps or n not in dims]
     return tuple([*left, ONE] if len(left) < 2 else left)
 
@@ -326,7 +326,7 @@ def _place(call: ast.Call, names: Names) -> int:
     """The place of ``par_dim`` in the shape of an allocation; 0 if it has none."""
     if names.meant(call.func) not in MAKERS:
         return 0
-    shapes = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "shape")]
+    shapes = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "shape")]
     for shape in shapes:
         for place, size in enumerate(getattr(shape, "elts", [])):
             if isinstance(size, ast.Call) and names.meant(size.func) == "nl.par_dim":
@@ -338,9 +338,9 @@ def _is_always_indexed(function: ast.AST, name: str, place: int) -> bool:
     """Whether each use has an index for each block dimension, or asks for the dtype."""
     nodes = list(ast.walk(function))
     uses = [node for node in nodes if _is_use(node, name)]
-    dtypes = [one for one in nodes if isinstance(one, ast.Attribute) and _is_use(one.value, name)]
+    dtypes = [use for use in nodes if isinstance(use, ast.Attribute) and _is_use(use.value, name)]
     dtypes = [dtype for dtype in dtypes if dtype.attr == "dtype"]
-    indexed = [one for one in nodes if isinstance(one, ast.Subscript) and _is_use(one.value, name)]
+    indexed = [use for use in nodes if isinstance(use, ast.Subscript) and _is_use(use.value, name)]
     return len(uses) == len(dtypes) + len(indexed) and all(
         _names_blocks(items_of(node), place) for node in indexed
     )

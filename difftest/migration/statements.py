@@ -82,7 +82,7 @@ class ExpressionWriter(FunctionWriter):
             return ast.Call(run, node.args[1:], node.keywords)
         if self.computes(node):
             return expression(self.computed(node, None, wish))
-        if name.startswith(("nl.", "nisa.")) and any(one.arg == "mask" for one in node.keywords):
+        if name.startswith(("nl.", "nisa.")) and any(key.arg == "mask" for key in node.keywords):
             raise NotMechanicalError(*MASK)
         return self._plain_call(node, name)
 
@@ -180,7 +180,7 @@ class StatementWriter(ExpressionWriter):
         if isinstance(target, ast.Name) and grid is not None:
             grids.define(target.id, grid)
             return True
-        names = [one.id for one in getattr(target, "elts", []) if isinstance(one, ast.Name)]
+        names = [item.id for item in getattr(target, "elts", []) if isinstance(item, ast.Name)]
         if not isinstance(grid, tuple) or len(names) != len(grid):
             return False
         for name, index in zip(names, grid, strict=True):

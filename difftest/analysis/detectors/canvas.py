@@ -165,7 +165,7 @@ def _are_parts_of_a_grid(allocation: Allocation, owned: Iterable[tuple[int, Regi
         if box is None or owners.setdefault(box, owner) != owner:
             return False
     for sides in map(sorted, map(set, zip(*owners, strict=True))):
-        if any(one[1] > other[0] for one, other in pairwise(sides)):
+        if any(side[1] > other[0] for side, other in pairwise(sides)):
             return False
     return True
 

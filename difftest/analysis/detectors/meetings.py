@@ -39,11 +39,11 @@ class Chains:
         steps = _steps(self._trace)
         return _connected(steps), _connected(steps[::-1])
 
-    def order(self, one: Event, other: Event) -> bool:
+    def order(self, event: Event, other: Event) -> bool:
         """Whether a chain leads from one event to another one of another program, or back."""
         before, after = self._connections
-        forth = after[one.number] & before[other.number]
-        back = after[other.number] & before[one.number]
+        forth = after[event.number] & before[other.number]
+        back = after[other.number] & before[event.number]
         return bool(forth | back)
 
 

@@ -88,7 +88,7 @@ def aliases(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 
 def _tensors(trace: Trace) -> Iterator[Finding]:
-    placed = [one for one in trace.allocations if one.address is not None and one.last >= 0]
+    placed = [base for base in trace.allocations if base.address is not None and base.last >= 0]
     if len(placed) < 2:
         return
     sent = _sent(trace)
@@ -134,10 +134,10 @@ def _sent(trace: Trace) -> dict[int, Event]:
     for event in trace.events:
         if purpose(event) is Purpose.SEND:
             calls.setdefault(event.program, []).append(event)
-    found: dict[int, Event] = {}
-    for one, other in zip(*calls.values(), strict=True):
-        found[one.number], found[other.number] = other, one
-    return found
+    partners: dict[int, Event] = {}
+    for call, other in zip(*calls.values(), strict=True):
+        partners[call.number], partners[other.number] = other, call
+    return partners
 
 
 def _cores(trace: Trace, sent: Mapping[int, Event]) -> dict[int, tuple[int, ...]]:
@@ -145,28 +145,28 @@ def _cores(trace: Trace, sent: Mapping[int, Event]) -> dict[int, tuple[int, ...]
 
     It is that of who writes it first, else of who reads it, or sends it, under its name.
     """
-    found: dict[int, tuple[int, ...]] = {}
+    programs: dict[int, tuple[int, ...]] = {}
     for event in trace.events:
         for region in event.writes:
             if region.allocation.address is not None:
-                found.setdefault(region.allocation.id, event.program)
+                programs.setdefault(region.allocation.id, event.program)
     for event in trace.events:
         for region in event.reads:
             if region.allocation.address is not None:
                 reader = sent.get(event.number, event)
-                found.setdefault(region.allocation.id, reader.program)
-    return found
+                programs.setdefault(region.allocation.id, reader.program)
+    return programs
 
 
 def _read_first(trace: Trace) -> dict[int, int]:
     """By id, the placed tensors that are read before a write names them, and the reading event."""
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for event in trace.events:
         for region in event.reads:
-            one = region.allocation
-            if one.address is not None and (one.first < 0 or event.number <= one.first):
-                found.setdefault(one.id, event.number)
-    return found
+            tensor = region.allocation
+            if tensor.address is not None and (tensor.first < 0 or event.number <= tensor.first):
+                numbers.setdefault(tensor.id, event.number)
+    return numbers
 
 
 def _overlapping(
@@ -177,37 +177,37 @@ def _overlapping(
     Of ``readers``, which hold what others wrote, all that were touched before. On two cores equal
     addresses are two places, but for those in HBM that both share.
     """
-    found: dict[int, list[Allocation]] = {}
+    overlaps: dict[int, list[Allocation]] = {}
     live: list[Allocation] = []
     before: list[Allocation] = []
-    begins = {one.id: readers.get(one.id, one.first) for one in placed}
-    for one in sorted(placed, key=lambda one: begins[one.id]):
-        live = [other for other in live if other.last > begins[one.id]]
-        for other in before if one.id in readers else live:
-            shared = one.space is Space.SHARED_HBM or cores[one.id] == cores[other.id]
-            if other.space is one.space and shared and _overlap(one, other):
-                found.setdefault(one.id, []).append(other)
-                found.setdefault(other.id, []).append(one)
-        live.append(one)
-        before.append(one)
-    return found
+    begins = {tensor.id: readers.get(tensor.id, tensor.first) for tensor in placed}
+    for tensor in sorted(placed, key=lambda tensor: begins[tensor.id]):
+        live = [other for other in live if other.last > begins[tensor.id]]
+        for other in before if tensor.id in readers else live:
+            shared = tensor.space is Space.SHARED_HBM or cores[tensor.id] == cores[other.id]
+            if other.space is tensor.space and shared and _overlap(tensor, other):
+                overlaps.setdefault(tensor.id, []).append(other)
+                overlaps.setdefault(other.id, []).append(tensor)
+        live.append(tensor)
+        before.append(tensor)
+    return overlaps
 
 
-def _overlap(one: Allocation, other: Allocation) -> bool:
-    area, over = one.area, other.area
+def _overlap(tensor: Allocation, other: Allocation) -> bool:
+    area, over = tensor.area, other.area
     return area is not None and over is not None and area.overlaps(over)
 
 
 def _last(writes: list[tuple[Event, Region]], read: Region, reader: Event) -> Event | None:
     """The reader's program's last write before it that shares a byte with what is read."""
     mark = footprint(read)
-    found: Event | None = None
+    writer: Event | None = None
     for event, region in writes:
         if event.number > reader.number:
             break
         if event.program == reader.program and footprint(region).overlaps(mark):
-            found = event
-    return found
+            writer = event
+    return writer
 
 
 class _Block(NamedTuple):
@@ -230,7 +230,7 @@ class _Block(NamedTuple):
 
 def _blocks(trace: Trace) -> Iterator[Finding]:
     """The same of blocks, which the classic dialect's kernels place: whole blocks count."""
-    if not any(one.places for one in trace.allocations):
+    if not any(tensor.places for tensor in trace.allocations):
         return
     written: dict[_Block, Event] = {}
     latest: dict[tuple[tuple[int, ...], Space, Area], tuple[_Block, Event]] = {}
@@ -273,14 +273,14 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
         yield _Block(tensor, number)
 
 
-def _through(one: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
+def _through(tensor: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
     """A read of what was written by another tensor's name alone."""
-    lines = (reader.location, over.location, one.location, other.location)
+    lines = (reader.location, over.location, tensor.location, other.location)
     return Finding(
         id=UNORDERED,
         severity=Severity.WARNING,
-        happened=f"{reader.opcode} reads {one} at address {one.address}, whose bytes {over.opcode} "
-        f"wrote by another name, to {other} at address {other.address}",
+        happened=f"{reader.opcode} reads {tensor} at address {tensor.address}, whose bytes "
+        f"{over.opcode} wrote by another name, to {other} at address {other.address}",
         rule="the compiler orders instructions by the tensors that they name: nothing orders this "
         "read after a write to another tensor, whose engine or DMA queue may be late",
         locations=each_line(*lines),
@@ -290,18 +290,18 @@ def _through(one: Allocation, other: Allocation, over: Event, reader: Event) -> 
 
 
 def _overwritten(
-    one: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
+    tensor: Allocation | _Block, other: Allocation | _Block, over: Event, reader: Event
 ) -> Finding:
-    tensors = [each.tensor if isinstance(each, _Block) else each for each in (one, other)]
+    tensors = [each.tensor if isinstance(each, _Block) else each for each in (tensor, other)]
     lines = (reader.location, over.location, *(each.location for each in tensors))
     places = [
         each.address if isinstance(each, Allocation) else (each.area.first, each.area.low)
-        for each in (one, other)
+        for each in (tensor, other)
     ]
     return Finding(
         id=ALIAS,
         severity=Severity.WARNING,
-        happened=f"{reader.opcode} reads {one} at address {places[0]} after {over.opcode} wrote "
+        happened=f"{reader.opcode} reads {tensor} at address {places[0]} after {over.opcode} wrote "
         f"over it, to {other} at address {places[1]}",
         rule="two tensors at one address hold the same bytes: what the first held is lost once the "
         "second is written",

@@ -22,9 +22,9 @@ Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Chains of additions whose running sum is kept in a narrow dtype."""
     narrow = {
-        one.id: LONGEST[name]
-        for one in trace.allocations
-        if one.dtype.itemsize < 4 and (name := one.dtype.name) in LONGEST
+        tensor.id: LONGEST[name]
+        for tensor in trace.allocations
+        if tensor.dtype.itemsize < 4 and (name := tensor.dtype.name) in LONGEST
     }
     if not narrow:
         return

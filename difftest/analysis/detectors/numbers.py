@@ -40,14 +40,14 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     yield from _made(INFINITY_MADE, "infinity", infinities, stored)
     if not any(is_output(event) for event, _ in stored):
         constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
-        lost = [one for one in infinities if one[1].value is not None]
-        for events in by_line([one for one in lost if purpose(one[0]) not in constants]):
+        lost = [pair for pair in infinities if pair[1].value is not None]
+        for events in by_line([pair for pair in lost if purpose(pair[0]) not in constants]):
             yield _lost(events)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
     if Seen.INTEGER_ROUNDED in noted:
         random = _random(trace)
-        counted = [one for one in noted[Seen.INTEGER_ROUNDED] if one[0].number not in random]
+        counted = [pair for pair in noted[Seen.INTEGER_ROUNDED] if pair[0].number not in random]
         for events in by_line(counted):
             yield _rounded(events)
     for events in by_line(noted.get(Seen.FLOAT8_CODE, [])):
@@ -77,12 +77,12 @@ def is_output(event: Event) -> bool:
 
 def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
     """The first that came of numbers, if one reaches an output afterwards."""
-    outputs = [one for one in stores if is_output(one[0]) or one[1].what is Seen.NAN_COMPARED]
+    outputs = [pair for pair in stores if is_output(pair[0]) or pair[1].what is Seen.NAN_COMPARED]
     if not makers or not outputs:
         return
-    maker, sight = next((one for one in makers if not _is_fill(*one)), makers[0])
+    maker, sight = next((pair for pair in makers if not _is_fill(*pair)), makers[0])
     operands = "operands that have none" if id == NAN_MADE else "finite operands"
-    store, stored = next((one for one in outputs if is_output(one[0])), outputs[0])
+    store, stored = next((pair for pair in outputs if is_output(pair[0])), outputs[0])
     if stored.what is Seen.NAN_COMPARED:
         end = f"{_named(store)} compared {stored.elements} elements that are {what}, which hides it"
     else:
@@ -199,7 +199,7 @@ def _searched(noted: Noted, trace: Trace) -> Finding:
         locations=each_line(event.location, None if access is None else access.location),
         remedy="select before the search: another number where the data are not equal to "
         "themselves (nl.maximum gives NaN)",
-        evidence=tuple(one.number for one, _ in noted),
+        evidence=tuple(event.number for event, _ in noted),
     )
 
 

@@ -63,11 +63,11 @@ def affine(trace: Trace, machine: Machine) -> Found:
                 judged = _unrolled(loop, conflicts)
             else:
                 judged = _judged(loop, conflicts, turns, accesses)
-            for found in judged:
-                key = _key(found)
+            for finding in judged:
+                key = _key(finding)
                 if key not in said:
                     said.add(key)
-                    yield found
+                    yield finding
     if not unrolled:
         yield from _registers(trace)
 
@@ -97,17 +97,17 @@ def _registers(trace: Trace) -> Iterator[Finding]:
 
 def affine_depth(earlier: Event, later: Event) -> int | None:
     """How many loops are around the ``affine_range`` of which the two are other iterations."""
-    for depth, (one, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
-        if one.loop.id != other.loop.id:
+    for depth, (turn, other) in enumerate(zip(earlier.loops, later.loops, strict=False)):
+        if turn.loop.id != other.loop.id:
             return None
-        if one.number != other.number:
-            return depth if one.loop.kind is LoopKind.AFFINE else None
+        if turn.number != other.number:
+            return depth if turn.loop.kind is LoopKind.AFFINE else None
     return None
 
 
 def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) -> Finding:
     turn, earlier = event.loops[depth], before.loops[depth]
-    inside = begun is not None and any(one.loop.id == turn.loop.id for one in begun.loops)
+    inside = begun is not None and any(other.loop.id == turn.loop.id for other in begun.loops)
     shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
     carried = inside or shown
     where = f" at line {turn.loop.location.line}" if turn.loop.location else ""
@@ -123,9 +123,9 @@ def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) 
     )
 
 
-def _key(found: Finding | Suspicion) -> tuple[object, ...]:
+def _key(result: Finding | Suspicion) -> tuple[object, ...]:
     """What makes two findings the same one: runs of one loop are told apart by nothing else."""
-    finding = found.differs if isinstance(found, Suspicion) else found
+    finding = result.differs if isinstance(result, Suspicion) else result
     return finding.id, finding.locations
 
 
@@ -206,7 +206,7 @@ class _Replay:
     def _say(self, kind: str, turn: Turn, places: Cells, wrong: NDArray[Any]) -> Iterator[Conflict]:
         other = self.turns[int(places[first_of(wrong)])]
         key = kind, other.touch.event.location, turn.touch.event.location
-        exact = all(self.canvas.knows(one.touch.region) for one in (other, turn))
+        exact = all(self.canvas.knows(side.touch.region) for side in (other, turn))
         if (*key, exact) not in self.said:
             self.said.add((*key, exact))
             element = self.canvas.element(turn.touch.region, wrong)
@@ -248,11 +248,11 @@ def _judged(
     loop: Loop, conflicts: list[Conflict], turns: list[Turn], accesses: Sequence[Touch]
 ) -> Found:
     """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
-    exact = [one for one in conflicts if one.exact]
+    exact = [conflict for conflict in conflicts if conflict.exact]
     if not exact:
         yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]), None, loop.location)
         return
-    reads = [one for kind in ("carried", "overwritten") for one in exact if one.kind == kind]
+    reads = [clash for kind in ("carried", "overwritten") for clash in exact if clash.kind == kind]
     if reads:
         other = next((c for c in reads if not _both_update(c)), None) or _used_on_the_way(turns)
         if other is None:
@@ -269,14 +269,14 @@ def _judged(
     in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
     # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
     severity = Severity.ERROR if in_hbm else Severity.WARNING
-    found, later = _finding(REWRITTEN, severity, loop, exact[0]), exact[0].later
-    readers = [one for one in turns if not one.touch.writes]
-    reader = next((one for one in readers if one.number == later.number), readers[0])
+    finding, later = _finding(REWRITTEN, severity, loop, exact[0]), exact[0].later
+    readers = [turn for turn in turns if not turn.touch.writes]
+    reader = next((turn for turn in readers if turn.number == later.number), readers[0])
     yield replace(
-        found,
-        happened=f"{found.happened}; iteration {reader.value} reads it back",
+        finding,
+        happened=f"{finding.happened}; iteration {reader.value} reads it back",
         locations=_locations(later.touch.event, reader.touch.event, loop),
-        evidence=(*found.evidence, reader.touch.event.number),
+        evidence=(*finding.evidence, reader.touch.event.number),
     )
 
 
@@ -303,7 +303,7 @@ def _used_on_the_way(turns: list[Turn]) -> Conflict | None:
 
 def _outlives(turns: list[Turn], accesses: Sequence[Touch]) -> bool:
     """Whether anything after a run reads, not written anew, what several of its turns wrote."""
-    end = bisect_right(accesses, turns[-1].touch.event.number, key=lambda one: one.event.number)
+    end = bisect_right(accesses, turns[-1].touch.event.number, key=lambda touch: touch.event.number)
     many = 2 * len(turns)
     while True:  # most often the next run overwrites it: no need to look at all that follows
         later = accesses[end : end + many]

@@ -59,36 +59,36 @@ def programs(trace: Trace, machine: Machine) -> Found:
     """What the programs of a launch have to do with each other."""
     if len({event.program for event in trace.events}) < 2:
         return
-    for found in _told_once(_all_races(trace)):
-        yield found if trace.dialect == "nki" else _without_barriers(found)
+    for race in _told_once(_all_races(trace)):
+        yield race if trace.dialect == "nki" else _without_barriers(race)
     yield from _trip_counts(trace)
     yield from _addresses(trace)
 
 
-def _without_barriers(found: Finding | Suspicion) -> Finding | Suspicion:
+def _without_barriers(race: Finding | Suspicion) -> Finding | Suspicion:
     """The same with a remedy that the classic dialect has."""
-    if isinstance(found, Suspicion):
-        return replace(found, differs=replace(found.differs, remedy=_PARTS))
-    return replace(found, remedy=_PARTS) if found.remedy is _BARRIER else found
+    if isinstance(race, Suspicion):
+        return replace(race, differs=replace(race.differs, remedy=_PARTS))
+    return replace(race, remedy=_PARTS) if race.remedy is _BARRIER else race
 
 
-def _told_once(found: Found) -> Found:
+def _told_once(results: Found) -> Found:
     """The same, but a kernel that ignores which program it is is told so at the first place.
 
     Where there is nothing else, no program reads what another one writes: all of them write the
     same, in any order, and no run need show it.
     """
-    races = list(found)
-    doubts = [one.agrees for one in races if isinstance(one, Suspicion)]
-    ignored = [one for one in doubts if one is not None and one.id == IGNORED_ID]
+    races = list(results)
+    doubts = [race.agrees for race in races if isinstance(race, Suspicion)]
+    ignored = [doubt for doubt in doubts if doubt is not None and doubt.id == IGNORED_ID]
     if ignored and len(ignored) == len(races):
         yield ignored[0]
         return
-    for one in races:
-        if isinstance(one, Suspicion) and one.agrees in ignored[1:]:
-            yield replace(one, agrees=None)
+    for race in races:
+        if isinstance(race, Suspicion) and race.agrees in ignored[1:]:
+            yield replace(race, agrees=None)
         else:
-            yield one
+            yield race
 
 
 def _all_races(trace: Trace) -> Found:
@@ -169,8 +169,8 @@ def _behind_other_barriers(
         canvas.put(cells, write.region, 1)
         for touch in touches:
             lines = write.event.location, touch.event.location
-            known = lines in said or lines[::-1] in said or not canvas.knows(touch.region)
-            if known or touch.event.program == write.event.program:
+            is_known = lines in said or lines[::-1] in said or not canvas.knows(touch.region)
+            if is_known or touch.event.program == write.event.program:
                 continue
             common = canvas.take(cells, touch.region) == 1
             if common.any() and not chains.order(write.event, touch.event):
@@ -185,7 +185,7 @@ def _grouped(touches: list[Touch], epoch: Callable[[Touch], int]) -> Iterable[li
     together: dict[int, list[Touch]] = {}
     for touch in touches:
         together.setdefault(epoch(touch), []).append(touch)
-    return (one for one in together.values() if len({t.event.program for t in one}) > 1)
+    return (group for group in together.values() if len({t.event.program for t in group}) > 1)
 
 
 class _Epoch:
@@ -240,7 +240,7 @@ class _Epoch:
             wrong &= ~self.adds[others]
         if wrong.any():
             first = self.writes[int(others[first_of(wrong)])]
-            exact = all(self.canvas.knows(one.region) for one in (first, touch))
+            exact = all(self.canvas.knows(side.region) for side in (first, touch))
             yield Race(kind, first, touch, self.canvas.element(touch.region, wrong), own, exact)
 
 
@@ -254,10 +254,10 @@ def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
     if not race.exact or (race.kind == "written" and in_part):
         return Suspicion(_finding(ORDER, Severity.ERROR, race))
     if race.kind == "read":
-        found = _finding(RACE, Severity.ERROR, race)
+        finding = _finding(RACE, Severity.ERROR, race)
         # Who reads what it wrote itself gets the same from the other one where each program does
         # all of the work. The writes are told of in any case.
-        return Suspicion(found) if race.own else found
+        return Suspicion(finding) if race.own else finding
     if not divided:  # all programs do the same
         agrees = _finding(IGNORED_ID, Severity.WARNING, race)
     else:  # who asks for its number and writes the same has nothing to divide
@@ -348,7 +348,7 @@ def _addresses(trace: Trace) -> Found:
     for pair in zip(*calls.values(), strict=False):
         for role in ("src", "dst"):
             regions = [event.operand(role) for event in pair]
-            placed = {one.allocation.address for one in regions if one is not None}
+            placed = {region.allocation.address for region in regions if region is not None}
             lines = each_line(*(event.location for event in pair))
             if None in placed or len(placed) == 1 or (*lines, role) in said:
                 continue
@@ -358,9 +358,9 @@ def _addresses(trace: Trace) -> Found:
                 severity=Severity.WARNING,
                 happened=f"the programs of a sendrecv have its {role} at other addresses: "
                 + "; ".join(
-                    f"program {_named(event)} at {one.allocation.address}"
-                    for event, one in zip(pair, regions, strict=True)
-                    if one is not None
+                    f"program {_named(event)} at {region.allocation.address}"
+                    for event, region in zip(pair, regions, strict=True)
+                    if region is not None
                 ),
                 rule="what two cores exchange lies at equal addresses on both (trn2)",
                 locations=lines,

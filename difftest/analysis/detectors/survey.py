@@ -77,7 +77,7 @@ class Survey:
                     self.has_affine = any(turn.loop.kind is LoopKind.AFFINE for turn in loops)
 
     def _gathered(self, trace: Trace) -> dict[int, list[Touch]]:
-        shared = {one for one in trace.allocations if one.writes and not self._is_local(one)}
+        shared = {base for base in trace.allocations if base.writes and not self._is_local(base)}
         accesses: dict[int, list[Touch]] = {}
         if not shared:
             return accesses
@@ -94,14 +94,14 @@ class Survey:
                     accesses.setdefault(allocation.id, []).append(touch)
         return accesses
 
-    def _is_local(self, one: Allocation) -> bool:
+    def _is_local(self, tensor: Allocation) -> bool:
         """Whether no reader can say anything of a tensor's accesses."""
-        if one.space is Space.PSUM or (self.has_scatter and one.space.is_hbm):
+        if tensor.space is Space.PSUM or (self.has_scatter and tensor.space.is_hbm):
             return False
-        turn = bisect_right(self._begins, one.first)
-        if turn < len(self._begins) and self._begins[turn] <= one.last:
+        turn = bisect_right(self._begins, tensor.first)
+        if turn < len(self._begins) and self._begins[turn] <= tensor.last:
             return False
-        return not one.loops or one.loops is self._loops[turn - 1]
+        return not tensor.loops or tensor.loops is self._loops[turn - 1]
 
 
 _SURVEYS: WeakKeyDictionary[Trace, Survey] = WeakKeyDictionary()

@@ -173,34 +173,34 @@ class Detected:
 
     def settled(self, differs: Callable[[Location | None], bool]) -> Detected:
         """The same with its suspicions settled: whether outputs depend on the order of a loop."""
-        settled = [one.differs if differs(one.loop) else one.agrees for one in self.suspicions]
-        found = list(self.findings)
+        settled = [case.differs if differs(case.loop) else case.agrees for case in self.suspicions]
+        findings = list(self.findings)
         silenced = list(self.silenced)
-        for one in settled:
-            if one is not None:
-                (silenced if _is_allowed(one) else found).append(one)
-        return Detected(tuple(_sorted(iter(found))), (), tuple(silenced))
+        for finding in settled:
+            if finding is not None:
+                (silenced if _is_allowed(finding) else findings).append(finding)
+        return Detected(tuple(_sorted(iter(findings))), (), tuple(silenced))
 
 
 def detect(trace: Trace, machine: Machine) -> Detected:
     """Let every detector read a trace."""
-    readers = {one.reader: one.id for one in DETECTORS}
-    found, silenced = list[Finding](), list[Finding]()
+    readers = {detector.reader: detector.id for detector in DETECTORS}
+    findings, silenced = list[Finding](), list[Finding]()
     suspicions: list[Suspicion] = []
     for reader, id in readers.items():
         with unless_broken(f"the detector {id}"):
-            for one in reader(trace, machine):
-                if isinstance(one, Finding):
-                    (silenced if _is_allowed(one) else found).append(one)
-                elif _is_allowed(one.differs):
-                    silenced.append(one.differs)
+            for result in reader(trace, machine):
+                if isinstance(result, Finding):
+                    (silenced if _is_allowed(result) else findings).append(result)
+                elif _is_allowed(result.differs):
+                    silenced.append(result.differs)
                 else:
-                    suspicions.append(one)
-    return Detected(tuple(_sorted(iter(found))), tuple(suspicions), tuple(silenced))
+                    suspicions.append(result)
+    return Detected(tuple(_sorted(iter(findings))), tuple(suspicions), tuple(silenced))
 
 
-def _sorted(found: Iterator[Finding]) -> list[Finding]:
-    return sorted(found, key=lambda one: (_RANK[one.severity], one.evidence))
+def _sorted(findings: Iterator[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: (_RANK[finding.severity], finding.evidence))
 
 
 def _is_allowed(finding: Finding) -> bool:

@@ -36,8 +36,8 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
     """Tensors that are made in a loop and touched when that turn of it is over."""
     for touches in survey_of(trace).accesses.values():
         last = touches[-1]
-        made = last.region.allocation
-        scope = _scope(made)
+        tensor = last.region.allocation
+        scope = _scope(tensor)
         if scope and not is_within(scope, last.event):
             first = next(touch.event for touch in touches if not is_within(scope, touch.event))
             loop = scope[-1].loop.location
@@ -45,19 +45,19 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
             yield Finding(
                 id=SCOPE,
                 severity=Severity.ERROR,
-                happened=f"{made} is made inside the loop{where} and {first.opcode} uses it when "
+                happened=f"{tensor} is made inside the loop{where} and {first.opcode} uses it when "
                 "that iteration is over",
                 rule="a tensor lives in the block that makes it (err_local_variable_used_out_of_"
                 "scope): the compiler refuses a use after the loop, or in another iteration",
-                locations=each_line(first.location, made.location, loop),
+                locations=each_line(first.location, tensor.location, loop),
                 remedy="make it before the loop with nl.ndarray, and write it with tile[...] = ...",
                 evidence=(first.number,),
             )
 
 
-def _scope(made: Allocation) -> tuple[Iteration, ...]:
+def _scope(tensor: Allocation) -> tuple[Iteration, ...]:
     """The turn in which a tensor lives: static_range is unrolled when the kernel is traced."""
-    loops = made.loops
+    loops = tensor.loops
     while loops and loops[-1].loop.kind is LoopKind.STATIC:
         loops = loops[:-1]
     return loops
@@ -65,19 +65,19 @@ def _scope(made: Allocation) -> tuple[Iteration, ...]:
 
 def _reductions(trace: Trace) -> Iterator[Finding]:
     """Sums that an instruction makes beside its result, accumulated from turn to turn."""
-    made: dict[int, Event] = {}
+    writers: dict[int, Event] = {}
     """By the id of a tensor, the event that wrote it as a ``reduce_res``."""
     added: dict[int, tuple[Location, ...]] = {}
     """The lines that added to it last: a turn before, of Python's ``range`` too, if these are."""
     if not survey_of(trace).has_reduce_res:
         return
     for event in trace.events:
-        if made and updates(event):
+        if writers and updates(event):
             total = event.writes[0].allocation
             again = added.get(total.id) == event.stack
             added[total.id] = event.stack
             for region in event.reads:
-                source = made.get(region.allocation.id)
+                source = writers.get(region.allocation.id)
                 if (
                     source is not None
                     and region.allocation is not total
@@ -88,9 +88,9 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
                     yield _spoilt(event, source, fate, "reduce with nisa.tensor_reduce")
         for region in event.writes:
             if region.role == "reduce_res":
-                made[region.allocation.id] = event
+                writers[region.allocation.id] = event
             else:
-                made.pop(region.allocation.id, None)
+                writers.pop(region.allocation.id, None)
 
 
 def _registers(trace: Trace) -> Iterator[Finding]:

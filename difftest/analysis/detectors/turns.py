@@ -55,9 +55,9 @@ def affine_runs(accesses: Sequence[Touch]) -> Iterator[AffineRun]:
     loops = accesses[0].event.loops
     if all(touch.event.loops is loops for touch in accesses):
         return
-    made, last = accesses[0].region.allocation, accesses[-1].event
+    tensor, last = accesses[0].region.allocation, accesses[-1].event
     # What ends in the turn that made it has nothing to do with the other turns of those loops.
-    yield from _runs(accesses, len(made.loops) if is_inside(made, last) else 0)
+    yield from _runs(accesses, len(tensor.loops) if is_inside(tensor, last) else 0)
 
 
 def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
@@ -79,9 +79,9 @@ def _runs(accesses: Sequence[Touch], depth: int) -> Iterator[AffineRun]:
             run = AffineRun(depth, inside)
             if run.loop.kind is LoopKind.AFFINE:
                 yield run
-        for one in turns.values():
-            if len(one) > 1:
-                yield from _runs(one, depth + 1)
+        for group in turns.values():
+            if len(group) > 1:
+                yield from _runs(group, depth + 1)
 
 
 def _are_apart(touches: list[Touch]) -> bool:
@@ -99,9 +99,9 @@ def accumulates(touch: Touch) -> bool:
     return into and (touch.writes or touch.region.role == "dst")
 
 
-def is_inside(made: Allocation, event: Event) -> bool:
+def is_inside(tensor: Allocation, event: Event) -> bool:
     """Whether an event belongs to the turn of the loops in which a tensor was made."""
-    return is_within(made.loops, event)
+    return is_within(tensor.loops, event)
 
 
 def is_within(loops: tuple[Iteration, ...], event: Event) -> bool:

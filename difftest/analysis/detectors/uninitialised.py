@@ -33,7 +33,7 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
             elif sight.what is Seen.UNDEFINED_INDEX:
                 indices.append((event, sight))
     for noted in by_line(stored):
-        event, sight = next((one for one in noted if one[1].value is not None), noted[0])
+        event, sight = next((pair for pair in noted if pair[1].value is not None), noted[0])
         hidden = "" if sight.value is None else f"; as {sight.value:g} it looks like a result"
         yield _finding(
             OUTPUT,
@@ -63,16 +63,16 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
     """Outputs of which the kernel wrote a part."""
-    for one in trace.allocations:
-        if one.output is not None and one.output.unwritten:
-            output, of = one.output, math.prod(one.shape)
+    for tensor in trace.allocations:
+        if tensor.output is not None and tensor.output.unwritten:
+            output, of = tensor.output, math.prod(tensor.shape)
             yield Finding(
                 id=UNWRITTEN,
                 severity=Severity.WARNING,
-                happened=f"the kernel never wrote {output.unwritten} of {of} elements of {one}, "
+                happened=f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
                 f"which it returns; the first is {list(output.first)}",
                 rule="what a kernel does not write of its outputs is whatever lay in the memory",
-                locations=each_line(one.location),
+                locations=each_line(tensor.location),
                 remedy="write the rest: the tail of a dimension that is no multiple of a tile, or "
                 "a default; or return a tensor of the size that is written",
             )
@@ -112,8 +112,8 @@ def _finding(
     origin: Origin | None,
 ) -> Finding:
     """With the tensor of which something was never written, and who read it first."""
-    found = finding_of(id, severity, happened, rule, remedy, *(event for event, _ in noted))
+    finding = finding_of(id, severity, happened, rule, remedy, *(event for event, _ in noted))
     if origin is None:
-        return found
-    lines = each_line(*found.locations, origin.allocation.location, origin.location)
-    return replace(found, happened=f"{happened}; it comes from {origin}", locations=lines)
+        return finding
+    lines = each_line(*finding.locations, origin.allocation.location, origin.location)
+    return replace(finding, happened=f"{happened}; it comes from {origin}", locations=lines)

@@ -67,22 +67,22 @@ def device_backend(sdk: Sdk | None = None) -> ByDialect:
             "          without one, --simulate runs the same tests on a simulator"
         )
     core = NeuronCore(settings)
-    told = {CLASSIC: sdk.classic.found, NEWER: sdk.newer.found}
+    told = {CLASSIC: sdk.classic.state, NEWER: sdk.newer.state}
     backends = {
         dialect: Device(entry, core, f"{devices[0]} through {entry.description} ({told[dialect]})")
         for dialect, entry in ways.items()
     }
-    return ByDialect(backends, {**told, CLASSIC: sdk.refuses_classic() or sdk.classic.found})
+    return ByDialect(backends, {**told, CLASSIC: sdk.refuses_classic() or sdk.classic.state})
 
 
 def _lacks_of(sdk: Sdk) -> list[str]:
     """Why no generation found here reaches a device."""
     if sdk.classic.module is None and sdk.newer.module is None:
-        return [f"no Neuron SDK: {sdk.classic.found}"]
+        return [f"no Neuron SDK: {sdk.classic.state}"]
     lacks = []
     if sdk.classic.module is not None:
-        without = f"{sdk.classic.found}, whose neuronxcc.nki has no baremetal"
+        without = f"{sdk.classic.state}, whose neuronxcc.nki has no baremetal"
         lacks.append(sdk.refuses_classic() or without)
     if sdk.newer.module is not None:
-        lacks.append(f"{sdk.newer.found}, whose nki runs no NumPy arrays (SDK 2.29 on does)")
+        lacks.append(f"{sdk.newer.state}, whose nki runs no NumPy arrays (SDK 2.29 on does)")
     return lacks

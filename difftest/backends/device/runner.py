@@ -113,7 +113,7 @@ class DeviceRunner(Runner):
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """The error of a case; a Difference if the device alone is wrong."""
-        alone = [name for name, one in trial.verdicts.items() if is_failure(one)] == [DEVICE]
+        alone = [name for name, entry in trial.verdicts.items() if is_failure(entry)] == [DEVICE]
         return Difference(self, trial) if alone else super().failure(trial)
 
 
@@ -131,8 +131,8 @@ class Difference(DifferentialFailure):
     """
 
     def __init__(self, runner: DeviceRunner, trial: Trial) -> None:
-        known = trial.spec, trial.case, trial.verdicts, runner.again
-        super().__init__(*known, findings=trial.findings)
+        parts = trial.spec, trial.case, trial.verdicts, runner.again
+        super().__init__(*parts, findings=trial.findings)
         self.drawn = trial.case
         self._log = str(getattr(runner.device, "log", ""))
 

@@ -85,7 +85,7 @@ def _complaint(outcome: Outcome, expected: Array, guard: Guard) -> str | None:
     if not isinstance(outcome, Ran):
         return f"{type(outcome.error).__name__}: {outcome.error}"
     if [output.shape for output in outcome.outputs] != [SHAPE]:
-        return f"outputs of shapes {[one.shape for one in outcome.outputs]}, not one of {SHAPE}"
+        return f"outputs of shapes {[array.shape for array in outcome.outputs]}, not one of {SHAPE}"
     wrong = int((outcome.outputs[0] != expected).sum())
     suspicion = guard.suspect("add", outcome.outputs, (expected.astype(np.float64),))
     return suspicion or (f"{wrong} of {expected.size} elements are wrong" if wrong else None)

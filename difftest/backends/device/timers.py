@@ -202,7 +202,7 @@ def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
     if not isinstance(device, Device):
         raise BackendMissingError(
             f"the kernel is written for {dialect} NKI, which does not run here:\n"
-            f"  found:  {sdk.found}"
+            f"  found:  {sdk.state}"
         )
     timer = find_timer(sdk, device)
     try:
@@ -218,7 +218,7 @@ def find_timer(sdk: Sdk, device: Device) -> Timer:
         benchmark = sdk.classic.function("benchmark")
         if benchmark is None:
             raise BackendMissingError(
-                f"{sdk.classic.found}, whose neuronxcc.nki has no benchmark: nothing can time a "
+                f"{sdk.classic.state}, whose neuronxcc.nki has no benchmark: nothing can time a "
                 "classic kernel"
             )
         return ClassicTimer(benchmark, device)

@@ -14,7 +14,7 @@ from tests.unit.backends.sdk_standin import (
 
 def test_nothing_installed(site):
     assert detect().module is None
-    assert detect().found == "no package neuronxcc"
+    assert detect().state == "no package neuronxcc"
 
 
 def test_the_empty_stub_is_named_as_a_stub(site):
@@ -22,7 +22,7 @@ def test_the_empty_stub_is_named_as_a_stub(site):
     write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
     write_metadata(site, "nki", "0.0.1", STUB_TEXT)
     assert detect().module is None
-    assert detect().found == (
+    assert detect().state == (
         "neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK; "
         "nki 0.0.1 from PyPI, an empty stub that is not the SDK"
     )
@@ -31,7 +31,7 @@ def test_the_empty_stub_is_named_as_a_stub(site):
 def test_a_package_that_fails_to_import_is_not_the_sdk(site):
     write_package(site, "neuronxcc", None, f"raise ImportError({STUB_TEXT!r})")
     assert detect().module is None
-    assert detect().found.startswith("the package neuronxcc, which fails to import: WRONG PACKAGE")
+    assert detect().state.startswith("the package neuronxcc, which fails to import: WRONG PACKAGE")
 
 
 @pytest.mark.parametrize("text", ["", f"raise ImportError({STUB_TEXT!r})"])
@@ -42,22 +42,22 @@ def test_a_stub_of_the_newer_package_is_not_the_sdk(site, text):
 
 def test_a_package_without_nki_is_not_the_sdk(site):
     write_package(site, "neuronxcc", None)
-    assert "No module named 'neuronxcc.nki'" in detect().found
+    assert "No module named 'neuronxcc.nki'" in detect().state
 
 
 def test_the_embedded_modules_are_not_the_sdk(site):
     with embedded():
-        assert detect().found == "the embedded modules stand for neuronxcc in this process"
+        assert detect().state == "the embedded modules stand for neuronxcc in this process"
         newer = detect_sdk().newer
     assert newer.module is None
-    assert newer.found == "the embedded modules stand for nki in this process"
+    assert newer.state == "the embedded modules stand for nki in this process"
 
 
 def test_an_sdk_is_found_with_its_version(site):
     write_package(site, "neuronxcc", SDK)
     write_metadata(site, "neuronx-cc", "2.21.18209.0", "The Neuron compiler.")
     assert detect().module is not None
-    assert detect().found == "neuronxcc 2.21.18209.0"
+    assert detect().state == "neuronxcc 2.21.18209.0"
 
 
 @pytest.mark.parametrize(
