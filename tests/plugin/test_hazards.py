@@ -75,17 +75,22 @@ def test_what_is_proven_wrong_fails_and_says_how_to_run_it_again(hazard):
     )
 
 
-def test_what_may_be_wrong_warns(hazard):
-    result = hazard(SUM).run("--simulate", "-W", "default")
-    result.assert_outcomes(passed=1, warnings=1)
+def test_what_may_be_wrong_warns_and_fails_where_warnings_count(hazard):
+    """So does what the compiler would refuse."""
+    project = hazard(SUM)
+    test = (project.pytester.path / "test_add.py").read_text().replace("from kernel", "from other")
+    project.pytester.makepyfile(other=KERNELS.format(**OUTPUT), test_other=test)
+    result = project.run("--simulate", "-W", "default")
+    result.assert_outcomes(passed=2, warnings=2)
     result.stdout.fnmatch_lines(["*HazardWarning: warning affine-reduction: *"])
-
-
-def test_what_may_be_wrong_fails_where_warnings_count(hazard):
-    result = hazard(SUM).run("--simulate", "--difftest-strict")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*run again:   pytest --simulate --difftest-strict test_add.py::test_add --case *"]
+    result.stdout.fnmatch_lines(["*HazardWarning: warning NKT203: nl.ndarray makes shared HBM*"])
+    strict = project.run("--simulate", "--difftest-strict")
+    strict.assert_outcomes(failed=2)
+    strict.stdout.fnmatch_lines(
+        [
+            "*run again:   pytest --simulate --difftest-strict test_add.py::test_add --case *",
+            "*more:     difftest lint --explain NKT203, or *ignore*NKT203*",
+        ]
     )
 
 
@@ -98,43 +103,5 @@ def test_a_wrong_value_comes_with_the_hazards_that_may_be_its_reason(hazard):
     )
 
 
-@pytest.mark.parametrize("without", [[], ["--no-exact"]], ids=["exact", "no exact run"])
-def test_the_plain_mode_looks_for_them_too(hazard, without):
-    hazard(LOOP).run("--simulate=plain", *without).assert_outcomes(failed=1)
-
-
-KEPT = """
-import neuronxcc.nki.language as nl
-
-calls = []
-
-
-def add(a, b):
-    calls.append(1)
-    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    scratch = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)
-    for i in nl.affine_range(2 if len(calls) > 3 else 1):
-        nl.store(scratch, nl.load(a))
-        nl.store(result, nl.add(nl.load(scratch), nl.load(b)))
-    return result
-"""
-
-
-def test_a_hazard_that_needs_the_calls_before_it_is_told(project, fresh_runs):
-    project.pytester.makepyfile(kernel=KEPT)
-    project.add_test()
-    result = project.run("--simulate")
-    result.assert_outcomes(failed=1)
-    lines = result.stdout.str()
-    assert "can be wrong on a device" in lines
-    assert "fresh run:   passes in a process of its own" in lines
-
-
-def test_what_the_compiler_would_refuse_warns_or_fails_where_warnings_count(hazard):
-    project = hazard(OUTPUT)
-    result = project.run("--simulate", "-W", "default")
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*HazardWarning: warning NKT203: nl.ndarray makes shared HBM*"])
-    strict = project.run("--simulate", "--difftest-strict")
-    strict.assert_outcomes(failed=1)
-    strict.stdout.fnmatch_lines(["*more:     difftest lint --explain NKT203, or *ignore*NKT203*"])
+def test_the_plain_mode_looks_for_them_too(hazard):
+    hazard(LOOP).run("--simulate=plain", "--no-exact").assert_outcomes(failed=1)

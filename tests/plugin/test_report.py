@@ -20,8 +20,9 @@ def report(project):
 
 def test_what_ran_and_what_was_compared(project, report):
     project.add_test()
-    result, document = report("--simulate=embedded")
+    result, document = report("--simulate=embedded", "--difftest-save=saved")
     assert result.ret == document["exit_code"] == 0
+    assert not (project.pytester.path / "saved").exists(), "what passes is not saved"
     assert document["format"] == 4
     assert [one["name"] for one in document["backends"]] == ["embedded"]
     (kernel,) = document["kernels"]
@@ -32,17 +33,29 @@ def test_what_ran_and_what_was_compared(project, report):
     assert {"python", "numpy", "nki-difftest"} <= set(document["versions"])
 
 
-def test_a_failure_has_its_case_and_its_text(project, report):
+def test_a_failure_has_its_case_its_text_and_its_place(project, report):
+    """All that a page has but predictions; JUnit's report names the backend and the case."""
     project.add_test("subtract")
-    result, document = report("--simulate=embedded")
+    result, document = report("--simulate=embedded", "--junit-xml=junit.xml")
     assert result.ret == document["exit_code"] == 1
     (test,) = document["tests"]
     assert test["outcome"] == "failed"
     assert test["case"]["values"] == {"m": 1, "n": 1}
     assert "subtract disagrees with its reference" in test["failure"]
-    again = project.run(
-        "--simulate=embedded", "test_add.py::test_add", "--case", json.dumps(test["case"])
-    )
+    assert test["kernels"] == ["subtract"]
+    assert "performance" not in test["details"]
+    failure = test["details"]["failure"]
+    assert failure["outputs"][0]["maps"][0]["rows"] == ["7"]
+    (where,) = failure["where"]
+    assert where["why"] == "dma_copy wrote output 0 at [0, 0] here, last"
+    assert any("op=nl.subtract" in text for n, text in where["lines"] if n == where["line"])
+    root = ElementTree.parse(project.pytester.path / "junit.xml").getroot()
+    properties = {one.get("name"): one.get("value") for one in root.iter("property")}
+    assert properties["difftest_backend_embedded"].startswith("the embedded simulator")
+    assert json.loads(properties["difftest_case"]) == test["case"]
+    assert json.loads(properties["difftest"])["rows"]
+    case = json.dumps(test["case"])
+    again = project.run("--simulate=embedded", "test_add.py::test_add", "--case", case)
     again.assert_outcomes(failed=1)
 
 
@@ -71,16 +84,6 @@ def test_what_was_not_collected_is_named(project, report):
     assert document["backends"] == document["tests"] == []
 
 
-def test_the_junit_report_names_backends_and_cases(project):
-    project.add_test("subtract")
-    project.run("--simulate=embedded", "--junit-xml=junit.xml")
-    root = ElementTree.parse(project.pytester.path / "junit.xml").getroot()
-    properties = {one.get("name"): one.get("value") for one in root.iter("property")}
-    assert properties["difftest_backend_embedded"].startswith("the embedded simulator")
-    assert json.loads(properties["difftest_case"])["dtype"] == "float32"
-    assert json.loads(properties["difftest"])["rows"]
-
-
 def test_a_page_and_a_github_summary(project, monkeypatch):
     summary = project.pytester.path / "summary"
     summary.write_text("before\n")
@@ -100,20 +103,6 @@ def test_a_page_and_a_github_summary(project, monkeypatch):
     assert told.startswith("before\n## Kernels")
     assert "| ❌ | subtract | embedded |" in told
     assert "| ✅ | add | embedded |" in told
-
-
-def test_json_has_all_that_the_page_has_but_predictions(project, report):
-    project.add_test("subtract")
-    _, document = report("--simulate=embedded")
-    (test,) = document["tests"]
-    assert test["kernels"] == ["subtract"]
-    details = test["details"]
-    assert "performance" not in details
-    failure = details["failure"]
-    assert failure["outputs"][0]["maps"][0]["rows"] == ["7"]
-    (where,) = failure["where"]
-    assert where["why"] == "dma_copy wrote output 0 at [0, 0] here, last"
-    assert any("op=nl.subtract" in text for n, text in where["lines"] if n == where["line"])
 
 
 def test_a_page_without_jinja_is_told_before_the_run(project, monkeypatch):
@@ -164,12 +153,6 @@ def test_a_call_at_the_edges_fails_as_any_other(project, report):
     assert "call:        b of shape (2, 1)" in told[0]
     again = project.run("--simulate=embedded", "test_add.py::test_add[edges]")
     again.assert_outcomes(failed=1)
-
-
-def test_what_passes_is_not_saved(project):
-    project.add_test()
-    project.run("--simulate=embedded", "--difftest-save=out").assert_outcomes(passed=1)
-    assert not (project.pytester.path / "out").exists()
 
 
 def test_hypothesis_is_told_what_tells_cases_apart(project, monkeypatch):

@@ -56,6 +56,11 @@ def test_a_kernel_test_that_compares_nothing_fails():
 
     with pytest.raises(NothingComparedError, match=r"its function must call case\.check\(\)"):
         run_test(test_add)
+    without_backends = settings(max_examples=1, database=None)(
+        decorate(add_spec(), lambda case: case.check())
+    )
+    with pytest.raises(NothingComparedError, match="compared nothing"):
+        without_backends(difftest_runner=Runner(()))
 
 
 def test_a_failure_of_a_kernel_test_is_shrunk():

@@ -4,6 +4,7 @@ import re
 import pytest
 from hypothesis import given
 
+import difftest
 from difftest.harness.case import Case
 from difftest.harness.explicit import CaseError, case_from_json, explicit_cases
 from difftest.harness.recipes import Ones, Random, Zeros
@@ -21,8 +22,17 @@ CASE = Case({"m": 2, "flag": True, "n": 3}, "bfloat16", {"a": Ones(), "b": Rando
 
 
 @given(cases(SPEC))
-def test_json_comes_back(case):
+def test_a_case_comes_back_from_json_and_from_its_text(case):
     assert case_from_json(case.to_json(), SPEC) == case
+    assert eval(repr(case), {name: getattr(difftest, name) for name in difftest.__all__}) == case
+
+
+def test_json_is_one_short_line_and_so_is_a_label():
+    assert CASE.label() == "m=2-flag=True-n=3-bfloat16"
+    assert CASE.to_json() == (
+        '{"values":{"m":2,"flag":true,"n":3},"dtype":"bfloat16",'
+        '"data":{"a":"ones","b":{"random":{"seed":7,"spread":0}}}}'
+    )
 
 
 def test_json_in_another_order_gives_the_specs_order():
