@@ -45,43 +45,42 @@ def softmax_reference(x):
     return softmax_of(x)
 
 
-@nki.jit
-def softmax(x):
+def _softmax(x, total_of, divide=True):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile = nl.load(x, dtype=nl.float32)
     top = nisa.tensor_reduce(np.max, tile, axis=(1,), negate=True)
     powers = nisa.activation(np.exp, tile, bias=top)
-    total = nl.sum(powers, axis=1, keepdims=True)
-    nl.store(out, nl.multiply(powers, nl.reciprocal(total)))
+    total = total_of(powers)
+    shares = nl.divide(powers, total) if divide else nl.multiply(powers, nl.reciprocal(total))
+    nl.store(out, shares)
     return out
+
+
+@nki.jit
+def softmax(x):
+    return _softmax(x, lambda powers: nl.sum(powers, axis=1, keepdims=True), divide=False)
 
 
 @nki.jit
 def softmax_in_bfloat16(x):
     """Adds the powers up in bfloat16, 64 columns at a time."""
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    rows, columns = x.shape
-    tile = nl.load(x, dtype=nl.float32)
-    top = nisa.tensor_reduce(np.max, tile, axis=(1,), negate=True)
-    powers = nisa.activation(np.exp, tile, bias=top)
-    total = nl.zeros((rows, 1), nl.bfloat16)
-    for start in range(0, columns, 64):
-        part = nl.sum(powers[:, start : min(start + 64, columns)], axis=1, keepdims=True)
-        total = nl.add(total, part, dtype=nl.bfloat16)
-    nl.store(out, nl.divide(powers, total))
-    return out
+
+    def total_of(powers):
+        rows, columns = x.shape
+        total = nl.zeros((rows, 1), nl.bfloat16)
+        for start in range(0, columns, 64):
+            part = nl.sum(powers[:, start : min(start + 64, columns)], axis=1, keepdims=True)
+            total = nl.add(total, part, dtype=nl.bfloat16)
+        return total
+
+    return _softmax(x, total_of)
 
 
 @nki.jit
 def softmax_without_last(x):
     """Leaves the last column out of the sum."""
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-    tile = nl.load(x, dtype=nl.float32)
-    top = nisa.tensor_reduce(np.max, tile, axis=(1,), negate=True)
-    powers = nisa.activation(np.exp, tile, bias=top)
-    total = nl.sum(powers[:, 0 : x.shape[1] - 1], axis=1, keepdims=True)
-    nl.store(out, nl.divide(powers, total))
-    return out
+    last = x.shape[1] - 1
+    return _softmax(x, lambda powers: nl.sum(powers[:, 0:last], axis=1, keepdims=True))
 
 
 # -- variance, layernorm and rmsnorm ---------------------------------------------------------------
@@ -92,16 +91,25 @@ def variance_reference(x):
     return x.var(axis=1, keepdims=True)
 
 
-@nki.jit
-def variance(x):
+def _variance(x, count):
     out = nl.ndarray((x.shape[0], 1), x.dtype, buffer=nl.shared_hbm)
-    columns = x.shape[1]
     tile = nl.load(x, dtype=nl.float32)
-    mean = nl.multiply(nl.sum(tile, axis=1, keepdims=True), 1.0 / columns)
+    mean = nl.multiply(nl.sum(tile, axis=1, keepdims=True), 1.0 / x.shape[1])
     centred = nisa.tensor_scalar(tile, np.subtract, mean)
     squares = nl.sum(nl.multiply(centred, centred), axis=1, keepdims=True)
-    nl.store(out, nl.multiply(squares, 1.0 / columns))
+    nl.store(out, nl.multiply(squares, 1.0 / count))
     return out
+
+
+@nki.jit
+def variance(x):
+    return _variance(x, x.shape[1])
+
+
+@nki.jit
+def variance_over_one_less(x):
+    """Divides by the number of columns less one."""
+    return _variance(x, x.shape[1] - 1)
 
 
 @nki.jit
@@ -113,19 +121,6 @@ def variance_of_moments(x):
     mean = nl.multiply(nl.sum(tile, axis=1, keepdims=True), 1.0 / columns)
     square = nl.multiply(nl.sum(nl.multiply(tile, tile), axis=1, keepdims=True), 1.0 / columns)
     nl.store(out, nl.subtract(square, nl.multiply(mean, mean)))
-    return out
-
-
-@nki.jit
-def variance_over_one_less(x):
-    """Divides by the number of columns less one."""
-    out = nl.ndarray((x.shape[0], 1), x.dtype, buffer=nl.shared_hbm)
-    columns = x.shape[1]
-    tile = nl.load(x, dtype=nl.float32)
-    mean = nl.multiply(nl.sum(tile, axis=1, keepdims=True), 1.0 / columns)
-    centred = nisa.tensor_scalar(tile, np.subtract, mean)
-    squares = nl.sum(nl.multiply(centred, centred), axis=1, keepdims=True)
-    nl.store(out, nl.multiply(squares, 1.0 / (columns - 1)))
     return out
 
 

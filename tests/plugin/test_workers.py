@@ -59,10 +59,11 @@ def test_workers_give_the_verdicts_and_counts_of_one_process(project, whole_prof
         result.stdout.fnmatch_lines([headline])
 
 
-def test_modules_that_workers_do_not_collect_are_counted_once(project):
+def test_modules_that_workers_do_not_collect_are_counted_once(project, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # Hypothesis's takes a second each
     project.add_test()
     project.pytester.makepyfile(test_other="def test_other(): ...")
-    result = project.run("-n", "2")
+    result = project.run("-p", "xdist.plugin", "-p", "difftest.plugin.hooks", "-n", "2")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["1 module of kernel tests was not collected, *"])
 
