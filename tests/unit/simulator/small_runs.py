@@ -12,6 +12,7 @@ from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.kernel import Kernel
 from difftest.simulator.frontend.nki.kernel import NkiKernel
+from tests.kernels.budget import NIGHTLY
 
 LAYER = ([(1, 128, 6, 6), (128, 128, 3, 3), (128,)], {"pool_size": 2})
 MATRICES = ([(256, 256), (256, 512)], {})
@@ -54,6 +55,15 @@ def kernels_of_the_tree():
                 if isinstance(one, Kernel | NkiKernel):
                     found[f"{dialect}.{one.__name__}"] = one
     return found
+
+
+def in_turn(names):
+    """Each in one of the dialects that have it; every night in both."""
+    twins: dict[str, list[str]] = {}
+    for name in sorted(names):
+        twins.setdefault(name.partition(".")[2], []).append(name)
+    turns = enumerate(twins.values())
+    return sorted(names) if NIGHTLY else [pair[turn % len(pair)] for turn, pair in turns]
 
 
 def trace_of(kernel):

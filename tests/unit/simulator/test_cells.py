@@ -34,7 +34,7 @@ NIGHTLY = settings.default.max_examples >= 1000
 BY_INDICES = ("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
 """Their operands are indexed by tiles already."""
 BY_CHANCE = ("dropout", "rand", "rand2", "rng")
-LEAST = {"permuted": 115, "broadcast": 140, "indirect": 55, "vector offset": 4}
+LEAST = {"permuted": 88, "broadcast": 110, "indirect": 45, "vector offset": 3}
 """How many cells are compared at least; other views stand almost anywhere."""
 SEES_ALL = ("step", "reversed", "reshaped", "dtype")
 """Views at which each effect is walked."""
@@ -82,8 +82,8 @@ def calls(name: str, view: View) -> Iterator[tuple[int, str]]:
 
 
 def in_turn(number: int) -> tuple[str, ...]:
-    """What is followed of a cell: the values, and one of the marks; every night both."""
-    return FOLLOWED if NIGHTLY else (FOLLOWED[0], FOLLOWED[1 + number % 2])
+    """What is followed of a cell: the values, in half of the cells a mark too; every night all."""
+    return FOLLOWED if NIGHTLY else (FOLLOWED[0], *FOLLOWED[1 + number % 4 :][:1])
 
 
 def repeated(call: DrawnCall, role: str) -> DrawnCall:
@@ -108,7 +108,7 @@ def test_a_view_is_the_elements_that_it_names(view):
             repeats = view.name == "broadcast"
             call = repeated(call_of(name, seed), role) if repeats else call_of(name, seed)
             ends = name in INSTRUCTIONS and number in (0, len(cells) - 1)
-            for followed in in_turn(len(name) + number):
+            for followed in in_turn(len(name) + len(view.name) + number):
                 cell = f"{name}, {role}, {followed}"
                 literal = (
                     outcome(call, {}, followed) if repeats else literal_of(name, seed, followed)
@@ -143,8 +143,8 @@ def test_a_view_is_the_elements_that_it_names(view):
                         wrong.append(f"{cell}: {one}: {difference}\n    {call!r}")
     assert not wrong, "\n".join(wrong)
     assert not refused, "\n".join(refused)
-    assert known >= LEAST.get(view.name, 190)
-    assert judged >= LEAST.get(view.name, 190) // 5
+    assert known >= LEAST.get(view.name, 155)
+    assert judged >= LEAST.get(view.name, 155) // 5
     assert view.name not in SEES_ALL or walked >= EFFECTS.keys()
 
 

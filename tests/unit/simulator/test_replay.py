@@ -22,7 +22,7 @@ from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_t
 from tests.every import every
 from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS, drawn
-from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree
+from tests.unit.simulator.small_runs import RUNS, in_turn, kernels_of_the_tree
 
 KERNELS = kernels_of_the_tree()
 COLLECTIVES = {name for name, one in EFFECTS.items() if one.exchange is not None}
@@ -70,7 +70,7 @@ def assert_equal(one, other):
 # -- the same --------------------------------------------------------------------------------------
 
 
-@every("name", sorted(KERNELS))
+@every("name", in_turn(KERNELS))
 def test_a_kernel_of_the_tree(name):
     """On other data than those of the tape; with the exact run beside it."""
     args, keywords = arrays_of(KERNELS[name], 1)

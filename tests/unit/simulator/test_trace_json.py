@@ -35,7 +35,7 @@ from difftest.simulator.trace import (
 )
 from difftest.simulator.trace_json import VERSION, TraceFormatError
 from tests.every import every
-from tests.unit.simulator.small_runs import RUNS, kernels_of_the_tree, trace_of
+from tests.unit.simulator.small_runs import RUNS, in_turn, kernels_of_the_tree, trace_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "trace-json.md"
 KERNELS = kernels_of_the_tree()
@@ -75,7 +75,7 @@ def test_each_kernel_has_a_run():
     assert set(RUNS) == {kernel.__name__ for kernel in KERNELS.values()}
 
 
-@every("name", KERNELS)
+@every("name", in_turn(KERNELS))
 def test_the_trace_of_each_kernel_comes_back(name):
     trace = trace_of(KERNELS[name])
     assert len(trace) > 2

@@ -36,7 +36,7 @@ def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
 
 
 NIGHTLY = settings.default.max_examples >= 1000
-BLOCKS = [(32 * 128, 512), (4, 128, 512)]
+BLOCKS = [(16 * 128, 512), (4, 128, 512)]
 FEWER = [(8 * 128, 512), (4, 128, 512)]
 MORE = [(64 * 128, 512), (4, 128, 512)]
 

@@ -21,6 +21,7 @@ from difftest.simulator.frontend.nki.kernel import NkiKernel
 from difftest.simulator.oracle.use import MEANINGS
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
+from tests.unit.simulator.small_runs import in_turn
 
 with embedded():
     import kernels
@@ -110,13 +111,6 @@ def test_every_kernel_is_among_them():
     missing = {name for name in names if not name.startswith("conv2d_")} ^ set(CALLS)
     assert missing == set()
     assert sum(name.startswith("conv2d_") for name in names) > 5
-
-
-def in_turn(names):
-    """All, but each rung of the ladder in one of the dialects; every night in both."""
-    rungs = enumerate(sorted(name for name in names if ".conv2d_" in name))
-    left_out = {name for n, name in rungs if n % 2 == name.startswith("nki.") and not NIGHTLY}
-    return sorted({*names} - left_out)
 
 
 @every("number, name", enumerate(in_turn(KERNELS)))
