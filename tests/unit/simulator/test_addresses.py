@@ -14,7 +14,6 @@ from difftest.simulator.core import Core
 from difftest.simulator.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT32, TFLOAT32, to_bits
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.instructions.gate import write
-from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Space
 
 UINT8, UINT16 = np.dtype(np.uint8), np.dtype(np.uint16)
@@ -34,22 +33,6 @@ def bits_of(values, dtype):
     """The bytes of elements as memory holds them: as values, or as bits where tensors share."""
     bits = values if values.dtype == dtype else to_bits(values, dtype)
     return np.ascontiguousarray(bits).view(UINT8)
-
-
-def test_only_what_overlaps_is_shared(core):
-    first = placed(core, (4, 4), FLOAT32, (0, 0))
-    others = [
-        placed(core, (4, 4), FLOAT32, (0, 16)),
-        placed(core, (4, 4), FLOAT32, (4, 0)),
-        placed(core, (4, 4), FLOAT32, (0, 0), Space.PSUM),
-    ]
-    for tile in (first, *others):
-        assert not tile._storage.shared
-        assert not tile._holds_bits
-    write(first, np.ones((4, 4), np.float32))
-    for tile in others:
-        with pytest.raises(UnwrittenError):
-            tile._read()
 
 
 def test_what_was_written_is_known_for_all_that_share(core):
@@ -108,22 +91,6 @@ def test_any_tensors_and_writes(data):
         else:
             with pytest.raises(UnwrittenError):
                 part._read()
-
-
-def test_views_and_patterns_of_a_shared_tensor(core):
-    first = placed(core, (4, 2, 4), FLOAT16, (2, 100))
-    second = placed(core, (4, 16), UINT8, (2, 100))
-    values = np.arange(32, dtype=np.float32).reshape(4, 2, 4)
-    write(first, values)
-    same = values.astype(FLOAT16)
-    assert_array_equal(first[1:3, 1]._values(), values[1:3, 1])
-    assert_array_equal(first[2]._values(), values[2])
-    assert_array_equal(first.reshape((4, 8))[:, ::3]._values(), values.reshape(4, 8)[:, ::3])
-    assert_array_equal(first._reinterpret(UINT16)._read(), same.view(UINT16))
-    assert_array_equal(second.reshape((4, 2, 8))._read(), same.view(UINT8))
-    by_hand = first._with_pattern(Pattern(9, (2, 3, 2), (8, 0, 2)))
-    rows = same.reshape(4, 8)[1:3]
-    assert_array_equal(by_hand._values(), np.stack([rows[:, 1::2][:, :2]] * 3, axis=1))
 
 
 def test_a_byte_that_is_no_bool_counts_as_true_in_a_shared_tensor(core):

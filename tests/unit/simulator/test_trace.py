@@ -10,10 +10,7 @@ from difftest.simulator.dtypes import BFLOAT16, FLOAT32
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.kernel import jit
-from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.copy import memset
 from difftest.simulator.trace import Allocation, LoopKind, Region
-from tests.every import every
 
 DATA = np.ones((8, 12), np.float32)
 
@@ -51,27 +48,6 @@ def test_opcodes_and_engines_in_program_order(trace):
     assert (len(trace), trace.count("dma_copy"), trace.count("nc_matmul")) == (9, 6, 0)
 
 
-@every(
-    "index, partitions, free_axes",
-    [
-        (np.s_[:], 3, ((2, 12), (4, 1))),
-        (np.s_[1], 3, ((4, 1),)),
-        (np.s_[1, 2], 1, ((4, 1),)),
-        (np.s_[:, 1], 1, ((2, 12), (4, 1))),
-        (np.s_[0:1, 0:2, ::2], 2, ((1, 12), (2, 2))),
-    ],
-)
-def test_a_region_knows_its_partitions(index, partitions, free_axes):
-    """Whatever was indexed away before, or stands before them as blocks."""
-
-    def kernel():
-        tile = nl.ndarray((2, nl.par_dim(3), 4), nl.float32)
-        gate.issue(memset, (0.0,), (None,), dst=tile[index])
-
-    (region,) = launch(kernel).trace.events[0].writes
-    assert (region.partitions, region.free_axes) == (partitions, free_axes)
-
-
 def test_regions(trace):
     """Offsets and strides are in elements of the allocation."""
     load, scale, store = trace.events[3:6]
@@ -87,13 +63,6 @@ def test_regions(trace):
     strided = trace.events[-1].writes[0]
     assert strided == Region(out, 2 * 12 + 1, (2, 3), (12, 4), role="dst")
     assert strided.elements == 6
-
-
-def test_every_iteration_has_its_own_tile(trace):
-    tiles = [a for a in trace.allocations if a.name == "half"]
-    assert len(tiles) == 2
-    assert [(a.first, a.last, a.reads, a.writes) for a in tiles] == [(0, 1, 1, 1), (3, 4, 1, 1)]
-    assert not any(a.is_temporary for a in tiles)
 
 
 def test_loops(trace):

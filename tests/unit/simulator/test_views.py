@@ -57,18 +57,6 @@ def test_the_same_bits_as_another_dtype(old, new, space):
     assert_array_equal(tile._values(), from_bits(values, old))  # it still has its values
 
 
-@every("space", [SBUF, HBM])
-def test_what_one_view_writes_the_other_reads(space):
-    values = np.arange(12, dtype=FLOAT16).reshape(2, 6)
-    tile = stored(values) if space is HBM else on_chip(values, FLOAT16)
-    write(tile._reinterpret(UINT8)[:, 1:4:2], np.array([[0x40, 0x3C], [0xC0, 0xBC]], np.uint8))
-    expected = values.view(UINT8).copy()
-    expected[:, 1:4:2] = [[0x40, 0x3C], [0xC0, 0xBC]]
-    assert_array_equal(tile._values(), expected.view(FLOAT16).astype(np.float32))
-    write(tile[0:1], np.full((1, 6), 1.0009765625, np.float32))  # rounded in its own dtype
-    assert set(tile._reinterpret(UINT16)[0:1]._read().ravel()) == {0x3C01}
-
-
 def test_a_byte_that_is_no_bool_counts_as_true():
     bits = np.array([[0, 1, 2, 0xA5]], np.uint8)
     for space in (SBUF, HBM):

@@ -195,19 +195,6 @@ def test_tiles_of_their_own_and_parts_by_the_loop_index_are_independent():
     assert found_in(kernel, [normal(128, 512)]) == []
 
 
-def test_strided_parts_that_interleave_are_independent():
-    def kernel(a):
-        out = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.shared_hbm)
-        p, x = nl.mgrid[0:128, 0:128]
-        mixed = nl.ndarray((128, 256), dtype=a.dtype, buffer=nl.sbuf)
-        for i in nl.affine_range(2):
-            mixed[p, 2 * x + i] = nl.load(a[:, part(i)])
-        nl.store(out, mixed)
-        return out
-
-    assert found_in(kernel, [normal(128, 256)]) == []
-
-
 def test_strided_parts_that_meet_in_one_element_are_found():
     def kernel(a):
         out = nl.ndarray((128, 385), dtype=a.dtype, buffer=nl.shared_hbm)
@@ -219,49 +206,6 @@ def test_strided_parts_that_meet_in_one_element_are_found():
     (finding,) = findings_in(kernel, [normal(128, 256)])
     assert finding.id == "affine-written-twice"
     assert "element [0, 4] of" in finding.happened  # 2 * 2 and 3 * 1 + 1
-
-
-def shared_tile(buffer):
-    def kernel(a):
-        out = output(a)
-        shared = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=buffer)
-        for i in nl.affine_range(4):
-            if buffer is nl.sbuf:
-                shared[...] = nl.load(a[:, part(i)])
-                nl.store(out[:, part(i)], shared)
-            else:
-                nl.store(shared, nl.load(a[:, part(i)]))
-                nl.store(out[:, part(i)], nl.load(shared))
-        return out
-
-    return kernel
-
-
-@every("buffer, severity", [(nl.sbuf, "warning"), (nl.private_hbm, "error")])
-def test_one_tensor_that_each_iteration_fills_and_reads(buffer, severity):
-    """The compiler can give each iteration a tile of its own, and no memory in HBM."""
-    kernel = shared_tile(buffer)
-    (finding,) = findings_in(kernel, [normal(128, 512)])
-    assert (finding.id, finding.severity.value) == ("affine-rewritten", severity)
-    assert finding.happened.endswith("which iteration 0 wrote too; iteration 1 reads it back")
-    write = 5 if buffer is nl.sbuf else 8
-    first = kernel.__code__.co_firstlineno
-    assert [line.line - first for line in finding.locations] == [write, write + 1, 3]
-
-
-def test_a_tile_that_one_iteration_alone_reads_back():
-    def kernel(a):
-        out = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
-        shared = nl.ndarray((128, COLUMNS), dtype=a.dtype, buffer=nl.sbuf)
-        for i in nl.affine_range(3):
-            shared[...] = nl.load(a[:, part(i)])
-            if i == 0:
-                nl.store(out, shared)
-        return out
-
-    (finding,) = findings_in(kernel, [normal(128, 512)])
-    assert finding.id == "affine-rewritten"
-    assert finding.happened.endswith("; iteration 0 reads it back")
 
 
 @every(
@@ -322,20 +266,6 @@ def test_the_example_of_unexpected_output_dependencies():
 
     assert found_in(kernel(lambda i: 0), [normal(1)]) == [("affine-written-twice", "error")]
     assert found_in(kernel(lambda i: i), [normal(1)]) == []
-
-
-def test_two_touches_in_a_turn_of_an_outer_loop_are_enough():
-    """Both iterations of the inner loop write one element, once each."""
-
-    def kernel(a):
-        out = nl.ndarray((2, 128, COLUMNS), dtype=a.dtype, buffer=nl.shared_hbm)
-        for i in nl.sequential_range(2):
-            for j in nl.affine_range(2):
-                nl.store(out[i], nl.load(a[:, part(j)]))
-        return out
-
-    found = found_in(kernel, [normal(128, 256)])
-    assert found == [("affine-written-twice", "error")]
 
 
 def test_runs_of_one_loop_that_follow_each_other_may_depend_on_each_other():

@@ -13,7 +13,6 @@ from tests.unit.analysis.detectors.kernels import all_findings_in, findings_in, 
 
 ROWS, COLUMNS, KEPT = 8, 16, 10
 DTYPES = [np.float32, np.int32, np.uint8]
-ids = [np.dtype(dtype).name for dtype in DTYPES]
 
 
 def places():
@@ -40,22 +39,6 @@ def data(dtype=np.float32):
     return np.minimum(np.abs(normal(ROWS, KEPT)) * 50, 100).astype(dtype)
 
 
-def hidden(tile):
-    """A maximum of what was not loaded and the smallest number, which the simulator's poison is."""
-    return nl.max(tile, axis=1)
-
-
-def selected(tile):
-    return nl.copy(nl.where(nl.greater(tile, 3), 1, 0, dtype=tile.dtype)[:, 12:13])
-
-
-REACHES = {
-    "a maximum": hidden,
-    "a sum": lambda tile: nl.sum(tile, axis=1),
-    "a copy": lambda tile: nl.copy(tile[:, 12:13]),
-    "a select that it decides": selected,
-    "a minimum with a number": lambda tile: nl.minimum(tile[:, 12:13], 100),
-}
 HARMLESS = {
     "the part that was loaded": lambda tile: nl.sum(tile[:, 0:KEPT], axis=1),
     "a select by the index": lambda tile: nl.max(
@@ -65,31 +48,11 @@ HARMLESS = {
 }
 
 
-@every("dtype", DTYPES)
-@every("name", REACHES)
-def test_it_reaches_an_output(name, dtype):
-    """As NaN a comparison shows it; a number that looks like a result is worse."""
-    (finding,) = findings_in(by(REACHES[name]), [data(dtype)])
-    shown = name == "a copy" or (dtype is np.float32 and name != "a select that it decides")
-    shown |= (name, dtype) == ("a maximum", np.uint8)  # of which the poison is the largest
-    expected = "warning" if shown else "error"
-    assert (finding.id, finding.severity.value) == ("uninitialised-output", expected)
-    assert "8 of 8 elements, the first at [0, 0]" in finding.happened
-    assert finding.location.text == "nl.store(out, compute(loaded(x)))"
-
-
 @pytest.mark.filterwarnings("ignore:nl.where got a comparison of indices")
 @every("dtype", DTYPES)
 @every("name", HARMLESS)
 def test_it_does_not(name, dtype):
     assert found_in(by(HARMLESS[name]), [data(dtype)]) == []
-
-
-@every("bits, found", [(0, 0), (1, 1)])
-def test_bits_that_an_operator_takes_away(bits, found):
-    kernel = by(lambda tile: nisa.tensor_scalar(tile[:, 12:13], nl.bitwise_and, bits))
-    got = findings_in(kernel, [data(np.int32)])
-    assert [one.id for one in got] == ["uninitialised-output"] * found
 
 
 def test_rows_that_are_computed_and_not_stored():
@@ -103,66 +66,6 @@ def test_rows_that_are_computed_and_not_stored():
         return out
 
     assert found_in(kernel, [normal(5, COLUMNS)]) == []
-
-
-def product(stored):
-    """Ten columns of the stationary operand are loaded: ten rows of the product are numbers."""
-
-    def kernel(x, y):
-        out = nl.ndarray((stored, COLUMNS), np.float32, buffer=nl.shared_hbm)
-        total = nl.zeros((COLUMNS, COLUMNS), np.float32, buffer=nl.psum)
-        total += nisa.nc_matmul(loaded(x), nl.load(y))
-        made = nl.maximum(nl.copy(total), 0.0)
-        nl.store(out, made[0:stored])
-        return out
-
-    return kernel
-
-
-@every("stored, found", [(KEPT, 0), (KEPT + 1, 1)])
-def test_rows_of_a_product(stored, found):
-    operands = [normal(ROWS, KEPT), normal(ROWS, COLUMNS)]
-    got = findings_in(product(stored), operands)
-    assert [one.id for one in got] == ["uninitialised-output"] * found
-    if found:
-        assert "16 of 176 elements, the first at [10, 0]" in got[0].happened
-
-
-def test_the_contraction_of_a_product():
-    def kernel(x, y):
-        out = nl.ndarray((COLUMNS, COLUMNS), np.float32, buffer=nl.shared_hbm)
-        row, column = places()
-        tile = nl.load(x[row, column], mask=row < 5)
-        nl.store(out, nl.copy(nisa.nc_matmul(tile, nl.load(y))))
-        return out
-
-    found = found_in(kernel, [normal(5, COLUMNS), normal(ROWS, COLUMNS)])
-    assert found == [("uninitialised-output", "warning")]
-
-
-def test_it_goes_through_hbm_and_a_transpose():
-    def kernel(x, columns):
-        out = nl.ndarray((columns, ROWS), x.dtype, buffer=nl.shared_hbm)
-        scratch = nl.ndarray((ROWS, COLUMNS), x.dtype, buffer=nl.private_hbm)
-        nl.store(scratch, loaded(x))
-        turned = nisa.nc_transpose(nl.load(scratch))
-        nl.store(out, nl.copy(turned)[0:columns])
-        return out
-
-    assert found_in(kernel, [normal(ROWS, KEPT), KEPT]) == []
-    (finding,) = findings_in(kernel, [normal(ROWS, KEPT), COLUMNS])
-    assert "48 of 128 elements, the first at [10, 0]" in finding.happened
-
-
-def test_what_is_written_over_is_defined():
-    def kernel(x):
-        out = nl.ndarray((ROWS, COLUMNS), x.dtype, buffer=nl.shared_hbm)
-        made = nl.add(loaded(x), 1.0)
-        made[:, KEPT:COLUMNS] = nl.zeros((ROWS, COLUMNS - KEPT), x.dtype)
-        nl.store(out, made)
-        return out
-
-    assert found_in(kernel, [normal(ROWS, KEPT)]) == []
 
 
 def gather(masked):
@@ -263,23 +166,6 @@ def rows_by_index(x, index, mask=None):
     return nl.load(x[index, nl.arange(4)[None, :]], mask=mask)
 
 
-@every("stored, found", [(5, 0), (6, 1)])
-def test_what_a_gather_reads_of_scratch(stored, found):
-    """The index is defined; of the table in HBM the last three rows are not."""
-
-    def kernel(x, rows):
-        out = nl.ndarray((stored, 4), x.dtype, buffer=nl.shared_hbm)
-        scratch = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.private_hbm)
-        line, column = nl.arange(ROWS)[:, None], nl.arange(4)[None, :]
-        nl.store(scratch, nl.load(x[line, column], mask=line < 5))
-        got = rows_by_index(scratch, nl.load(rows))
-        nl.store(out, got[0:stored])
-        return out
-
-    got = findings_in(kernel, [normal(5, 4), np.arange(8, dtype=np.int32)[:, None]])
-    assert [one.id for one in got] == ["uninitialised-output"] * found
-
-
 def test_what_is_loaded_through_an_undefined_index_is_undefined():
     def kernel(table, rows):
         out = nl.ndarray((ROWS, 4), table.dtype, buffer=nl.shared_hbm)
@@ -304,80 +190,6 @@ def test_what_a_scatter_stores(kept, found):
         return out
 
     got = found_in(kernel, [normal(5, 4), np.arange(8, dtype=np.int32)[:, None]])
-    assert got == [("uninitialised-output", "warning")] * found
-
-
-@every("first, found", [(KEPT - 4, 0), (KEPT - 3, 1)])
-def test_a_gather_within_partitions(first, found):
-    """Of a row of which ten elements are loaded, four that lie beside each other."""
-
-    def kernel(x, places):
-        out = nl.ndarray((ROWS, 4), x.dtype, buffer=nl.shared_hbm)
-        nl.store(out, nl.gather_flattened(loaded(x), nl.load(places)))
-        return out
-
-    named = np.tile(np.arange(first, first + 4, dtype=np.uint32), (ROWS, 1))
-    got = found_in(kernel, [normal(ROWS, KEPT), named])
-    assert got == [("uninitialised-output", "warning")] * found
-
-
-@every("command, found", [("reduce", 1), ("reset_reduce", 0)])
-def test_the_reduction_registers(command, found):
-    """What they took up stays in them until they are reset."""
-
-    def kernel(x):
-        out = nl.ndarray((ROWS, 1), x.dtype, buffer=nl.shared_hbm)
-        sums = nl.ndarray((ROWS, 1), x.dtype)
-        reset = nisa.reduce_cmd.reset_reduce
-        nisa.activation(nl.copy, loaded(x), reduce_op=np.add, reduce_cmd=reset)
-        nisa.activation(
-            nl.copy,
-            nl.ones((ROWS, COLUMNS), x.dtype),
-            reduce_op=np.add,
-            reduce_res=sums,
-            reduce_cmd=getattr(nisa.reduce_cmd, command),
-        )
-        nl.store(out, sums)
-        return out
-
-    got = found_in(kernel, [normal(ROWS, KEPT)])
-    assert got == [("uninitialised-output", "warning")] * found
-
-
-@every("rows, found", [(5, 0), (6, 1)])
-def test_reduce_res_of_padded_rows(rows, found):
-    def kernel(x):
-        out = nl.ndarray((rows, 1), x.dtype, buffer=nl.shared_hbm)
-        sums = nl.ndarray((ROWS, 1), x.dtype)
-        row, column = places()
-        tile = nl.load(x[row, column], mask=row < 5)
-        nisa.activation_reduce(nl.square, tile, reduce_op=np.add, reduce_res=sums)
-        nl.store(out, sums[0:rows])
-        return out
-
-    got = found_in(kernel, [normal(5, COLUMNS)])
-    assert got == [("uninitialised-output", "warning")] * found
-
-
-@every("reduces", [False, True])
-@every("below, found", [(KEPT, 0), (KEPT + 1, 1)])
-def test_a_mask_that_is_no_box(reduces, below, found):
-    """A triangle that reaches into what was not loaded, or does not."""
-
-    def kernel(x):
-        out = nl.ndarray((ROWS, 1 if reduces else COLUMNS), x.dtype, buffer=nl.shared_hbm)
-        row, column = places()
-        mask = (column <= row + 8) & (column < below)
-        tile = loaded(x)
-        if reduces:
-            nl.store(out, nl.sum(tile, axis=1, mask=mask))
-        else:
-            made = nl.zeros((ROWS, COLUMNS), x.dtype)
-            made[row, column] = nl.add(tile, 1.0, mask=mask)
-            nl.store(out, made)
-        return out
-
-    got = found_in(kernel, [normal(ROWS, KEPT)])
     assert got == [("uninitialised-output", "warning")] * found
 
 

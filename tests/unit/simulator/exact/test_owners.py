@@ -42,21 +42,6 @@ def lost(run):
     return {doubt.reason for doubt in run.doubts if doubt.lost}
 
 
-def test_a_tensor_that_takes_the_place_of_another_one():
-    """Both are alive; each reads only what it wrote itself."""
-
-    def kernel(x):
-        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
-        kept = scaled(placed(8192), first, 0.7)
-        second = scaled(placed(), kept, 1 / 7)  # where the first lies
-        return stored(second)
-
-    run, output, got = exact_of(kernel)
-    assert not run.doubts
-    np.testing.assert_allclose(output.value, WIDE * (1 / 3) * 0.7 * (1 / 7), rtol=1e-14)
-    assert (np.abs(got - output.value) <= output.error).all()
-
-
 def test_many_that_come_after_each_other():
     """Those that are gone leave what they wrote."""
 
@@ -82,32 +67,6 @@ def test_rounded_values_of_another_tensor(dtype):
 
     run, _, _ = exact_of(kernel)
     assert lost(run) == {FOREIGN}
-
-
-def test_rounded_values_written_before_the_bytes_were_shared():
-    def kernel(x):
-        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
-        other = placed()
-        result = stored(other)
-        return stored(first) if x is None else result
-
-    run, _, _ = exact_of(kernel)
-    assert lost(run) == {FOREIGN}
-
-
-def test_a_tensor_that_is_still_whole_keeps_its_values():
-    """Another one was placed on its bytes, and nothing was written there yet."""
-
-    def kernel(x):
-        first = scaled(placed(), loaded(placed(4096), x), 1 / 3)
-        other = placed()
-        result = stored(first)
-        nisa.memset(other, 0.0)
-        return result
-
-    run, output, _ = exact_of(kernel)
-    assert not run.doubts
-    np.testing.assert_allclose(output.value, WIDE * (1 / 3), rtol=1e-14)
 
 
 def test_a_part_that_another_tensor_overwrote_with_exact_values():
@@ -147,16 +106,6 @@ def test_what_a_tensor_that_is_gone_left():
 
     run, _, _ = exact_of(kernel)
     assert lost(run) == {FOREIGN}
-
-
-def test_many_alive_at_one_place():
-    def kernel(x):
-        source = loaded(placed(4096), x)
-        alive = [scaled(placed(), source, 1 / 3) for _ in range(260)]
-        return stored(alive[-1])
-
-    run, _, _ = exact_of(kernel)
-    assert not run.doubts
 
 
 def test_the_check_can_fail(monkeypatch):

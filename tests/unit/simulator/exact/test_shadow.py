@@ -9,9 +9,6 @@ from difftest.simulator import launch
 from difftest.simulator.exact.run import ExactSettings
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
-from difftest.simulator.frontend.nki import isa as nki_isa
-from difftest.simulator.frontend.nki import language as nki_language
-from difftest.simulator.frontend.nki.kernel import jit
 from tests.every import every
 
 BFLOAT16 = ml_dtypes.bfloat16
@@ -34,23 +31,6 @@ def exact_of(compute, x=X, dtype=np.float32, settings=True):
     return launch(made_of(compute, dtype), [x], exact=settings).exact
 
 
-def test_casts_between_floats_are_exact():
-    run = exact_of(lambda tile: nl.copy(nl.copy(tile, dtype=nl.float16), dtype=nl.float32))
-    (output,) = run.outputs
-    assert np.array_equal(output.value, X)
-    assert output.error.max() > 0
-    (narrowing,) = run.narrowed
-    assert (narrowing.name, narrowing.dtype) == ("tensor_copy", np.float16)
-    assert "nl.float16" in narrowing.location.text
-
-
-def test_what_only_moves_has_no_values_of_its_own():
-    run = exact_of(lambda tile: nl.copy(tile))
-    (output,) = run.outputs
-    assert output.error is None
-    assert np.array_equal(output.value, X)
-
-
 def test_an_argument_that_is_written():
     def kernel(x, out):
         nl.store(out, nl.multiply(nl.load(x), 1 / 3))
@@ -62,19 +42,6 @@ def test_an_argument_that_is_written():
     run = launch(kernel, [X, out], exact=True).exact
     (output,) = run.of([out]).outputs
     assert np.array_equal(output.value, X.astype(np.float64) * (1 / 3))
-
-
-def test_a_part_that_is_written_leaves_the_rest():
-    def compute(tile):
-        made = nl.ndarray((16, 24), nl.float32, buffer=nl.sbuf)
-        made[:, 0:12] = nl.multiply(tile[:, 0:12], 1 / 3)
-        made[:, 12:24] = nl.copy(tile[:, 12:24])
-        return made
-
-    (output,) = exact_of(compute).outputs
-    assert (output.error[:, :12] > 0).all()
-    assert not output.error[:, 12:].any()
-    assert np.array_equal(output.value[:, 12:], X[:, 12:])
 
 
 def test_matmuls_accumulate():
@@ -164,25 +131,6 @@ def test_random_data_let_long_sums_have_narrower_bounds():
     assert likely < worst / 5
 
 
-def test_the_first_sums_in_a_narrow_dtype_count_as_such():
-    narrow = X.astype(nl.bfloat16)
-
-    def added(times):
-        def compute(tile):
-            total = tile
-            for _ in range(times):
-                total = nl.add(total, tile, dtype=nl.bfloat16)
-            return total
-
-        return exact_of(compute, narrow, nl.bfloat16)
-
-    assert not added(4).narrowed
-    assert {one.name for one in added(8).narrowed} == {"a running sum"}
-    allowed = ExactSettings(dtypes=("bfloat16",))
-    kernel = made_of(lambda tile: nl.add(tile, nl.copy(tile)), nl.bfloat16)
-    assert not launch(kernel, [narrow], exact=allowed).exact.narrowed
-
-
 def test_the_instruction_that_loses_the_digits_comes_first():
     def compute(tile):
         return nl.subtract(nl.multiply(nl.add(tile, 1e6), 1 / 3), 1e6 / 3)
@@ -225,16 +173,6 @@ def test_a_line_that_adds_float32_to_what_it_has_rounded():
     assert added_up(0.3, 0.7, dtype=nl.float32) == ["a running sum"]
     assert added_up(0.3, 0.7, 0.9, dtype=nl.bfloat16) == []
     assert added_up(*[0.1] * 6, dtype=nl.bfloat16) == ["a running sum"]
-
-
-def test_lines_that_each_add_something():
-    """As a residual does: each rounds once."""
-
-    def compute(tile):
-        first = nl.add(tile, nl.multiply(tile, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
-        return nl.add(first, nl.multiply(first, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
-
-    assert exact_of(compute, X.astype(BFLOAT16), BFLOAT16).narrowed == ()
 
 
 LOWER = np.tril(np.ones((16, 24), np.bool_))
@@ -288,70 +226,3 @@ def test_a_reduction_to_registers_under_such_a_mask_is_a_doubt():
     assert {doubt.reason for doubt in run.doubts if doubt.lost} == {
         "under a mask that is no box, tensor_scalar_reduce has no error rule"
     }
-
-
-def test_a_barrier_of_two_cores_leaves_the_values_of_its_tensor():
-    """Each core sums its half; the first adds both, over HBM that the barrier orders."""
-
-    @jit
-    def halves(x):
-        me, half = nki_language.program_id(0), x.shape[1] // 2
-        out = nki_language.ndarray((16, 1), np.float32, buffer=nki_language.shared_hbm)
-        sums = nki_language.ndarray((2, 16, 1), np.float32, buffer=nki_language.shared_hbm)
-        tile = nki_language.ndarray((16, half), np.float32)
-        mine = nki_language.ndarray((16, 1), np.float32)
-        other = nki_language.ndarray((16, 1), np.float32)
-        nki_isa.dma_copy(tile, x[:, me * half : (me + 1) * half])
-        nki_isa.tensor_reduce(mine, nki_language.add, tile, 1)
-        nki_isa.dma_copy(sums[me], mine)
-        nki_isa.core_barrier(sums, (0, 1))
-        if me == 0:
-            nki_isa.dma_copy(other, sums[1])
-            nki_isa.tensor_tensor(mine, mine, other, nki_language.add)
-            nki_isa.dma_copy(out, mine)
-        return out
-
-    run = launch(halves[2], [X], exact=True).exact
-    assert run.doubts == ()
-    (output,) = run.outputs
-    assert np.allclose(output.value[:, 0], X.astype(np.float64).sum(axis=1), rtol=0, atol=1e-14)
-    assert output.error.max() > 0
-
-
-def classic_scratch(x, dtype):
-    """Rounds to bfloat16 on chip, beside scratch that nobody reads."""
-    nl.ndarray((1, 1), dtype, buffer=nl.private_hbm)
-    return made_of(lambda tile: nl.multiply(tile, 3.0, dtype=nl.bfloat16))(x)
-
-
-@jit
-def todays_scratch(x, dtype):
-    """Two cores round what they send each other over scratch; one of them alone does not."""
-    me = nki_language.program_id(0)
-    sent = nki_language.ndarray((2, *x.shape), dtype, buffer=nki_language.shared_hbm)
-    out = nki_language.ndarray(x.shape, x.dtype, buffer=nki_language.shared_hbm)
-    tile = nki_language.ndarray(x.shape, x.dtype)
-    nki_isa.dma_copy(tile, x)
-    nki_isa.tensor_scalar(tile, tile, nki_language.multiply, 3.0)
-    narrow = nki_language.ndarray(x.shape, nki_language.bfloat16)
-    nki_isa.tensor_copy(narrow, tile)
-    nki_isa.dma_copy(sent[me], narrow)
-    if nki_language.num_programs() == 2:
-        nki_isa.core_barrier(sent, (0, 1))
-    if me == 0:
-        nki_isa.dma_copy(tile, sent[nki_language.num_programs() - 1])
-        nki_isa.dma_copy(out, tile)
-    return out
-
-
-@every("kernel", [classic_scratch, todays_scratch, todays_scratch[2]])
-@every("settings", [True, ExactSettings(results=("float32",))])
-def test_scratch_excuses_no_rounding(kernel, settings):
-    """Only arguments and outputs do, whether the outputs are known before or not."""
-    narrow, wide = (
-        launch(kernel, [X, dtype], exact=settings).exact for dtype in (BFLOAT16, np.float32)
-    )
-    assert narrow.narrowed == wide.narrowed != ()
-    assert narrow.outputs[0].error.max() == wide.outputs[0].error.max() < 1e-5
-    given = launch(kernel, [X.astype(BFLOAT16), BFLOAT16], exact=settings).exact
-    assert given.narrowed == ()

@@ -48,31 +48,3 @@ def test_values_that_are_exact_arrive_so():
     whole = np.arange(16, dtype=np.float32).reshape(2, 8)
     (output,) = launch(swapped, [whole, True], grid=(2,), exact=NARROW).exact.outputs
     np.testing.assert_array_equal(output.value, whole[::-1])
-
-
-def test_each_core_has_registers_of_its_own():
-    """Both reduce in turns: the second core into registers that it never reset here."""
-
-    def kernel(a):
-        me = nl.program_id(0)
-        out = nl.ndarray((2, 1), nl.float32, buffer=nl.shared_hbm)
-        row, kept, sums = nl.load(a[me : me + 1]), nl.zeros((1, 8), nl.float32), None
-        for command in ("reset_reduce", "reduce"):
-            sums = nl.ndarray((1, 1), nl.float32)
-            nisa.core_barrier(out, (0, 1))
-            nisa.activation(
-                kept,
-                nl.square,
-                row,
-                reduce_op=nl.add,
-                reduce_res=sums,
-                reduce_cmd=getattr(nisa.reduce_cmd, command),
-            )
-        nisa.dma_copy(out[me : me + 1], sums)
-        return out
-
-    result = launch(kernel, [A], grid=(2,), exact=True)
-    (output,) = result.exact.outputs
-    expected = 2 * (A.astype(np.float64) ** 2).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(output.value, expected, rtol=1e-12)
-    np.testing.assert_allclose(result.outputs[0], expected, rtol=1e-6)

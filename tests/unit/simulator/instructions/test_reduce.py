@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from difftest.simulator import ShapeError, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
-from tests.unit.simulator.on_tiles import normal, written
+from tests.unit.simulator.on_tiles import normal, on_tiles, written
 
 BOUND = {"comp_op0": np.less, "comp_op1": np.less}
 INTO = {  # name: an instruction of x [4, 6] with the second destination ``into``
@@ -55,3 +55,16 @@ def test_a_reductions_destination_has_one_element_a_partition(name, shape):
         f"reduce_res = tile {list(shape)} float32 in sbuf",
         "writes reduce_res of shape [4, 1]",
     ]
+
+
+def test_mean_and_var_and_softmax():
+    data = normal(4, 50, dtype=np.float16)
+    wide = data.astype(np.float64)
+    mean, var, softmax = on_tiles(
+        lambda x: (nl.mean(x, axis=1), nl.var(x, axis=1), nl.softmax(x, axis=1)), data
+    )
+    shares = np.exp(wide - wide.max(1, keepdims=True))
+    assert mean.dtype == var.dtype == softmax.dtype == np.float16
+    assert_allclose(mean[:, 0], wide.mean(1), rtol=1e-3, atol=1e-4)
+    assert_allclose(var[:, 0], wide.var(1), rtol=1e-3)
+    assert_allclose(softmax, shares / shares.sum(1, keepdims=True), rtol=1e-3)

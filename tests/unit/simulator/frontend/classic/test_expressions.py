@@ -106,13 +106,6 @@ def test_masks_are_conjunctions_of_comparisons(grid, number, first, second):
     assert_array_equal(compare(number, index).array(array.shape), compare(number, array))
 
 
-def test_a_mask_over_two_axes():
-    p, x = arange(4)[:, None], arange(5)[None, :]
-    mask = (p + x < 6) & (p >= 1)
-    rows, columns = np.arange(4)[:, None], np.arange(5)[None, :]
-    assert_array_equal(mask.array((4, 5)), (rows + columns < 6) & (rows >= 1))
-
-
 def test_a_mask_broadcasts_to_its_instruction():
     assert (arange(4)[:, None] < 2).array((4, 3)).sum() == 6
     with pytest.raises(ShapeError, match="mask must broadcast to the shape") as caught:

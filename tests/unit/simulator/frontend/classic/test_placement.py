@@ -71,34 +71,6 @@ def test_the_trace_says_where_each_block_lies():
     assert [(area.low, area.high) for area in sbuf.areas] == [(1024, 1040), (1040, 1056)]
 
 
-def along_partitions(index, partitions, size):
-    row, column = index
-    return 32 * row, column * size
-
-
-def test_blocks_of_two_dimensions_along_both_axes():
-    def kernel(x):
-        tile = nl.ndarray(
-            (2, 2, nl.par_dim(8), 4), nl.float32, buffer=ncc.sbuf.alloc(along_partitions)
-        )
-        tile[1, 1] = nl.load(x[:, 0:4])
-        return stored(tile[1, 1])
-
-    result = launch(kernel, [DATA])
-    assert_array_equal(result.outputs[0], DATA[:, 0:4])
-    (tile,) = (one for one in result.trace.allocations if one.places)
-    assert tile.places == ((0, 0), (0, 16), (32, 0), (32, 16))
-
-
-def test_a_tensor_of_one_block_has_its_address_in_the_trace():
-    def kernel(x):
-        tile = nl.ndarray((8, 16), nl.float32, buffer=ncc.sbuf.mod_alloc(base_addr=64))
-        tile[...] = nl.load(x)
-        return stored(tile)
-
-    assert (0, 64) in [one.address for one in launch(kernel, [DATA]).trace.allocations]
-
-
 def many(blocks, tiles):
     """A tensor with many blocks of 32 KiB a partition in so many physical tiles."""
 

@@ -38,22 +38,6 @@ def test_a_program_meets_the_programs_of_its_number():
         np.testing.assert_array_equal(one.outputs[0], 2 * np.concatenate(pair, axis=1))
 
 
-def test_a_core_gives_what_the_other_core_wrote_before():
-    def kernel(a):
-        src = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm, name="src")
-        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-        if nl.program_id(0) == 1:
-            nisa.dma_copy(src, a)
-        else:
-            nisa.memset(nl.ndarray((1, 1), a.dtype), 0.0)
-            nisa.memset(nl.ndarray((1, 1), a.dtype), 0.0)
-            ncc.all_reduce([src], [out], ncc.ReplicaGroup([[0, 1]]), nl.add)
-        return out
-
-    for one in launch_ranks(jit(kernel)[2], [(data,) for data in DATA]):
-        np.testing.assert_array_equal(one.outputs[0], DATA[0] + DATA[1])
-
-
 def test_ranks_whose_programs_call_in_another_order_never_meet():
     def kernel(first):
         mine, all_of = nl.zeros((1, 1), nl.float32), nl.zeros((1, 2), nl.float32)

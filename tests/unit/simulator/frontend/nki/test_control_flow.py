@@ -7,7 +7,6 @@ from difftest.simulator import DtypeError, KernelError, ShapeError, UnwrittenErr
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.frontend.nki.virtual_registers import NkiScalar, RegisterError
 from difftest.simulator.trace import LoopKind
 from tests.every import every
@@ -51,22 +50,6 @@ def copied(a, loop):
 
     loop(body)
     return out
-
-
-@every(
-    "loop, chosen",
-    [
-        (lambda body: nl.fori_loop(2, 5, body), [2, 3, 4]),
-        (lambda body: nl.fori_loop(1, 8, body, step=3), [1, 4, 7]),
-        (lambda body: nl.fori_loop(register(2), register(4), body), [2, 3]),
-        (lambda body: nl.fori_loop(0, scalar(3), body), [0, 1, 2]),
-        (lambda body: nl.fori_loop(5, 5, body), []),
-    ],
-)
-def test_a_loop_on_the_device_gives_its_variable_as_an_offset(loop, chosen):
-    expected = np.zeros_like(A)
-    expected[0, chosen] = A[0, chosen]
-    np.testing.assert_array_equal(launch(jit(copied), (A, loop)).outputs[0], expected)
 
 
 def scalar(value, dtype=nl.int32):
@@ -130,16 +113,6 @@ def test_the_trace_knows_the_loops_that_ran_on_the_device():
     assert [event.loops[0].value for event in inside] == [2, 2, 3, 3]
     assert {event.loops[0].loop.location.file for event in inside} == {__file__}
     assert {event.loops[0].loop.location.text for event in inside} == {"nl.fori_loop(2, 4, body)"}
-
-
-def test_a_loop_is_over_after_its_last_turn():
-    @jit
-    def kernel():
-        tile = nl.ndarray((1, 1), nl.float32)
-        nl.fori_loop(0, 2, lambda i: nisa.memset(tile, 1.0))
-        nisa.memset(tile, 0.0)
-
-    assert [len(event.loops) for event in launch(kernel).trace] == [1, 1, 0]
 
 
 def test_a_view_keeps_the_offset_that_its_register_had():
@@ -261,19 +234,6 @@ def test_misuse_gives_one_error_with_the_line(call, error, text):
 # -- levels --------------------------------------------------------------------------------------
 
 
-@every("bounds, chosen", [((3,), [0, 1, 2]), ((1, 8, 5), [1, 6])])
-def test_dynamic_range_gives_registers_and_warns(bounds, chosen):
-    def loop(body):
-        for i in nl.dynamic_range(*bounds):
-            body(i)
-
-    expected = np.zeros_like(A)
-    expected[0, chosen] = A[0, chosen]
-    with pytest.warns(LevelWarning, match=r"nl.dynamic_range ended with NKI 0.7: use nl.fori"):
-        result = launch(jit(copied), (A, loop))
-    np.testing.assert_array_equal(result.outputs[0], expected)
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @every("kind, told", [(nl.dynamic_range, 1), (nl.affine_range, 0), (nl.sequential_range, 0)])
 def test_a_number_that_a_loop_on_the_device_goes_on_with_is_told_of(kind, told):
@@ -290,22 +250,3 @@ def test_a_number_that_a_loop_on_the_device_goes_on_with_is_told_of(kind, told):
     assert [one.location.text for one in notes if "traced once" in one.rule] == [
         "for _ in kind(4):"
     ] * told
-
-
-def test_what_a_loops_body_does_has_its_own_lines():
-    def kernel():
-        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
-        tile = nl.ndarray((1, 8), nl.float32)
-
-        def body(i):
-            tile[...] = 1.0
-            nisa.memset(tile, 2.0)
-            tile[...] = 3.0
-
-        nl.fori_loop(0, 2, body)
-        nisa.dma_copy(out, tile)
-        return out
-
-    lines = [event.location.text for event in launch(jit(kernel)).trace]
-    body = ["tile[...] = 1.0", "nisa.memset(tile, 2.0)", "tile[...] = 3.0"]
-    assert lines == [*body, *body, "nisa.dma_copy(out, tile)"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
 import pytest
 
 from difftest.simulator import KernelError, launch
@@ -14,9 +13,6 @@ from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.frontend.nki.levels import LevelWarning
 from difftest.simulator.trace import LoopKind
 from tests.every import every
-
-A = np.arange(8, dtype=np.float32).reshape(1, 8)
-
 
 # -- tensors of a body -----------------------------------------------------------------------------
 
@@ -75,21 +71,6 @@ def test_a_tensor_of_a_body_is_not_returned():
 
     with pytest.raises(KernelError, match="in whose body it was made"):
         launch(jit(kernel))
-
-
-def test_a_tensor_of_an_outer_body_is_used_after_the_inner_loop():
-    def kernel():
-        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
-
-        def outer(i):
-            tile = nl.zeros((1, 8), nl.float32)
-            nl.fori_loop(0, 2, lambda j: nisa.memset(tile, 3.0))
-            nisa.dma_copy(out, tile)
-
-        nl.fori_loop(0, 2, outer)
-        return out
-
-    assert (launch(jit(kernel)).outputs[0] == 3).all()
 
 
 # -- while register --------------------------------------------------------------------------------
@@ -171,17 +152,3 @@ def until_both():
 def test_another_test_of_a_register_is_refused(kernel):
     with pytest.raises(TypeError, match="not known while the kernel is built"):
         launch(jit(kernel))
-
-
-def test_a_loop_takes_the_turns_of_its_range():
-    """The bound is held in a register; the body sees each number once, and not the bound."""
-
-    def kernel(a):
-        out = nl.ndarray((1, 8), nl.float32, buffer=nl.shared_hbm)
-        tile, end = nl.load(a), nisa.register_alloc(6)
-        nl.fori_loop(1, end, lambda i: nisa.memset(tile.select(1, i), -1.0), step=2)
-        nisa.dma_copy(out, tile)
-        return out
-
-    found = launch(jit(kernel), (A,)).outputs[0]
-    np.testing.assert_array_equal(found, [[0, -1, 2, -1, 4, -1, 6, 7]])

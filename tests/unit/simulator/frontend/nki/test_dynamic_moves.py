@@ -190,15 +190,6 @@ def chosen(count, columns=1, seed=0):
     return numbers.reshape(-1, columns).astype(np.uint32)
 
 
-def test_a_gather_of_four_dimensions_is_transposed():
-    index = chosen(256, 2)
-    out = np.zeros((4, 1, 3, 256), np.float16)
-    pattern = [[12, 256], [12, 1], [4, 3], [1, 4]]
-    launch(gathered(out.shape, pattern, (3, 1, 2, 0)), (WIDE, index, out))
-    expected = WIDE.reshape(300, 1, 3, 4)[index.T.ravel()].transpose(3, 1, 2, 0)
-    np.testing.assert_array_equal(out, expected)
-
-
 def test_skipped_rows_leave_columns_as_they_were():
     """AWS's simulator wrote zeros there before NKI 0.5."""
     index = chosen(16)

@@ -30,6 +30,17 @@ def made(compute, **options):
 # -- tensors ---------------------------------------------------------------------------------------
 
 
+def test_tensors_like_another():
+    def compute():
+        x = nl.full((4, 3), 7, nl.int32, buffer=nl.psum)
+        zeros, empty = nl.zeros_like(x), nl.empty_like(x, dtype=nl.bfloat16, buffer=nl.sbuf)
+        assert (zeros.shape, zeros.dtype, zeros.buffer) == ((4, 3), nl.int32, nl.psum)
+        assert (empty.shape, empty.dtype, empty.buffer) == ((4, 3), nl.bfloat16, nl.sbuf)
+        return zeros
+
+    assert (made(compute) == 0).all()
+
+
 def test_constants(tmp_path):
     data = np.arange(6, dtype=ml_dtypes.bfloat16).reshape(2, 3)
     np.save(tmp_path / "c.npy", A)
