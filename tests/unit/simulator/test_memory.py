@@ -79,6 +79,14 @@ def test_a_pattern_of_as_many_elements_may_leave_some_out(shape, strides, unwrit
     assert unwritten == (0 if codes is None else (codes == NEVER).sum())
 
 
+def test_a_whole_write_needs_no_mask():
+    tensor = storage((4, 5))
+    tensor.mark(Pattern(0, (4, 5), (5, 1)), DEFINED)
+    assert tensor.gaps is None
+    tensor.mark(Pattern(0, (2, 5), (5, 1)), DEFINED)
+    assert tensor.gaps is None
+
+
 @every("dtype", ["float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "tfloat32"])
 def test_poison_of_floats_is_nan(dtype):
     for shape in ((2, 3), ()):

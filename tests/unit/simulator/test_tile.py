@@ -243,6 +243,15 @@ def test_expand_dims(data, shape, space):
         assert_array_equal(view._read(), np.expand_dims(array, at))
 
 
+def test_assert_shape_gives_the_tile_back():
+    tile = stored(numbered((4, 5)))
+    assert tile.assert_shape([4, 5]) is tile
+    with pytest.raises(ShapeError) as caught:
+        tile.assert_shape((4, 6))
+    assert caught.value.received == repr(tile)
+    assert "takes the shape [4, 6]" in str(caught.value)
+
+
 def test_reading_what_was_never_written():
     tile = stored(numbered((4, 5)), Space.SBUF, written=False)
     tile[:, 0:3]._mark()

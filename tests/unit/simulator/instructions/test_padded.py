@@ -7,7 +7,7 @@ it, and stores the rows that follow from what was written; one row more is an er
 import numpy as np
 import pytest
 
-from difftest.simulator import UnwrittenError, launch
+from difftest.simulator import TRN3, UnwrittenError, launch
 from difftest.simulator.frontend.nki import isa as today
 from difftest.simulator.frontend.nki import language as today_nl
 from difftest.simulator.frontend.nki.kernel import jit
@@ -112,3 +112,40 @@ def test_an_index_and_a_register_are_uses(use, plain):
     with pytest.raises(UnwrittenError) as caught:
         launch(kernel, [X], plain=plain)
     assert caught.value.location.text.endswith("# the line")
+
+
+@every("side", ["stationary", "moving"])
+@every("extra", [0, 1])
+def test_padded_columns_of_an_mx_product(side, extra):
+    """Of ten packed columns seven are written: as many rows or columns of the product are sure."""
+    written, packed = 7, 10
+    x = np.random.default_rng(0).standard_normal((32, 4 * written)).astype(np.float16)
+    x4 = today_nl.float8_e4m3fn_x4
+
+    def quantized(source):
+        data, scale = new((32, source.shape[1] // 4), x4), new((4, source.shape[1] // 4), U8)
+        today.quantize_mx(dst=data, src=source, dst_scale=scale)
+        return data, scale
+
+    @jit
+    def kernel(x, stored_columns):
+        tile = new((32, 4 * packed), today_nl.float16)
+        today.dma_copy(tile[:, 0 : 4 * written], x)
+        lacking, whole = quantized(tile), quantized(today_nl.load(x[:, 0:24]))
+        (left, left_scale), (right, right_scale) = (
+            (lacking, whole) if side == "stationary" else (whole, lacking)
+        )
+        product = new((left.shape[1], right.shape[1]), F32, today_nl.psum)
+        for _ in range(2):
+            today.nc_matmul_mx(product, left, right, left_scale, right_scale)
+        kept = in_sbuf(product)
+        kept = kept[0:stored_columns] if side == "stationary" else kept[:, 0:stored_columns]
+        return stored(kept, kept.shape[0])
+
+    if extra:
+        with pytest.raises(UnwrittenError, match="read by quantize_mx at"):
+            launch(kernel, [x, written + 1], machine=TRN3)
+        return
+    (output,) = launch(kernel, [x, written], machine=TRN3).outputs
+    assert output.size == 6 * written
+    assert np.isfinite(output).all()

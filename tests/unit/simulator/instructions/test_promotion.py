@@ -8,8 +8,10 @@ import ml_dtypes
 import numpy as np
 
 from difftest.simulator.dtypes import DTYPES, as_dtype, is_float, name_of
+from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.values import promote_dtypes, scalar_dtype
 from tests.every import every
+from tests.unit.simulator.on_tiles import on_tiles
 
 DOCUMENTED = [
     ("int32", "float16", "float16"),
@@ -62,3 +64,25 @@ def test_any_pair(a, b):
 )
 def test_scalars(scalar, dtype):
     assert scalar_dtype(scalar) == as_dtype(dtype)
+
+
+@every(
+    "tile, scalar, dtype",
+    [
+        (np.int8, 2, np.int32),
+        (np.float16, 1.2, np.float32),
+        (np.float16, np.float16(2), np.float16),
+        (np.int8, np.int8(2), np.int8),
+        (np.int16, 1.0, np.float32),
+        (np.uint8, True, np.uint8),
+        (np.float32, np.float64(2), np.float32),
+    ],
+)
+def test_a_tile_and_a_scalar(tile, scalar, dtype):
+    """The function and the Python operator, the scalar on either side."""
+    values = np.array([[1, 2, 3]], tile)
+    for result in on_tiles(
+        lambda x: (nl.add(x, scalar), nl.add(scalar, x), x + scalar, scalar + x), values
+    ):
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, values.astype(np.float64) + scalar, rtol=1e-6)

@@ -95,6 +95,19 @@ def test_what_is_refused(use, rule, received):
     assert received in caught.value.received
 
 
+def test_iota_of_a_number_is_one_element():
+    def kernel():
+        out = nl.ndarray((4, 3, 1), nl.int32, buffer=nl.shared_hbm)
+        for i in nl.affine_range(3):
+            number = nisa.iota(i + nl.program_id(0), dtype=nl.int32)
+            nl.store(out[nl.program_id(0), i], number[0])
+        return out
+
+    for plain in (False, True):
+        result = launch(kernel, grid=(4,), plain=plain).outputs[0]
+        assert result[:, :, 0].tolist() == [[p, p + 1, p + 2] for p in range(4)]
+
+
 def test_todays_signature_is_told_as_such():
     tile = {"pattern": [[1, 4]], "offset": 0}
     for given in (tile, {"dst": None}, {"channel_multiplier": 1}):

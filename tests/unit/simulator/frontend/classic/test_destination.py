@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, launch
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles, written
@@ -241,3 +242,45 @@ def test_a_left_side_that_may_run_code_is_refused_and_not_run(compute, plain):
         launch(kernel, [DATA[:, 0]], plain=plain)
     assert "give the tile a name first" in caught.value.remedy
     assert made[0].uses == 0
+
+
+@every("plain", [False, True])
+@every("target", ["float32", "bfloat16", "float16", "int32"])
+@every("dtype", ["bfloat16", "float16", "float32", "int32"])
+@every("begun", [True, False])
+def test_another_dtype_rounds_the_result_on_its_way(target, dtype, begun, plain):
+    """As ``b[...] = nisa.tensor_tensor(b, x, op, dtype=...)``, into the tile that is there."""
+    data = (DATA[:, 0] * np.float32(37.173)).astype(np.float32)
+
+    def kernel(x):
+        tile, narrow = nl.load(x), getattr(nl, dtype)
+        total = nl.ndarray((4, 5), getattr(nl, target))
+        wanted = nl.ndarray((4, 5), getattr(nl, target))
+        if begun:
+            total[...] = nl.copy(tile, dtype=getattr(nl, target))
+            wanted[...] = nl.copy(total)
+        else:
+            wanted[...] = nl.copy(nl.copy(tile, dtype=narrow))
+        for i in nl.affine_range(2):
+            total = nl.loop_reduce(tile, op=np.add, loop_indices=[i], dtype=narrow)
+            if begun or i:
+                wanted[...] = nisa.tensor_tensor(wanted, tile, np.add, dtype=narrow)
+        return written(total), written(wanted)
+
+    total, wanted = launch(kernel, [data], plain=plain).outputs
+    assert_array_equal(total, wanted)
+    assert np.asarray(total, np.float64).any()
+
+
+@every("plain", [False, True])
+def test_another_dtype_under_a_mask_leaves_the_rest_alone(plain):
+    def kernel(x):
+        total = nl.full((4, 5), 257.0, nl.float32)
+        mask = nl.arange(5)[None, :] < 3
+        total = nl.loop_reduce(
+            nl.load(x), op=np.add, loop_indices=[0], dtype=nl.bfloat16, mask=mask
+        )
+        return written(total)
+
+    (result,) = launch(kernel, [np.ones((4, 5), np.float32)], plain=plain).outputs
+    assert_array_equal(result, [[258.0] * 3 + [257.0] * 2] * 4)

@@ -33,6 +33,7 @@ MASKS["a box"] = (MASKS["a box"][0], (P >= 3) & (P < 31) & (X >= 2) & (X < 12))
 # -- tiles of indices, products, loops -------------------------------------------------------------
 
 FOUR, THREE = nl.arange(4)[:, None], nl.arange(3)[None, :]
+TABLE = np.arange(24, dtype=np.float32).reshape(8, 3) + 1
 
 
 def both(kernel, *arrays):
@@ -41,6 +42,20 @@ def both(kernel, *arrays):
     for fast, plain in zip(results[0].outputs, results[1].outputs, strict=True):
         assert_array_equal(fast, plain)
     return results[0].outputs
+
+
+def test_a_masked_load_reads_no_index_that_it_leaves_out():
+    """Row 9 is out of bounds, and so is the unwritten index of the last row."""
+
+    def kernel(table):
+        places = nl.ndarray((4, 1), nl.int32)
+        places[0:3] = nisa.iota(nl.arange(3)[:, None] * 4 + 1, nl.int32)
+        tile = nl.zeros((4, 3), nl.float32)
+        tile[...] = nl.load(table[places, THREE], mask=FOUR < 2)
+        return written(tile)
+
+    (result,) = both(kernel, TABLE)
+    assert_array_equal(result, np.vstack([TABLE[[1, 5]], np.zeros((2, 3), np.float32)]))
 
 
 K, M, N = 8, 4, 6
@@ -86,6 +101,23 @@ def test_the_first_product_of_a_group_does_not_accumulate():
     events = launch(kernel, [LEFT, RIGHT]).trace.events
     products = [event for event in events if event.opcode == "nc_matmul"]
     assert [event.attributes.accumulate for event in products] == [False, True]
+
+
+def test_a_masked_loop_reduce_leaves_the_rest_of_its_tile_alone():
+    def kernel(right):
+        y = nl.load(right)
+        total = nl.zeros((K, N), nl.float32)
+        fresh = nl.ndarray((K, N), nl.float32)
+        for i in nl.affine_range(2):
+            mask = nl.arange(N)[None, :] < 4
+            total = nl.loop_reduce(y, op=np.add, loop_indices=[i], mask=mask)
+            fresh = nl.loop_reduce(y, op=np.add, loop_indices=[i], mask=mask)
+        kept = nl.zeros((K, N), nl.float32)
+        kept[:, 0:4] = nl.copy(fresh[:, 0:4])
+        return written(total), written(kept)
+
+    for result in both(kernel, RIGHT):
+        assert_array_equal(result, np.where(np.arange(N) < 4, 2 * RIGHT, 0))
 
 
 def test_what_a_mask_leaves_out_is_not_read():

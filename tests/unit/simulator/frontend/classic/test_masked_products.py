@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import NkiError, launch
+from difftest.simulator import NkiError, RuleWarning, launch
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
@@ -88,6 +88,28 @@ def test_an_operands_mask_beside_the_products():
 
 
 HALVES = np.arange(K * 2 * M, dtype=np.float32).reshape(K, 2, M) % 5 / 4
+OTHERS = np.arange(K * 2 * N, dtype=np.float32).reshape(K, 2, N) % 3 / 4
+
+
+@every("spelled", ["mask", "brackets"])
+def test_masks_beside_a_perf_mode(spelled):
+    def kernel(left, right):
+        x, y = nl.load(left, dtype=nl.float8_e4m3), nl.load(right, dtype=nl.float8_e4m3)
+        target = nl.zeros((M, N), nl.float32, buffer=nl.psum)
+        k, m = nl.arange(K)[:, None, None], nl.arange(M)[None, :, None]
+        mask = (k < 5) & (m > 0) & (nl.arange(N)[None, None, :] < 4)
+        if spelled == "brackets":
+            mask = None
+            x = x[(k < 5) & (nl.arange(M)[None, None, :] > 0)]
+            y = y[nl.arange(N)[None, None, :] < 4]
+        target += nisa.nc_matmul(x, y, mask=mask, perf_mode="double_row_gen3")
+        return written(nl.copy(target))
+
+    expected = np.zeros((M, N), np.float32)
+    expected[1:, :4] = np.einsum("kpm,kpn->mn", HALVES[:5, :, 1:], OTHERS[:5, :, :4])
+    with pytest.warns(RuleWarning, match="perf_mode"):
+        result = in_both_modes(kernel, HALVES, OTHERS)
+    assert_array_equal(result, expected)
 
 
 def of_one_row(x):

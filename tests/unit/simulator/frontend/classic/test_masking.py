@@ -70,6 +70,27 @@ def test_the_part_of_an_operand_in_a_box(data, space):
     assert_array_equal(part._read(), array[kept])
 
 
+def test_a_masked_dma_copy_between_shapes():
+    """The mask is over the destination; elements correspond in row-major order."""
+    p, x = nl.mgrid[0:8, 0:6]
+    _, b, c = nl.mgrid[0:2, 0:4, 0:6]
+
+    def kernel(tensor):
+        tile = nl.zeros((8, 6), nl.float32)
+        out = nl.ndarray((2, 4, 6), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        nisa.dma_copy(dst=tile, src=tensor, mask=(p > 1) & (x < 5))
+        nisa.dma_copy(dst=out, src=tile, mask=(b < 3) & (c > 0))
+        return out
+
+    data = normal(2, 4, 6)
+    expected = data.copy().reshape(8, 6)
+    expected[:2] = expected[:, 5:] = 0
+    expected = expected.reshape(2, 4, 6)
+    expected[:, 3:] = expected[:, :, :1] = 0
+    assert_array_equal(launch(kernel, [data]).outputs[0], expected)
+
+
 def test_a_mask_that_is_too_wide_does_not_hide_an_access_out_of_bounds():
     with pytest.raises(OutOfBoundsError) as caught:
         on_tiles(lambda t: nl.copy(t[P, X + 2], mask=X <= 4), DATA)
@@ -116,3 +137,25 @@ def test_partitions_are_never_aligned_with_a_free_axis(plain):
     select = launch(lambda x: written(nl.where(last, nl.load(x), 0.0)), [THREE], plain=plain)
     expected = np.where(np.arange(8)[:, None, None] < 6, THREE, 0)
     assert_array_equal(select.outputs[0], expected)
+
+
+@every("plain", [False, True])
+def test_a_window_that_a_mask_cuts_at_every_edge(plain):
+    data = normal(4, 5, 6)
+
+    def kernel(x):
+        tile = nl.load(x)
+        p, i, j, r, s = nl.mgrid[0:4, 0:5, 0:6, 0:3, 0:3]
+        y, x = i + r - 1, j + s - 1
+        inside = (y >= 0) & (y < 5) & (x >= 0) & (x < 6)
+        window = tile[p, y, x]
+        total = nisa.tensor_reduce(np.add, window, axis=[3, 4], mask=inside)
+        with pytest.raises(OutOfBoundsError):
+            nl.max(window, axis=[3, 4], mask=(y >= 0) & (y < 5) & (x >= 0))
+        return written(nl.max(window, axis=[3, 4], mask=inside)), written(total)
+
+    peak, total = launch(kernel, [data], plain=plain).outputs
+    padded = np.pad(data, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    assert_array_equal(peak, np.nanmax(windows, axis=(3, 4)))
+    np.testing.assert_allclose(total, np.nansum(windows, axis=(3, 4)), rtol=1e-5, atol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import KernelError, NkiError, launch
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
@@ -93,6 +94,12 @@ REFUSED = [
         "ndarray",
     ),
     ("None", lambda x, t: operator.eq(x, None), "nl.equal takes a tile as y", "NoneType None"),
+    (
+        "a copy to nowhere",
+        lambda x, t: nisa.dma_copy(dst=None, src=t),
+        "dma_copy takes a tile as dst",
+        "NoneType",
+    ),
     (
         "arithmetic in HBM",
         lambda x, t: t + 1.0,

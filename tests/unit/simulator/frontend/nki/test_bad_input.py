@@ -4,10 +4,87 @@ import numpy as np
 
 from difftest.simulator import (
     TRN1,
+    DtypeError,
     KernelError,
+    ShapeError,
 )
 from difftest.simulator.frontend.nki import isa as nisa
+from difftest.simulator.frontend.nki import language as nl
+from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, tile
+
+
+@every(
+    "compute, kind, text",
+    [
+        (
+            lambda: nisa.nc_matmul(
+                tile((8, 8), buffer=nl.psum), tile((4, 8)), tile((4, 8)), accumulate=2
+            ),
+            KernelError,
+            "True, False or None",
+        ),
+        (lambda: nisa.tensor_copy(None, tile((2, 2))), KernelError, "takes a tile as dst"),
+        (lambda: nisa.tensor_copy(tile((2, 2)), tile((2, 2)), engine=5), KernelError, "engine=5"),
+        (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
+        (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
+        (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "no such dtype"),
+        (
+            lambda: nisa.tensor_scalar(tile((4, 8)), tile((4, 8)), nl.add, None),
+            KernelError,
+            "beside",
+        ),
+        (lambda: nisa.iota(tile((4, 8), nl.int32), [1, 8]), KernelError, "list of [step, num]"),
+        (
+            lambda: nisa.dma_copy(
+                tile((4, 8), nl.bfloat16), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge
+            ),
+            DtypeError,
+            "does not cast",
+        ),
+        (
+            lambda: nisa.dma_copy(tile((4, 8)), tile((4, 8)), engine=nisa.engine.sync),
+            KernelError,
+            "dge_mode.hwdge only",
+        ),
+        (
+            lambda: nisa.dma_copy(tile((4, 8)), tile((4, 8)), oob_mode=7),
+            KernelError,
+            "member of nki.isa.oob_mode",
+        ),
+        (
+            lambda: nisa.dma_transpose(tile((8, 4), nl.bfloat16), tile((4, 8))),
+            DtypeError,
+            "does not cast",
+        ),
+        (
+            lambda: nisa.dma_transpose(tile((8, 4)), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge),
+            KernelError,
+            "2 bytes",
+        ),
+        (
+            lambda: nisa.tensor_scalar_reduce(
+                tile((4, 8)), tile((4, 8)), nl.add, 1.0, nl.add, reduce_init=0.0
+            ),
+            KernelError,
+            "reduce_init with reduce_cmd.load_reduce",
+        ),
+        (
+            lambda: nisa.activation(tile((4, 8)), nl.exp, tile((4, 8)), reduce_res=tile((4, 1))),
+            KernelError,
+            "nothing was accumulated",
+        ),
+        (lambda: nisa.no_such(1), AttributeError, "no_such"),
+        (lambda: nisa.tensor_copy(tile((2, 2))), TypeError, "missing 1 required"),
+        (lambda: nl.affine_range(4, precise_schedule=True), TypeError, "'precise_schedule'"),
+    ],
+)
+def test_bad_input_is_one_clear_error(compute, kind, text):
+    def body(x):
+        compute()
+        return x
+
+    assert text in raised(kind, body, np.zeros((1, 1), np.float32))
 
 
 def test_the_scalar_engine_of_trn1_copies_nothing():

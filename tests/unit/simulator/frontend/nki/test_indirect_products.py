@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
+from difftest.simulator.frontend.nki.isa.products import IndirectionWarning
 from difftest.simulator.machine import TRN3
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored
 
 RANDOM = np.random.default_rng(5)
+LEFT = RANDOM.integers(-4, 4, (32, 32)).astype(ml_dtypes.bfloat16)
+RIGHT = RANDOM.integers(-4, 4, (32, 6)).astype(ml_dtypes.bfloat16)
+PLACES = np.array([7, 0, 3, 9, 2, 5])
+"""Where the columns of the product go, among 10."""
+PRODUCT = LEFT.astype(np.float32).T @ RIGHT.astype(np.float32)
 
 
 def index_of(places):
@@ -25,6 +32,30 @@ def index_of(places):
 def run(compute, *arrays):
     (result,) = launch(compute, arrays, machine=TRN3).outputs
     return result
+
+
+@every(
+    "commands, factor",
+    [((None,), 1), ((None, None), 2), ((False, False), 1), ((False, True), 2), ((False, None), 2)],
+)
+@every("dtype", ["bfloat16", "float32"])
+def test_a_product_is_scattered(commands, factor, dtype):
+    def kernel(left, right, index):
+        left, right, index = map(nl.load, (left, right, index))
+        result = nl.full((32, 10), 100.0, getattr(nl, dtype), buffer=nl.psum)
+        for accumulate in commands:
+            view = result.indirect(index, len(PLACES))
+            nisa.nc_matmul(view, left, right, accumulate=accumulate)
+        return stored(result)
+
+    expected = np.full((32, 10), 100, np.float32)
+    expected[:, PLACES] = factor * PRODUCT
+    if dtype == "float32":
+        with pytest.warns(IndirectionWarning, match="scatters into float32"):
+            result = run(kernel, LEFT, RIGHT, index_of(PLACES))
+    else:
+        result = run(kernel, LEFT, RIGHT, index_of(PLACES))
+    np.testing.assert_array_equal(result.astype(np.float32), expected)
 
 
 # -- MX --------------------------------------------------------------------------------------------

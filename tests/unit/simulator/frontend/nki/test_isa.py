@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator import (
+    TRN1,
+    KernelError,
     UnwrittenError,
     launch,
 )
@@ -76,6 +78,17 @@ def test_only_an_accumulating_matmul_reads_its_tile():
 
 
 # -- what differs from the classic calls -----------------------------------------------------------
+
+
+def test_a_bias_may_be_a_number_from_trn2_on():
+    def compute(x):
+        out = tile((16, 8))
+        nisa.activation(out, nl.copy, x, bias=2.0, scale=3.0)
+        return out
+
+    expected = (A.astype(np.float64) * 3 + 2).astype(np.float32)  # rounded once
+    np.testing.assert_array_equal(on_nki_tiles(compute, A), expected)
+    assert "activation takes bias as a vector" in raised(KernelError, compute, A, machine=TRN1)
 
 
 def test_a_value_that_is_not_there_has_an_index_of_all_ones():

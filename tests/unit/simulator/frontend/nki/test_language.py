@@ -60,6 +60,20 @@ def test_constants(tmp_path):
     np.testing.assert_array_equal(small, np.eye(3, dtype=np.float32))
 
 
+def test_random_numbers_repeat_with_a_seed():
+    def compute():
+        nl.random_seed(nl.full((1, 1), 42, nl.int32))
+        first = nl.rand((8, 4), nl.float32)
+        second = nl.rand((8, 4), nl.float32)
+        nl.random_seed(nl.full((1, 1), 42, nl.int32))
+        return first, second, nl.rand((8, 4), nl.float32)
+
+    first, second, again = made(compute)
+    np.testing.assert_array_equal(first, again)
+    assert (first != second).any()
+    assert ((first >= 0) & (first < 1)).all()
+
+
 def test_tensors_of_overlapping_addresses_share_their_bytes():
     """The free offset is in bytes: two float32 further on is byte 8."""
 
