@@ -29,7 +29,7 @@ from difftest.simulator import MissingNameError, NkiError, NotModelledError, Sig
 from difftest.simulator.errors import is_inside
 from difftest.simulator.frontend import dispatch
 from difftest.simulator.frontend.install import embedded
-from difftest.simulator.launch import Launch, LaunchResult, ran_together, witnessed
+from difftest.simulator.launch import Launch, LaunchResult, ran
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.strictness import judging
 from difftest.simulator.trace import Trace
@@ -69,7 +69,7 @@ class EmbeddedSimulator:
         runs = [Launch(call.kernel, args, named, *how) for args, named in calls]
         try:
             with witnessing(inspector), judging(self.strictness):
-                result = joined(ran_together(runs)) if call.ranks else witnessed(*runs).result()
+                result = joined(ran(runs, ranks=True)) if call.ranks else ran(runs)[0]
         except NotModelledError as error:
             return Unsupported(error)
         except (SignatureError, MissingNameError) as error:  # a slip of the kernel's, and no rule

@@ -13,7 +13,7 @@ import numpy as np
 
 from difftest.backends.embedded import forget_caller, is_defect
 from difftest.backends.sdk import CLASSIC, dialect_of, function_of
-from difftest.choices import LEVELS
+from difftest.cli.run import level_option
 from difftest.harness.frames import place_of
 from difftest.harness.host_memory import too_large
 from difftest.harness.limits import CaseLimitError, within_limits
@@ -37,7 +37,6 @@ from difftest.simulator.trace import Trace
 
 if TYPE_CHECKING:
     from difftest.harness.spec import KernelSpec
-
 
 Result = TypeVar("Result")
 
@@ -281,11 +280,6 @@ class KernelRun:
             return use(kernel, bounded(kernel, arguments, bounds))
 
 
-level_option = click.option(
-    "--level",
-    type=click.Choice(LEVELS),
-    help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
-)
 argument_options = (
     click.option("--shape", "shapes", multiple=True, help="Of each input: 128,512."),
     click.option("--dtype", "dtypes", multiple=True, default=("float32",), help="One, or of each."),
@@ -306,9 +300,7 @@ argument_options = (
 _OPTIONS = (
     click.argument("kernel", metavar="MODULE:KERNEL | FILE.py:KERNEL | PATH::TEST"),
     *argument_options,
-    click.option(
-        "--machine", type=click.Choice(sorted(MACHINES)), help="Else what the kernel names."
-    ),
+    click.option("--machine", type=click.Choice([*MACHINES]), help="Else what the kernel names."),
     level_option,
 )
 

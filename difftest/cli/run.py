@@ -6,9 +6,15 @@ from pathlib import Path
 
 import click
 
-from difftest.cli.launching import level_option
+from difftest.choices import LEVELS
 from difftest.host.script import run_script
 from difftest.simulator import Strictness, strictness
+
+level_option = click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    help="Of NKI, for kernels of `import nki`: what it lacks raises. Else all names exist.",
+)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -1,25 +1,38 @@
-"""The caller's arrays: given to a kernel they are tensors in HBM; what it returns are arrays."""
+"""The caller's arrays: given to a kernel they are tensors in HBM; what it returns are arrays.
+
+Tensors of PyTorch and arrays of JAX are arrays too. Neither framework is imported here: a value of
+theirs exists only where its owner imported it. Source: AWS's guide of the simulator at v2.32.0
+(NumPy in gives NumPy out, torch in torch out) and the kernels that its quick start calls with JAX
+arrays.
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
 import itertools
+import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from difftest.simulator.dtypes import Array, to_bits
+from difftest.simulator.dtypes import Array, name_of, to_bits
+from difftest.simulator.elements import unwritten_error
 from difftest.simulator.errors import KernelError, Location, UnwrittenError, warn
-from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.classic.tensor import Tensor
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.nki.constants import is_record
-from difftest.simulator.instructions.definedness import check_returned
-from difftest.simulator.misuses import EMPTY_ARGUMENT, READ_ONLY_ARGUMENT, RETURN_OF_NO_TENSOR
-from difftest.simulator.strictness import note
+from difftest.simulator.memory import LOST
+from difftest.simulator.misuses import (
+    DTYPE_WITHOUT_TORCH,
+    EMPTY_ARGUMENT,
+    READ_ONLY_ARGUMENT,
+    RETURN_OF_NO_TENSOR,
+)
+from difftest.simulator.strictness import doubt, note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Output, Space
 
@@ -55,10 +68,10 @@ class Arguments:
 
     def convert(self, name: str, value: Any) -> Any:
         """An argument as the kernel gets it, with tensors for the arrays inside."""
-        array = value if isinstance(value, np.ndarray) else foreign.as_array(value)
+        array = value if isinstance(value, np.ndarray) else framework_array(value)
         if array is not None:
             return self._tensor(name, array)
-        dtype = foreign.named_dtype(value)
+        dtype = named_dtype(value)
         if dtype is not None:
             return self.known(dtype, f"argument {name!r}")
         if isinstance(value, (list, tuple)):
@@ -209,7 +222,9 @@ def _never_written(value: Any) -> Array | None:
             "or store a default first",
             location=value._storage.allocation.location,
         )
-    check_returned(value)
+    lost = value._unwritten(LOST)
+    if lost is not None:  # it follows from what nothing wrote
+        doubt(unwritten_error(value, lost, returned=True))
     gaps: Array | None = missing
     return gaps
 
@@ -239,4 +254,107 @@ def outputs_of(result: Any, arguments: Iterable[Any]) -> Any:
     if not result.outputs:
         return None
     single = len(result.outputs) == 1
-    return foreign.like(arguments, result.outputs[0] if single else result.outputs)
+    return like(arguments, result.outputs[0] if single else result.outputs)
+
+
+# -- tensors of PyTorch and JAX --------------------------------------------------------------------
+
+_BITS = {1: "uint8", 2: "int16"}
+"""A dtype of both NumPy and torch of as many bytes."""
+_NARROW = {
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "float8_e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+}
+"""Dtypes that torch has, NumPy lacks and ml_dtypes brings, by torch's name."""
+
+
+def framework_array(value: Any) -> Array | None:
+    """A framework's tensor as an array; None for anything else.
+
+    A torch tensor on the CPU shares its memory with the array, so that what a kernel writes into an
+    argument is in the tensor; copies of those on devices are read-only, and JAX arrays are.
+    """
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    if torch is not None and isinstance(value, torch.Tensor):
+        tensor = value.detach().cpu()
+        narrow = _NARROW.get(str(tensor.dtype).removeprefix("torch."))
+        if narrow is None:
+            array: Array = np.asarray(tensor.numpy())
+        else:
+            bits = tensor.view(getattr(torch, _BITS[narrow.itemsize]))
+            array = bits.numpy().view(narrow)
+        if value.device.type != "cpu":
+            array.flags.writeable = False
+        return array
+    if jax is not None and isinstance(value, jax.Array):
+        return np.asarray(value)
+    return None
+
+
+def named_dtype(value: Any) -> str | None:
+    """The name of one of torch's dtypes; None for anything else."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.dtype):
+        return None
+    return str(value).rpartition(".")[2]
+
+
+def check_outputs(arguments: Iterable[Any], arrays: Iterable[Array]) -> None:
+    """Raise unless outputs can be what the arguments were.
+
+    Raises
+    ------
+    DtypeError : the arguments are torch's, and torch has no dtype for an output.
+    """
+    convert = next(filter(None, map(_converter, leaves(arguments))), None)
+    if convert is not _as_torch:
+        return
+    for array in arrays:
+        name = name_of(array.dtype)
+        if not hasattr(sys.modules["torch"], name):
+            raise DTYPE_WITHOUT_TORCH(f"an output in {name}")
+
+
+def like(arguments: Iterable[Any], outputs: Any) -> Any:
+    """Outputs, an array or a tuple of arrays, as what the arguments were: torch's, JAX's, NumPy's.
+
+    None, of a kernel that returns nothing, stays None.
+    """
+    convert = next(filter(None, map(_converter, leaves(arguments))), None)
+    if convert is None or outputs is None:
+        return outputs
+    return tuple(map(convert, outputs)) if isinstance(outputs, tuple) else convert(outputs)
+
+
+def _converter(value: Any) -> Callable[[Array], Any] | None:
+    """What makes of an array a tensor of the framework that ``value`` is of."""
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _as_torch
+    if jax is not None and isinstance(value, jax.Array):
+        return lambda array: jax.numpy.asarray(array)
+    return None
+
+
+def leaves(values: Iterable[Any]) -> Iterable[Any]:
+    """What lies in lists, mappings and records, and in those inside them."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from leaves(value)
+        elif isinstance(value, Mapping):
+            yield from leaves(value.values())
+        elif is_record(value):
+            yield from leaves(vars(value).values())
+        else:
+            yield value
+
+
+def _as_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    name = next((name for name, dtype in _NARROW.items() if dtype == array.dtype), None)
+    if name is None:
+        return torch.from_numpy(array)
+    bits = array.view(_BITS[array.dtype.itemsize])
+    return torch.from_numpy(bits).view(getattr(torch, name))

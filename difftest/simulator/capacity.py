@@ -45,9 +45,7 @@ def check_tensor_size(allocation: Allocation, block_axes: int, machine: Machine)
     if allocation.partitions > machine.partitions:
         check_partitions(allocation.partitions, allocation, machine)
     limit = partition_bytes(allocation.space, machine)
-    received = allocation.partition_bytes
-    for size in allocation.shape[:block_axes]:
-        received //= size
+    received = allocation.partition_bytes // math.prod(allocation.shape[:block_axes])
     if received > limit:
         error = LimitError(
             f"a tile fits the bytes that {allocation.space.value} has in each partition",

@@ -8,27 +8,148 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from difftest.simulator.baton import Seat
+from difftest.simulator.baton import FORWARD, Seat
 from difftest.simulator.capacity import check_address, check_psum, check_tensor_size
 from difftest.simulator.descriptor import RUNNING, taped
-from difftest.simulator.dtypes import Array, storage_dtype
+from difftest.simulator.dtypes import Array, DType, storage_dtype
 from difftest.simulator.errors import Location, host_array, kernel_location, place_of
 from difftest.simulator.follower import NOBODY, Follower, Followers
 from difftest.simulator.machine import Machine
-from difftest.simulator.memory import PlacedStorage, Shape, Storage, poison
-from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR
+from difftest.simulator.memory import PlacedMemory, PlacedStorage, Shape, Storage, poison
+from difftest.simulator.misuses import NO_KERNEL, OTHER_SHARED_TENSOR, USE_AFTER_LOOP
 from difftest.simulator.recording import Events, Lines, Touched
-from difftest.simulator.state import Draws, Loops, Memories, Registers
-from difftest.simulator.trace import Allocation, Space, Trace
+from difftest.simulator.trace import Allocation, Iteration, Loop, Origin, Space, Trace
 
 if TYPE_CHECKING:
     from difftest.simulator.tile import Tile
+
+
+class Draws:
+    """Random numbers, of which an instruction that asks again gets the same again.
+
+    So does each program in each turn of its loops, if it runs in another order.
+
+    Attributes
+    ----------
+    random : what makes them.
+    states : the state of it before each draw, by who drew.
+    """
+
+    def __init__(self, random: np.random.Generator, states: dict[Any, Any]) -> None:
+        self.random, self.states = random, states
+        self._counts: dict[Any, dict[int, int]] = {}
+        """By program and turn of its loops: steps of it at a draw -> draws before it."""
+
+    def at(self, turn: Any, step: int) -> np.random.Generator:
+        """The numbers for a step of a program in a turn of its loops."""
+        draws = self._counts.setdefault(turn, {})
+        at = turn, draws.setdefault(step, len(draws))
+        state = self.states.setdefault(at, self.random.bit_generator.state)
+        self.random.bit_generator.state = state
+        return self.random
+
+
+class Bodies(Follower):
+    """The bodies of loops on the device: what one makes is of no use when its loop has ended.
+
+    Attributes
+    ----------
+    running : of each loop that runs, the numbers of the tensors that its body has made.
+    ended : those of loops that have ended, and the loop's line.
+    """
+
+    def __init__(self) -> None:
+        self.running: list[list[int]] = []
+        self.ended: dict[int, Location | None] = {}
+
+    def asked(self, issued: Any) -> None:
+        self.check((issued.dst, *issued.operands, *issued.others, *issued.indices))
+
+    def check(self, tiles: Sequence[Any]) -> None:
+        """Raise :class:`KernelError` where a body that has ended made one of the tensors."""
+        for tile in tiles:
+            storage = getattr(tile, "_storage", None)
+            if storage is not None and storage.allocation.id in self.ended:
+                loop = self.ended[storage.allocation.id]
+                raise USE_AFTER_LOOP(
+                    f"{tile!r}, made at {storage.allocation.location}, of the loop at {loop}"
+                )
+
+
+class Loops:
+    """Where the loops of a program stand.
+
+    Attributes
+    ----------
+    turns : those that run, the outermost loop's first.
+    count : how many loops the launch has begun.
+    order : in which order what claims to have none runs.
+    keeps_order : whether the kernel is inside ``nl.no_reorder``.
+    tested : of each ``while register:`` that runs, by frame and line: the loop, the turns around
+        it, and how many it has begun.
+    carried : names that an earlier turn of a loop that runs has bound, and its body reads before.
+    made_by_lines : how much the kernel's lines have made, each turn of a loop that is traced once
+        alike.
+    made_first : by line and number of it: see
+        :func:`difftest.simulator.frontend.loops.of_first_turn`.
+    bodies : of the loops on the device.
+    """
+
+    def __init__(self) -> None:
+        self.turns: tuple[Iteration, ...] = ()
+        self.count = 0
+        self.order = FORWARD
+        self.keeps_order = False
+        self.tested: dict[tuple[int, int], tuple[Loop, tuple[Iteration, ...], int]] = {}
+        self.carried: tuple[str, ...] = ()
+        self.made_by_lines: Counter[tuple[Location, ...]] = Counter()
+        self.made_first: dict[Any, Any] = {}
+        self.bodies = Bodies()
+
+
+class Memories:
+    """What a core's memories hold.
+
+    Attributes
+    ----------
+    placed : those in which the kernel places tensors itself.
+    auto_alloc : whether the kernel asked for its own placements to be ignored.
+    in_psum : the tensors in PSUM.
+    fitting : tensors on chip that fit their memory -> the dtype in which one is held.
+    shared : the tensors in shared_hbm of a grid, by name and number of that name.
+    named : how many of a name the program that runs has asked for.
+    """
+
+    def __init__(self) -> None:
+        self.placed: dict[Space, PlacedMemory] = defaultdict(PlacedMemory)
+        self.auto_alloc = False
+        self.in_psum: list[Allocation] = []
+        self.fitting: dict[tuple[Space, Shape, DType, int], DType] = {}
+        self.shared: dict[tuple[str, int], Storage] = {}
+        self.named: Counter[str] = Counter()
+
+
+class Registers:
+    """The registers of a core.
+
+    Attributes
+    ----------
+    accumulators : those of the engines for reductions (nisa.reduce_cmd), by the engine's name.
+    origins : whence came what they hold of elements that nothing wrote.
+    named : how many scalar registers the trace has named.
+    """
+
+    def __init__(self) -> None:
+        self.accumulators: dict[str, Array] = {}
+        self.origins: dict[str, Origin] = {}
+        self.named = 0
+
 
 Result = TypeVar("Result")
 
@@ -158,31 +279,16 @@ class Core:
         self.memories.named = Counter()
 
     @taped("allocate")
-    def allocate(
-        self,
-        shape: Shape,
-        dtype: np.dtype[Any],
-        space: Space,
-        *,
-        partition_axis: int = 0,
-        name: str = "",
-        address: tuple[int, ...] | None = None,
-    ) -> Storage:
-        """A new tensor, nothing of it written by itself.
-
-        Parameters
-        ----------
-        partition_axis : which axis runs over partitions: how many block dimensions there are.
-        address : of a tensor that the kernel places: on chip the first partition and the first byte
-            in each, in HBM the first byte. Tensors that overlap share what they hold.
+    def allocate(self, shape: Shape, dtype: np.dtype[Any], space: Space, **how: Any) -> Storage:
+        """A new tensor, nothing of it written by itself; parameters as :meth:`hold` has them.
 
         Raises
         ------
         LimitError : it does not fit its memory, or not at its address.
         """
         if space is Space.SHARED_HBM and len(self.grid):
-            return self._allocate_shared(shape, dtype, name, address)
-        return self.hold(shape, dtype, space, partition_axis, name, address)
+            return self._allocate_shared(shape, dtype, **how)
+        return self.hold(shape, dtype, space, **how)
 
     def numbers(self) -> np.random.Generator:
         """The random numbers for the instruction that runs: if it asks again, the same again."""
@@ -217,7 +323,14 @@ class Core:
         name: str = "",
         address: tuple[int, ...] | None = None,
     ) -> Storage:
-        """:meth:`allocate`, of what is not shared, and not for a tape."""
+        """:meth:`allocate`, of what is not shared, and not for a tape.
+
+        Parameters
+        ----------
+        partition_axis : which axis runs over partitions: how many block dimensions there are.
+        address : of a tensor that the kernel places: on chip the first partition and the first byte
+            in each, in HBM the first byte. Tensors that overlap share what they hold.
+        """
         lines, loops, memories = self.lines, self.loops, self.memories
         allocation = Allocation(
             len(self.trace.allocations),
@@ -255,7 +368,7 @@ class Core:
         return Storage(allocation, data)
 
     def _allocate_shared(
-        self, shape: Shape, dtype: np.dtype[Any], name: str, address: tuple[int, ...] | None
+        self, shape: Shape, dtype: np.dtype[Any], *, name: str = "", **how: Any
     ) -> Storage:
         """Every instance of the grid sees the same shared_hbm tensors.
 
@@ -265,7 +378,7 @@ class Core:
         at = name, memories.named[name]
         memories.named[name] += 1
         if at not in memories.shared:
-            memories.shared[at] = self.hold(shape, dtype, Space.SHARED_HBM, 0, name, address)
+            memories.shared[at] = self.hold(shape, dtype, Space.SHARED_HBM, name=name, **how)
         storage = memories.shared[at]
         storage.programs = int(np.prod(self.grid))
         if storage.allocation.shape != shape or storage.dtype != dtype:

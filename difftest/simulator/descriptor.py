@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -60,18 +61,12 @@ class Descriptor(NamedTuple):
     @property
     def free_size(self) -> int:
         """Elements in each partition."""
-        total = 1
-        for size in self.shape[1:]:
-            total *= size
-        return total
+        return math.prod(self.shape[1:])
 
     @property
     def size(self) -> int:
         """Elements in all."""
-        total = 1
-        for size in self.shape:
-            total *= size
-        return total
+        return math.prod(self.shape)
 
     def __repr__(self) -> str:
         # As the tile that stands there in the instruction that is issued: errors name that.

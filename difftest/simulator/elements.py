@@ -38,6 +38,8 @@ class Elements:
         dtype: DType
         shape: Shape
         _storage: Storage
+        _literal: Any
+        """What it names, as an oracle that follows the launch knows it; else not there."""
 
     _strided: ClassVar[bool] = True
     """Whether it is all that its pattern names, so that NumPy has a view of it; else an index

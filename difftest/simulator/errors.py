@@ -6,15 +6,18 @@ Each class also derives from the builtin exception that Python code would expect
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import linecache
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+Value = TypeVar("Value")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LAUNCH = (_PACKAGE + "launch.py", _PACKAGE + "baton.py")
 """Whence kernels are called."""
@@ -300,6 +303,25 @@ def host_array(make: Callable[..., Any], shape: tuple[int, ...], dtype: object) 
             received=str(error),
             remedy="check the sizes of its shape",
         ) from None
+
+
+def refused(who: str, rule: str, did: str, received: str, **more: Any) -> NkiError:
+    """The error of a call: its name with the rule, with what it did, and what else an error has.
+
+    It is a :class:`KernelError`, or an ``error`` of another class.
+    """
+    error: type[NkiError] = more.pop("error", KernelError)
+    return error(f"{who} {rule}", happened=f"{who} {did}", received=received, **more)
+
+
+@contextlib.contextmanager
+def set_to(variable: ContextVar[Any], value: Value) -> Iterator[Value]:
+    """Let a variable of the context have a value while this lasts."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
 
 
 def not_modelled(what: str, received: str, remedy: str | None = None) -> NotModelledError:

@@ -26,7 +26,7 @@ class IndirectTile(Elements):
     Only the DMA engines and ``tensor_copy_dynamic_*`` take it.
     """
 
-    __slots__ = ("_base", "_resolved", "_storage", "dtype", "shape")
+    __slots__ = ("_base", "_literal", "_resolved", "_storage", "dtype", "shape")
     _strided = False
     _whole = False
     """Whether one offset moves all of it; else each row has an index."""

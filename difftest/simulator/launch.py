@@ -12,15 +12,20 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, NamedTuple
 
-from difftest.simulator.arrays import Arguments, as_arrays, flatten, note_outputs, warn_of_private
+from difftest.simulator.arrays import (
+    Arguments,
+    as_arrays,
+    check_outputs,
+    flatten,
+    note_outputs,
+    warn_of_private,
+)
 from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank, Turns, one_thread
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError
-from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, exact_run
-from difftest.simulator.exact.shadow import Shadow
+from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, Shadow, exact_run
 from difftest.simulator.follower import Follower, Followers
-from difftest.simulator.frontend import foreign
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
 from difftest.simulator.frontend.classic.tensor import Tensor
@@ -166,7 +171,7 @@ def launch(
     _check_call(args, kwargs, machine)
     with judging(strictness):
         run = Launch(kernel, args, kwargs, grid, machine, record, plain, level, exact)
-        return witnessed(run).result()
+        return ran([run])[0]
 
 
 def called(
@@ -174,29 +179,9 @@ def called(
 ) -> LaunchResult:
     """Launch a kernel that was called: nothing changes unless outputs can be as its arguments."""
     with judging(None):
-        finished = witnessed(Launch(kernel, args, kwargs, record=record))
-        foreign.check_outputs([args, kwargs], [array for array, _ in finished.outputs])
+        (finished,) = _witnessed([Launch(kernel, args, kwargs, record=record)])
+        check_outputs([args, kwargs], [array for array, _ in finished.outputs])
         return finished.result()
-
-
-def witnessed(run: Launch) -> Finished:
-    """Run a kernel, and tell the witness, if there is one."""
-    told = witness()
-    if told is None:
-        return run.finished()
-    finished = replace(run, record=True).finished()
-    drawn = finished.core.draws.states
-    once_more = replace(run, record=False, plain=False, exact=False, drawn=drawn)
-
-    def again(order: Order) -> tuple[Array, ...]:
-        return replace(once_more, order=order).finished().everything()
-
-    def exactly(order: Order) -> tuple[ExactOutput, ...]:
-        return replace(once_more, order=order, exact=True).finished().everything_exact()
-
-    outputs, machine = finished.everything(), finished.core.machine
-    told(Testimony(finished.trace(), machine, outputs, again, exactly, kernel=run.kernel))
-    return finished
 
 
 def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
@@ -430,39 +415,45 @@ def launch_ranks(
     if not args or not all(isinstance(one, (list, tuple)) for one in args):
         raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
     run = Launch(kernel, (), kwargs, machine=machine, level=level, record=record)
-    return ran_together([replace(run, args=one) for one in args])
+    return ran([replace(run, args=one) for one in args], ranks=True)
 
 
-def ran_together(runs: Sequence[Launch]) -> tuple[LaunchResult, ...]:
-    """What launches give back that talk to each other, one on each rank, in their order."""
+def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, ...]:
+    """What one launch gives back; or several that talk to each other, one on each rank."""
+    return tuple([one.result() for one in _witnessed(runs, ranks=ranks)])
+
+
+def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]:
+    """Run them, and tell the witness of each, if there is one."""
     told = witness()
     if told is None:
-        return tuple(one.result() for one in _run_ranks(runs))
-    finished = _run_ranks(runs, record=True)
-    others = functools.cache(
-        lambda order: [one.everything() for one in _run_ranks(runs, record=False, order=order)]
-    )
+        return _run(runs, ranks=ranks)
+    finished = _run(runs, ranks=ranks, record=True)
+    drawn = {} if ranks else finished[0].core.draws.states
+
+    @functools.cache
+    def again(order: Order, *, exact: bool = False) -> list[Any]:
+        changes = {"record": False, "plain": False, "exact": exact, "drawn": drawn, "order": order}
+        others = _run(runs, ranks=ranks, **changes)
+        return [one.everything_exact() if exact else one.everything() for one in others]
+
     for number, one in enumerate(finished):
-        told(_testimony(number, one, others))
-    return tuple(one.result() for one in finished)
+        trace, machine, outputs = one.trace(), one.core.machine, one.everything()
+        own = functools.partial(lambda number, order: again(order)[number], number)
+        testimony = Testimony(trace, machine, outputs, own)
+        if ranks:
+            told(testimony._replace(rank=number))
+        else:
+            exactly = lambda order: again(order, exact=True)[0]  # noqa: E731
+            told(testimony._replace(exactly=exactly, kernel=runs[0].kernel))
+    return finished
 
 
-def _testimony(
-    number: int, finished: Finished, others: Callable[[Order], list[tuple[Array, ...]]]
-) -> Testimony:
-    """What a rank did; ``others`` runs all ranks in another order, once for all of them."""
-    return Testimony(
-        finished.trace(),
-        finished.core.machine,
-        finished.everything(),
-        lambda order: others(order)[number],
-        rank=number,
-    )
-
-
-def _run_ranks(runs: Sequence[Launch], **changes: Any) -> list[Finished]:
-    """Run the ranks to their ends, before a caller's array changes."""
+def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[Finished]:
+    """Run a launch, or the ranks, to their ends, before a caller's array changes."""
+    if not ranks:
+        return [replace(runs[0], **changes).finished()]
     baton = Baton([f"rank {number}" for number in range(len(runs))], lambda before, after: None)
-    ranks = [replace(one, rank=Rank(n, len(runs), baton), **changes) for n, one in enumerate(runs)]
-    finished: list[Finished] = baton.run([one.finished for one in ranks])
+    placed = [replace(one, rank=Rank(n, len(runs), baton), **changes) for n, one in enumerate(runs)]
+    finished: list[Finished] = baton.run([one.finished for one in placed])
     return finished

@@ -102,6 +102,17 @@ EMPTY_ARGUMENT = Misuse(
     "an argument has no elements",
     error=ShapeError,
 )
+WRITE_TO_CONSTANT = Misuse(
+    "a kernel writes to arrays that are writeable, and to no constants",
+    "an instruction was to write to a read-only array or a constant",
+    "pass a copy, which can be written: array.copy()",
+)
+WRITE_TO_PARAMETER = Misuse(
+    "a kernel does not write to its parameters",
+    "an instruction was to write to a parameter",
+    "create the output with nl.ndarray(..., buffer=nl.shared_hbm) and return it, or "
+    "annotate the parameter with neuronxcc.nki.typing.mutable_tensor",
+)
 READ_ONLY_ARGUMENT = Misuse(
     "an nt.mutable_tensor is written in place",
     "a read-only array was given for an nt.mutable_tensor",

@@ -8,6 +8,7 @@ nothing of memories, dtypes or data.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,10 +32,7 @@ class Pattern(NamedTuple):
     @property
     def size(self) -> int:
         """How many elements it names; one that it names twice counts twice."""
-        total = 1
-        for count in self.shape:
-            total *= count
-        return total
+        return math.prod(self.shape)
 
     def elements(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
         """Their numbers, in the pattern's shape."""

@@ -19,29 +19,18 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from difftest.simulator import tape as forms
+from difftest.simulator.arrays import leaves
 from difftest.simulator.core import Core, current
 from difftest.simulator.dtypes import Array, name_of
 from difftest.simulator.errors import Location, NkiError, NotModelledError, OracleError
-from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
 from difftest.simulator.frontend.classic.memories import force_auto_alloc
 from difftest.simulator.frontend.launchable import Launchable, NkiLaunchable
 from difftest.simulator.frontend.nki.calls import issue, issue_new
-from difftest.simulator.frontend.nki.constants import is_record
-from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
-from difftest.simulator.frontend.nki.isa.products import issue_product, mark
-from difftest.simulator.frontend.nki.tensor import IndirectTensor
-from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
-from difftest.simulator.index import Index
 from difftest.simulator.instructions import effects, gate
-from difftest.simulator.instructions.alu import NKI_OPS
 from difftest.simulator.instructions.masked import issue_masked
-from difftest.simulator.instructions.matmul import added_product
-from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
-from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.memory import Shape, Storage
-from difftest.simulator.tape import Tape, TapedCall, TileForm
+from difftest.simulator.tape import KINDS, Tape, TapedCall, TapedForm, TileForm
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
 
@@ -144,7 +133,7 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
 
 def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
     """The arguments' tensors by their numbers on the tape."""
-    given = [one._storage for one in _tiles(values)]
+    given = [one._storage for one in leaves(values) if isinstance(one, Tile)]
     numbers = [number for one in tape.parameters for number in one.tensors]
     if not tape.inputs.keys() >= set(numbers):
         raise _no_tape("a tensor without a shape", "the shapes of all arguments")
@@ -159,18 +148,6 @@ def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
             remedy="record the kernel again on arrays of these shapes",
         )
     return dict(zip(numbers, given, strict=True))
-
-
-def _tiles(value: Any) -> list[Tile]:
-    """The tensors in an argument, in the order in which a launch makes them."""
-    if isinstance(value, Tile):
-        return [value]
-    if isinstance(value, (tuple, list)):
-        return [tile for one in value for tile in _tiles(one)]
-    if is_record(value):
-        value = vars(value)
-    parts = value.values() if isinstance(value, dict) else ()
-    return [tile for one in parts for tile in _tiles(one)]
 
 
 def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
@@ -209,7 +186,7 @@ class _Program:
         if isinstance(storage, Storage) and step.made is not None:
             self.tensors[step.made] = storage
             if self.core.followers.oracle is not None and isinstance(made, Tile):
-                self._literals.setdefault(step.made, made._literal)  # type: ignore[attr-defined]
+                self._literals.setdefault(step.made, made._literal)
         elif isinstance(made, int) and made != step.made:
             raise NotModelledError(
                 "a replay runs on data that give registers the values that they had",
@@ -241,9 +218,10 @@ class _Program:
 
     def given(self, value: Any) -> Any:
         """What stands on the tape, as an argument of a call."""
-        form = _FORMS.get(type(value))
-        if form is not None:
-            return form(self, value)
+        if type(value) is TileForm:
+            return self.tile(value)
+        if type(value) is TapedForm:
+            return KINDS[value.kind].make(*map(self.given, value.parts))
         if type(value) is tuple:
             return tuple(map(self.given, value))
         if type(value) is dict:
@@ -281,43 +259,6 @@ class _Program:
         self._tiles[access] = tile
         return tile
 
-    def scattered(self, access: forms.IndexedForm) -> IndexedTile:
-        """A tile indexed by tiles."""
-        items = [
-            Index(*affine) if tile is None else DynamicIndex(self.tile(tile), Index(*affine))
-            for tile, affine in access.items
-        ]
-        return IndexedTile(self.tile(access.base), tuple(items))
-
-    def shifted(self, access: forms.DynamicForm) -> DynamicView:
-        """A view that one offset moves, or one for each row."""
-        held = access.offsets
-        index: Any
-        if isinstance(held, forms.RegisterForm):
-            index = DeviceValue(held.value, frozen=True, label=held.label)
-        else:
-            index = self.tile(held)
-        owner = self.tile(access.owner)
-        return DynamicView(owner, access.pattern, index, Rows(*access.rows), whole=access.whole)
-
-    def grouped(self, access: forms.IndirectForm) -> IndirectTensor:
-        """A view by tensor indirection."""
-        owner: Any = self.tile(access.owner)
-        return IndirectTensor._of(owner, self.tile(access.offsets), access.size, access.group)
-
-
-_OPERATORS = {**NKI_OPS, AVERAGE.name: AVERAGE}
-_RECORDS = {**INSTRUCTIONS, **EFFECTS, "added_product": added_product}
-_FORMS: dict[type, Callable[[_Program, Any], Any]] = {
-    TileForm: _Program.tile,
-    forms.IndexedForm: _Program.scattered,
-    forms.DynamicForm: _Program.shifted,
-    forms.IndirectForm: _Program.grouped,
-    forms.IndexForm: lambda program, index: Index(*index),
-    forms.Operator: lambda program, op: _OPERATORS[op.name],
-    forms.Opcode: lambda program, opcode: _RECORDS[opcode.name],
-}
-
 
 def _found(core: Core, tile: Tile, values: Array) -> None:
     """Let a tensor hold what no instruction wrote."""
@@ -344,8 +285,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "into": lambda core, *args, **how: issue(*args, **how),
     "placed": lambda core, *args, **how: issue_new(*args, **how),
     "effect": lambda core, *args, **how: effects.issue(*args, **how),
-    "product": lambda core, *args, **how: issue_product(*args, **how),
-    "mark": lambda core, *args: mark(args[0]),
 }
 """What a tape can call."""
 

@@ -12,13 +12,12 @@ Everything else is an error whatever the setting.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import warnings
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from enum import Enum
 
-from difftest.simulator.errors import Location, NkiError, warn
+from difftest.simulator.errors import Location, NkiError, set_to, warn
 from difftest.simulator.index import as_choice
 
 
@@ -65,24 +64,14 @@ def as_strictness(value: object) -> Strictness:
     return Strictness(as_choice(getattr(value, "value", value), names, "strictness"))
 
 
-@contextlib.contextmanager
-def strictness(value: str | Strictness) -> Iterator[None]:
+def strictness(value: str | Strictness) -> AbstractContextManager[Strictness]:
     """Choose the setting of the launches that say nothing else, while it lasts."""
-    token = _CHOSEN.set(as_strictness(value))
-    try:
-        yield
-    finally:
-        _CHOSEN.reset(token)
+    return set_to(_CHOSEN, as_strictness(value))
 
 
-@contextlib.contextmanager
-def judging(value: str | Strictness | None) -> Iterator[None]:
+def judging(value: str | Strictness | None) -> AbstractContextManager[_Launch]:
     """Judge one launch by this setting (None: what is chosen), and say each thing once."""
-    token = _RUNNING.set(_Launch(_CHOSEN.get() if value is None else as_strictness(value)))
-    try:
-        yield
-    finally:
-        _RUNNING.reset(token)
+    return set_to(_RUNNING, _Launch(_CHOSEN.get() if value is None else as_strictness(value)))
 
 
 def said() -> tuple[NkiError, ...]:
@@ -91,14 +80,9 @@ def said() -> tuple[NkiError, ...]:
     return () if launch is None else tuple(launch.said.values())
 
 
-@contextlib.contextmanager
-def unheard() -> Iterator[None]:
+def unheard() -> AbstractContextManager[_Launch]:
     """Let notes and doubts pass: what is computed meanwhile is not what the kernel computes."""
-    token = _RUNNING.set(_Launch(Strictness.RELAXED, silent=True))
-    try:
-        yield
-    finally:
-        _RUNNING.reset(token)
+    return set_to(_RUNNING, _Launch(Strictness.RELAXED, silent=True))
 
 
 def note(error: NkiError) -> None:

@@ -8,10 +8,10 @@ a constant. A register's value is one too, and a replay refuses data that would 
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -22,23 +22,24 @@ import numpy as np
 from difftest.simulator.arrays import Arguments
 from difftest.simulator.core import Core
 from difftest.simulator.dtypes import DType
-from difftest.simulator.errors import Location, NotModelledError
+from difftest.simulator.errors import Location, NotModelledError, set_to
 from difftest.simulator.frontend.classic.indexing import DynamicIndex, IndexedTile
 from difftest.simulator.frontend.classic.typing import is_mutable
 from difftest.simulator.frontend.launchable import Launchable
-from difftest.simulator.frontend.nki.dynamic import DynamicView
+from difftest.simulator.frontend.nki.dynamic import DynamicView, Rows
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index
 from difftest.simulator.indexing import Axis
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp
 from difftest.simulator.instructions.matmul import added_product
-from difftest.simulator.instructions.record import Instruction
+from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, Instruction
+from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Iteration
 
-PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum)
+PLAIN = (bool, int, float, str, type(None), np.generic, np.ndarray, np.dtype, Enum, Pattern)
 """What stands on a tape as it is."""
 
 
@@ -56,62 +57,11 @@ class TileForm(NamedTuple):
     """Tells tiles of one call that are equal and not the same."""
 
 
-class RegisterForm(NamedTuple):
-    """An offset in a register."""
+class TapedForm(NamedTuple):
+    """What a launch holds beside tiles: a kind of :data:`KINDS`, and what makes one again."""
 
-    label: str
-    value: int
-
-
-class IndexForm(NamedTuple):
-    """An index expression."""
-
-    shape: Shape
-    start: int
-    steps: Shape
-
-
-class IndexedForm(NamedTuple):
-    """A tile indexed by tiles, each with an affine part (None beside what is affine alone)."""
-
-    base: TileForm
-    items: tuple[tuple[TileForm | None, IndexForm], ...]
-
-
-class DynamicForm(NamedTuple):
-    """A view that one offset moves, or one for each row."""
-
-    owner: TileForm
-    pattern: Pattern
-    offsets: TileForm | RegisterForm
-    rows: tuple[int, int, DType | None]
-    whole: bool
-
-
-class IndirectForm(NamedTuple):
-    """A view by tensor indirection."""
-
-    owner: TileForm
-    offsets: TileForm
-    size: int
-    group: int
-
-
-class Operator(NamedTuple):
-    """An ALU operator."""
-
-    name: str
-
-
-class Opcode(NamedTuple):
-    """An instruction's record."""
-
-    name: str
-
-
-FORMS: tuple[Any, ...] = (TileForm, RegisterForm, IndexForm, IndexedForm, DynamicForm, IndirectForm)
-FORMS += (Operator, Opcode)
-"""What stands on a tape for what a launch would hold."""
+    kind: str
+    parts: tuple[Any, ...]
 
 
 class TapedCall(NamedTuple):
@@ -169,15 +119,9 @@ _TAPES: contextvars.ContextVar[list[Tape] | None] = contextvars.ContextVar(
 )
 
 
-@contextlib.contextmanager
-def taping() -> Iterator[list[Tape]]:
+def taping() -> AbstractContextManager[list[Tape]]:
     """A scope in which each launch appends its tape to a list, once it has ended."""
-    tapes: list[Tape] = []
-    token = _TAPES.set(tapes)
-    try:
-        yield tapes
-    finally:
-        _TAPES.reset(token)
+    return set_to(_TAPES, [])
 
 
 def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder | None:
@@ -281,13 +225,15 @@ class _Form:
         """
         if isinstance(value, PLAIN):
             return value
-        if isinstance(value, (tuple, list)) and type(value) is not Pattern:
+        if isinstance(value, (tuple, list)):
             return tuple(map(self.of, value))
         if isinstance(value, dict):
             return {name: self.of(one) for name, one in value.items()}
-        for kind, form in _FORMS.items():
-            if isinstance(value, kind):
-                return form(self, value)
+        for name, kind in KINDS.items():
+            if isinstance(value, kind.of):
+                return TapedForm(name, self.of(kind.parts(value)))
+        if isinstance(value, Tile):
+            return self.tile(value)
         raise NotModelledError(
             "a tape has what instructions are given",
             happened=f"a launch whose tape is kept used a {type(value).__name__}",
@@ -305,44 +251,43 @@ class _Form:
         twins[twin:] = twins[twin:] or [tile]
         return access._replace(twin=twin) if twin else access
 
-    def scattered(self, tile: IndexedTile) -> IndexedForm:
-        """A tile that tiles index."""
-        items = [
-            (self.tile(item.tile), affine(item.offset))
-            if isinstance(item, DynamicIndex)
-            else (None, affine(item))
-            for item in tile._items
-        ]
-        return IndexedForm(self.tile(tile._base), tuple(items))
 
-    def shifted(self, view: DynamicView) -> DynamicForm:
-        """A view that an offset moves."""
-        held, rows = view._index, (view._rows.unit, view._rows.size, view._rows.dtype)
-        index: TileForm | RegisterForm
-        if isinstance(held, DeviceValue):
-            index = RegisterForm(held.label, held.device_value())
-        else:
-            index = self.tile(held)
-        return DynamicForm(self.tile(view._owner), view._pattern, index, rows, view._whole)
+class TapedKind(NamedTuple):
+    """Something that a launch holds: its class, what makes one of its parts, and what those are."""
 
-    def grouped(self, view: IndirectTensor) -> IndirectForm:
-        """A view by tensor indirection."""
-        owner, index = self.tile(view._owner), self.tile(view._index)
-        return IndirectForm(owner, index, len(view._places), view._group)
+    of: type
+    make: Callable[..., Any]
+    parts: Callable[[Any], tuple[Any, ...]]
 
 
-def affine(index: Index) -> IndexForm:
-    """An index expression."""
-    return IndexForm(index.shape, index.start, index.steps)
-
-
-_FORMS: dict[type, Callable[[_Form, Any], Any]] = {
-    Pattern: lambda form, pattern: pattern,
-    IndirectTensor: _Form.grouped,
-    DynamicView: _Form.shifted,
-    IndexedTile: _Form.scattered,
-    Tile: _Form.tile,
-    Index: lambda form, index: affine(index),
-    AluOp: lambda form, op: Operator(op.name),
-    Instruction: lambda form, one: Opcode("added_product" if one is added_product else one.name),
+_OPERATORS = {**NKI_OPS, AVERAGE.name: AVERAGE}
+_RECORDS = {**INSTRUCTIONS, **EFFECTS, "added_product": added_product}
+KINDS = {
+    "IndirectTensor": TapedKind(
+        IndirectTensor,
+        IndirectTensor._of,
+        lambda view: (view._owner, view._index, len(view._places), view._group),
+    ),
+    "DynamicView": TapedKind(
+        DynamicView,
+        lambda owner, pattern, index, rows, whole: DynamicView(
+            owner, pattern, index, Rows(*rows), whole=whole
+        ),
+        lambda view: (view._owner, view._pattern, view._index, (*view._rows,), view._whole),
+    ),
+    "DeviceValue": TapedKind(
+        DeviceValue,
+        lambda value, label: DeviceValue(value, frozen=True, label=label),
+        lambda register: (register.device_value(), register.label),
+    ),
+    "IndexedTile": TapedKind(IndexedTile, IndexedTile, lambda tile: (tile._base, tile._items)),
+    "DynamicIndex": TapedKind(DynamicIndex, DynamicIndex, lambda index: (index.tile, index.offset)),
+    "Index": TapedKind(Index, Index, lambda index: (index.shape, index.start, index.steps)),
+    "Operator": TapedKind(AluOp, _OPERATORS.__getitem__, lambda op: (op.name,)),
+    "Opcode": TapedKind(
+        Instruction,
+        _RECORDS.__getitem__,
+        lambda one: ("added_product" if one is added_product else one.name,),
+    ),
 }
+"""By the name that a tape has for it."""

@@ -22,11 +22,11 @@ from difftest.simulator.errors import Location
 from difftest.simulator.indexing import Axis
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.pattern import Pattern
-from difftest.simulator.tape import FORMS, Tape, TapedCall, TapedParameter
+from difftest.simulator.tape import Tape, TapedCall, TapedForm, TapedParameter, TileForm
 from difftest.simulator.trace import Engine, Iteration, Loop, LoopKind, Space
 
-FORMAT, VERSION = "difftest tape", 1
-_KINDS = (*FORMS, Axis, Iteration, Location, Loop, Pattern, TapedParameter)
+FORMAT, VERSION = "difftest tape", 2
+_KINDS = (TapedForm, TileForm, Axis, Iteration, Location, Loop, Pattern, TapedParameter)
 _ROWS: dict[str, tuple[Any, Any]] = {
     kind.__name__: (kind, tuple[(*get_type_hints(kind).values(),)])  # type: ignore[misc]
     for kind in _KINDS

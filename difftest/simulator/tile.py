@@ -53,7 +53,7 @@ class Tile(Elements, Patterned):
     error that any use raises.
     """
 
-    __slots__ = ("_axes", "_partition_axis", "_pattern", "_storage", "dtype", "shape")
+    __slots__ = ("_axes", "_literal", "_partition_axis", "_pattern", "_storage", "dtype", "shape")
 
     _may_collide = False
     """Whether a destination may name an element more than once and get different values for it.

@@ -245,10 +245,7 @@ class Region(NamedTuple):
 
     @property
     def elements(self) -> int:
-        total = 1
-        for size in self.shape:
-            total *= size
-        return total
+        return math.prod(self.shape)
 
 
 class LoopKind(Enum):

@@ -5,13 +5,14 @@ So that others can look at the launches of code that they do not control, a scri
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from difftest.simulator.baton import Order
 from difftest.simulator.dtypes import Array
+from difftest.simulator.errors import set_to
 from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
@@ -46,11 +47,6 @@ def witness() -> Witness | None:
     return _WITNESS.get()
 
 
-@contextlib.contextmanager
-def witnessing(told: Witness | None) -> Iterator[None]:
+def witnessing(told: Witness | None) -> AbstractContextManager[Witness | None]:
     """Tell ``told``, and nobody else, of each launch while this lasts."""
-    token = _WITNESS.set(told)
-    try:
-        yield
-    finally:
-        _WITNESS.reset(token)
+    return set_to(_WITNESS, told)

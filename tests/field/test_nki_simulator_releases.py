@@ -21,8 +21,8 @@ from difftest.simulator import (
 )
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.isa.products import AccumulationWarning
 from difftest.simulator.frontend.nki.kernel import simulate
+from difftest.simulator.instructions.matmul import AccumulationWarning
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import on_nki_tiles, stored, values
 

@@ -20,7 +20,7 @@ from difftest.simulator import (
 )
 from difftest.simulator.dtypes import TFLOAT32, from_bits, is_float
 from difftest.simulator.exact.run import ExactSettings
-from difftest.simulator.frontend.nki.isa.products import AccumulationWarning
+from difftest.simulator.instructions.matmul import AccumulationWarning
 from tests.fuzz.program import DRAWN, Output, Program
 
 MODES = {

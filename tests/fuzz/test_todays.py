@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from difftest.simulator.frontend.nki import dynamic, views
-from difftest.simulator.frontend.nki.isa import products
-from difftest.simulator.instructions import search
+from difftest.simulator.instructions import matmul, search
 from difftest.simulator.pattern import Pattern
 from tests.every import every
 from tests.fuzz.comparison import Disagreement, check
@@ -134,7 +133,7 @@ PLANTED = {
         viewed(".ap([[18, 4], [3, 2], [1, 3]], 1)", (4, 2, 3)),
         changed(dynamic, "_wanted", shifted_pattern),
     ),
-    "accumulation": (ACCUMULATED, changed(products, "resolve", bool)),
+    "accumulation": (ACCUMULATED, changed(matmul, "_products", lambda started: started & False)),
     "one offset": (
         MOVED,
         changed(dynamic.DynamicView, "_settled", lambda view: view[:, 0:1].broadcast(1, 2)),

@@ -182,7 +182,7 @@ FLOORS = {
     "errors": "errors misuses",
     "machine": "machine pattern dtypes trace trace_json",
     "arguments": "index strictness capacity descriptor lifted",
-    "memory": "memory follower baton recording state core",
+    "memory": "memory follower baton recording core",
     "views": "elements indexing tile indirect",
     "instructions": "instructions",
     "followers": "oracle exact",

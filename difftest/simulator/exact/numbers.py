@@ -2,10 +2,17 @@
 
 What they carry over, a rule of each of NumPy's functions and of each step says; so a record needs
 none of its own. What they cannot decide is a doubt of the launch.
+
+A few meanings do not run on them: those that write ``dst`` themselves, draw random numbers, or look
+up places; and what makes bits. In microscaling (MX) what a group's scale and its elements are is
+the machine's. A quantization decides, as a conversion to integers does: what it makes of exact
+numbers is exact, and a reference has to make the same of them. What it makes of rounded numbers is
+known where no rounding can turn it into something else.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -14,21 +21,27 @@ import numpy as np
 
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.exact import bounded
-from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, spread
+from difftest.simulator.exact.bounded import FUNCTIONS, LARGEST_SUM, Bounded, Float64, spread
 from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.mx import scale_codes, spread_over_groups, unpack
+from difftest.simulator.instructions.record import Call, Masked
+from difftest.simulator.instructions.values import rows
 from difftest.simulator.lifted import Lifted
+from difftest.simulator.tile import Tile
 
 Axes = tuple[int, ...]
 
 
 class Run(Protocol):
-    """What numbers ask of the launch's exact run (:class:`.shadow.Shadow`)."""
+    """What numbers ask of the launch's exact run (:class:`.run.Shadow`)."""
 
     def doubt(self, reason: str, *, lost: bool) -> None: ...
 
     def sure(self, *numbers: Bounded) -> None: ...
 
     def gamma(self, n: int, elements: int, *, terms: int = 0) -> float: ...
+
+    def take(self, tile: Tile) -> Bounded: ...
 
 
 ARITHMETIC: dict[Any, Callable[..., Bounded]] = {
@@ -148,12 +161,6 @@ class Numbers(Lifted):
     def do_full_like(self, like: Any, number: float) -> Numbers:
         return self._made(Bounded(np.full(like.shape, float(number)), None, FLOAT32))
 
-    def do_concatenate(self, parts: Sequence[Any], axis: int) -> Numbers:
-        return self._joined(np.concatenate, parts, axis)
-
-    def do_stack(self, parts: Sequence[Any], axis: int) -> Numbers:
-        return self._joined(np.stack, parts, axis)
-
     def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Numbers:
         given = [self._of(part) for part in parts]
         value = join([part.value for part in given], axis=axis)
@@ -162,6 +169,9 @@ class Numbers(Lifted):
         errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in given]
         error = join(errors, axis=axis)
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
+
+    do_concatenate = functools.partialmethod(_joined, np.concatenate)
+    do_stack = functools.partialmethod(_joined, np.stack)
 
     def do_sort(self, numbers: Numbers, axis: int, kind: Any = None) -> Numbers:
         """The k-th smallest of all ends is an end of the k-th smallest."""
@@ -181,7 +191,7 @@ class Numbers(Lifted):
 
     def do_sum_in_order(self, lines: Numbers, start: Numbers | None = None) -> Any:
         if start is not None and (start.held.error is not None or start.held.value.any()):
-            lines = self.do_concatenate([start[:, None], lines], axis=1)
+            lines = self._joined(np.concatenate, [start[:, None], lines], 1)
         return lines.sum(1)
 
     def do_multiply_add(self, values: Numbers, factor: Any, shift: Any) -> Any:
@@ -344,3 +354,138 @@ _REDUCTIONS: dict[Any, Callable[..., Bounded]] = {
     np.minimum: _extreme,
     **dict.fromkeys(_LOGIC[1:], _all_or_any),
 }
+
+
+# -- instructions whose meaning does not run on numbers --------------------------------------------
+
+
+def iota(run: Run, call: Call, expr: Any) -> Bounded:
+    """Whole numbers."""
+    return Bounded(expr.array().astype(np.float64), None)
+
+
+def drawn(run: Run, call: Call, *operands: Any) -> None:
+    """Random numbers, of which no reference knows."""
+    run.doubt("random numbers", lost=True)
+
+
+_LOOKED_UP = {
+    "nc_find_index8": ("places of rounded values are looked up", False),
+    "nc_match_replace8": ("rounded values are matched and replaced", True),
+    "nonzero_with_count": ("places of rounded values are looked up", True),
+    "sequence_bounds": ("rounded values name segments", True),
+}
+"""Of instructions whose results are the machine's: the doubt where they come of rounded values, and
+whether all meaning is lost then."""
+
+
+def looked_up(run: Run, call: Call, *operands: Any) -> None:
+    """Places, which could be others if rounded values stood in another order, or were 0 or not."""
+    rounded = [one for one in operands if isinstance(one, Bounded) and one.error is not None]
+    if call.name == "nonzero_with_count":
+        rounded = [one for one in rounded if doubtful_truth(one).any()]
+    if rounded:
+        reason, lost = _LOOKED_UP[call.name]
+        run.doubt(reason, lost=lost)
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def nc_matmul(run: Run, call: Call, *operands: Bounded) -> Bounded:
+    """``stationary.T @ moving``; two rows of the contraction from each partition if it is so."""
+    if "product" in call.operands:
+        return operands[0]
+    depth = 2 if call.options["perf_mode"] == "double_row" else 1
+    left, right = (
+        side.shaped(lambda array: array.reshape(depth * array.shape[0], -1)) for side in operands
+    )
+    return matrix_product(run, left, right)
+
+
+def matrix_product(run: Run, left: Bounded, right: Bounded) -> Bounded:
+    """``left.T @ right`` for [K, M] and [K, N], summed in float32 in whatever order."""
+    value = left.value.T @ right.value
+    depth = left.value.shape[0]
+    sizes = [np.abs(left.value), np.abs(right.value)]
+    errors = [spread(left), spread(right)]
+    growth = run.gamma(depth, value.size)
+    wide = [s if e is None else s + e for s, e in zip(sizes, errors, strict=True)]
+    most = _sizes_product(*wide)
+    small = errors[0] is None and errors[1] is None and most.max(initial=0.0) <= LARGEST_SUM
+    if small and all(bounded.is_integral(side.value) for side in (left, right)):
+        return Bounded(value, None, FLOAT32)
+    error = growth * most
+    if errors[0] is not None:
+        error += errors[0].T @ wide[1]
+    if errors[1] is not None:
+        error += sizes[0].T @ errors[1]
+    error += bounded.TINY * depth
+    return Bounded(value, bounded.defined(value, error), FLOAT32)
+
+
+def _sizes_product(left: Float64, right: Float64) -> Any:
+    """``left.T @ right`` of sizes, at least: float32 is enough where it holds them."""
+    peak = float(left.max(initial=0.0)) * float(right.max(initial=0.0)) * left.shape[0]
+    if not peak < 1e30:
+        return left.T @ right
+    narrow = left.astype(np.float32).T @ right.astype(np.float32)
+    return narrow.astype(np.float64) * (1 + 2 * left.shape[0] * bounded.UNIT)
+
+
+# -- microscaling ---------------------------------------------------------------------------------
+
+
+def quantize_mx(run: Run, call: Call, src: Bounded) -> tuple[None, None]:
+    """Packed elements and scales, which are the machine's."""
+    if src.error is not None and not _is_sure(call, src):
+        run.doubt("rounded values are quantized to MX", lost=True)
+    return None, None
+
+
+def _is_sure(call: Call, src: Bounded) -> bool:
+    """Whether the largest and the smallest magnitudes that are possible quantize alike."""
+    sizes = np.abs(src.value)
+    largest, smallest = (
+        np.copysign(end, src.value).astype(np.float32)
+        for end in (sizes + src.error, np.maximum(sizes - src.error, 0.0))
+    )
+    if not np.isfinite(largest).all():
+        return False
+    (most, scales), (least, others) = (
+        call.instruction.meaning(call, values) for values in (largest, smallest)
+    )
+    assert isinstance(scales, Masked)
+    assert isinstance(others, Masked)
+    return most.tobytes() == least.tobytes() and scales.values.tobytes() == others.values.tobytes()
+
+
+def nc_matmul_mx(run: Run, call: Call, *tiles: Tile) -> Bounded:
+    """``stationary.T @ moving`` of the elements times their scales."""
+    stationary, moving, stationary_scale, moving_scale = tiles
+    left = _scaled(run, stationary, stationary_scale, "stationary_scale")
+    right = _scaled(run, moving, moving_scale, "moving_scale")
+    return matrix_product(run, Bounded(left), Bounded(right))
+
+
+def _scaled(run: Run, tile: Tile, scale: Tile, name: str) -> Float64:
+    """Elements times their scales, the contraction first [4 P, F]."""
+    run.sure(run.take(scale))
+    packed = unpack(rows(tile._engine_values(unwritten=True)), tile.dtype).astype(np.float64)
+    exponents = spread_over_groups(scale_codes(scale, len(packed), name))
+    values = np.ldexp(packed, exponents[..., None])
+    return values.transpose(0, 2, 1).reshape(-1, values.shape[1])
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "iota": iota,
+    **dict.fromkeys(("rng", "rand", "rand2", "dropout"), drawn),
+    **dict.fromkeys(_LOOKED_UP, looked_up),
+    "nc_matmul": nc_matmul,
+    "quantize_mx": quantize_mx,
+    "nc_matmul_mx": nc_matmul_mx,
+}
+"""``rule(run, call, *operands)``, with a :class:`Bounded` for each tile. It returns the numbers of
+``dst``, or those of all destinations, or None where the machine's are exact."""
+OF_TILES = ("nc_matmul_mx",)
+"""Instructions whose rule takes the tiles as they are."""

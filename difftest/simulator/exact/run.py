@@ -1,21 +1,435 @@
-"""What an exact run gives back."""
+"""The exact run of a launch: beside each tensor what it would hold if nothing rounded.
+
+The gate tells a :class:`Shadow` of each instruction before the machine runs it, and after. Before
+it runs, the instruction's error rule (:data:`RULES`) computes the exact values of what it writes
+and the bounds of their errors. A tensor has none of both until an instruction has rounded something
+in it: then the machine's own values are exact.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.dtypes import Array
-from difftest.simulator.exact import rules  # noqa: F401
-from difftest.simulator.exact.bounded import Float64
+from difftest.simulator.core import current
+from difftest.simulator.dtypes import (
+    BOOL,
+    FLOAT32,
+    INTEGERS,
+    TFLOAT32,
+    Array,
+    DType,
+    is_float,
+    name_of,
+)
+from difftest.simulator.errors import Location, kernel_location
+from difftest.simulator.exact.bounded import (
+    ROUNDINGS,
+    UNIT,
+    Bounded,
+    Float64,
+    added_at,
+    added_or_put,
+    as_bounded,
+    gamma,
+    into_integers,
+    number,
+    spread,
+)
+from difftest.simulator.exact.contract import NO_CHAIN, Contract, Narrowing, chain_of
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
-from difftest.simulator.exact.contract import Narrowing
-from difftest.simulator.exact.held import raw_values
-from difftest.simulator.exact.losses import Loss
-from difftest.simulator.exact.shadow import Doubt, Shadow
+from difftest.simulator.exact.held import Owners, holding, raw_values
+from difftest.simulator.exact.losses import Loss, Losses
+from difftest.simulator.exact.numbers import OF_TILES, RULES, Numbers
+from difftest.simulator.follower import Follower
+from difftest.simulator.indirect import IndirectTile
+from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.dma import turned
+from difftest.simulator.instructions.record import Call, Issue, Masked, Reach, moved
+from difftest.simulator.instructions.unboxed import left_by_mask
 from difftest.simulator.tile import Tile
+from difftest.simulator.trace import Engine
+
+
+class Doubt(NamedTuple):
+    """Where the exact run says less than it seems, or nothing.
+
+    Attributes
+    ----------
+    reason : what happened, as a clause.
+    location : the kernel's line.
+    lost : whether the exact run has no meaning from here on; else the machine's decision was taken
+        over, and values are right for it.
+    """
+
+    reason: str
+    location: Location | None
+    lost: bool
+
+
+class Pending(NamedTuple):
+    """What an instruction is about to write: to all of a tile, or where bools over it are true.
+
+    ``made`` is None where the machine's values are exact.
+    """
+
+    tile: Any
+    made: Bounded | None
+    where: Array | None = None
+
+
+class Plan:
+    """What is known of a call before its operands' numbers are: it is asked once for each call."""
+
+    def __init__(self, call: Call) -> None:
+        options = call.options
+        self.title = call.title
+        self.of_tiles = call.name in OF_TILES
+        self.by_dma = call.engine is Engine.DMA
+        self.skips = options.get("oob_mode") == "skip"
+        """Whether elements out of bounds are not moved."""
+        self.copies = call.instruction.moves in (moved, turned) and not call.reads_dst
+        """Whether it puts its operand's numbers elsewhere, and computes nothing."""
+        self.in_place = call.instruction.in_place
+        written = call.destinations.get("dst") or call.result
+        self.computed = is_float(written.dtype) and not self.in_place
+        """Whether it makes floats, for which an engine rounds wide integers to float32."""
+        self.in_bits = any(type(op) is AluOp and op.bitvec for op in options.values())
+        """Whether it makes patterns of bits, which no machine rounds."""
+        op = options.get("op") if call.name == "tensor_tensor" else None
+        self.multiplies = getattr(op, "name", None) == "multiply"
+
+
+class Shadow(Follower):
+    """What the exact run of one launch knows."""
+
+    name = "shadow"
+
+    def __init__(self, settings: ExactSettings) -> None:
+        self.random = settings.random
+        self.contract = Contract(settings)
+        self.doubts: dict[tuple[str, Location | None], Doubt] = {}
+        self._registers: dict[int, dict[str, Any]] = {}
+        self.losses = Losses() if settings.losses else None
+        self.owners = Owners()
+        self._pending: list[Pending] | None = None
+        self._chain = NO_CHAIN
+        self._name = ""
+
+    @property
+    def accumulators(self) -> dict[str, Any]:
+        """The reduction registers of the core that runs, by engine."""
+        return self._registers.setdefault(current().seat.number, {})
+
+    # -- between the gate and the machine ---------------------------------------------------------
+
+    def before(self, call: Call, issued: Issue) -> None:
+        """Compute what an instruction will write, before the machine overwrites its operands."""
+        dst, operands, others = issued.dst, issued.operands, issued.others
+        where, inner = issued.where, issued.inner
+        plan = call.plan
+        if plan is None:
+            plan = call.plan = Plan(call)
+        self._begin(plan.title)
+        self._pending = []
+        if plan.copies and _is_plain(call, operands[0], dst):
+            return
+        if inner is not None:
+            reach = call.instruction.reach(call)
+            if any(one is not None for one in others) or reach not in (Reach.ELEMENT, Reach.AXES):
+                self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
+                return
+        values = [self._read(plan, call, operand, where) for operand in operands]
+        if not plan.in_place:
+            if self.losses is not None:
+                self.losses.take([one for one in values if isinstance(one, Bounded)])
+            self._chain = chain_of(operands, plan.multiplies)
+        if inner is not None and reach is Reach.AXES:
+            values[0] = _left_by_mask(call, values[0], inner)
+        made: Any = None
+        if plan.in_bits:
+            self.sure(*[one for one in values if isinstance(one, Bounded)])
+        else:
+            rule = RULES.get(call.name)
+            made = self._lifted(call, values) if rule is None else rule(self, call, *values)
+        if call.reads_dst and isinstance(dst, Tile):
+            made = self._added(call, made, dst)
+        first, *rest = made if type(made) is tuple else (made,)
+        if not call.is_simple:
+            first, where = self._through_indices(plan, call, (first, dst, operands), where)
+        if plan.by_dma:
+            first = first.shaped(lambda array: array.reshape(dst.shape))
+        self._pending.append(_pending(dst, first, where))
+        if others:
+            pairs = zip_longest(others, rest)
+            self._pending += [_pending(tile, one, None) for tile, one in pairs if tile is not None]
+
+    def _lifted(self, call: Call, values: list[Any]) -> Any:
+        """What the record's own meaning makes of numbers with bounds."""
+        instruction = call.instruction
+        compute = instruction.moves if instruction.in_place else instruction.meaning
+        given = [
+            Numbers(self, value if type(value) is Bounded else number(value))
+            if isinstance(value, (Bounded, int, float, np.generic))
+            else value
+            for value in values
+        ]
+        if "reduce_cmd" not in call.options:
+            made = compute(call, *given)
+        else:
+            registers = current().registers
+            machine, registers.accumulators = registers.accumulators, self.accumulators
+            try:
+                made = compute(call, *given)
+            finally:
+                registers.accumulators = machine
+        return tuple(map(_numbers, made)) if type(made) is tuple else _numbers(made)
+
+    def _added(self, call: Call, made: Bounded, dst: Tile) -> Bounded:
+        """What is added to what ``dst`` holds; of a product to what a product left there."""
+        missing = dst._fresh() if "product" in call.operands else None
+        if call.options.get("accumulate", True) is None and missing is None:
+            products = dst._storage.products
+            missing = None if products is None else ~dst._gather(products)
+            if missing is None or missing.all():
+                return made
+        return added_or_put(self.stored(dst), made, missing)
+
+    def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:
+        """An operand as its rule takes it: the numbers of a tile, or what else was given."""
+        if isinstance(operand, Tile):
+            if plan.of_tiles:
+                return operand
+            return (
+                self.stored(operand) if plan.by_dma else self.take(operand, computed=plan.computed)
+            )
+        if isinstance(operand, IndirectTile):
+            self.sure(*map(self.take, operand._index_tiles))
+            operand._resolve(skip=plan.skips, where=None if call.instruction.walk else where)
+            return self.stored(operand._base).shaped(operand._take)
+        return operand
+
+    def _through_indices(self, plan: Plan, call: Call, moved: Any, where: Any) -> Any:
+        """What reaches a destination, and where: indices may lead out, or name a place twice."""
+        made, dst, operands = moved
+        arrays: Any = ()
+        if isinstance(dst, IndirectTile):
+            self.sure(*map(self.take, dst._index_tiles))
+            arrays, where = dst._resolve(skip=plan.skips, where=where)
+        for source in operands:
+            if isinstance(source, IndirectTile) and not source._inside.all():
+                there = call.instruction.moves(call, source._inside)
+                chosen = there.reshape(dst.shape)  # it lies where the numbers do
+                where = chosen if where is None else chosen & where.reshape(dst.shape)
+        if isinstance(dst, IndirectTile):
+            made = made.shaped(lambda array: array.reshape(dst.shape))
+            if call.reads_dst:
+                places = tuple(array[where] for array in arrays)
+                made = added_at(self.stored(dst._base), made.part(where), places, self.gamma)
+                made = made.shaped(lambda array: _spread_over(where, array))
+        return made, where
+
+    def sent(self, src: Tile) -> Bounded | None:
+        """What a tile holds now, for another core; None where the machine's values are exact."""
+        held = self.held(src)
+        return None if held is None else held.shaped(np.copy)
+
+    def foresee_effect(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
+        """As :meth:`before`, of what another core :meth:`sent`, or nothing rounds."""
+        self._begin(opcode)
+        self._pending = [*(self._pending or ()), Pending(dst, made)]
+
+    def _begin(self, name: str) -> None:
+        self._name = name
+        self._chain = NO_CHAIN
+        if self.losses is not None:
+            self.losses.begin(name)
+
+    def after(self, call: Call, issued: Issue) -> None:
+        """Take over what was foreseen, now that the machine has run the instruction."""
+        pending, self._pending = self._pending, None
+        for written in pending or ():
+            self.put(*written)
+
+    def happened(self, opcode: str, writes: Sequence[Tile], reads: Sequence[Tile]) -> None:
+        """Take over what effects sent and took."""
+        if not writes and any(tile._storage.exact is not None for tile in reads):
+            self._begin(opcode)
+            self.doubt(f"{opcode} takes rounded values elsewhere", lost=True)
+        for written in self._pending or ():
+            self.put(*written)
+        self._pending = None
+
+    def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
+        written = [tile for tile in tiles if tile is not None]
+        rounds = any(is_float(tile.dtype) for tile in written)
+        if rounds or any(isinstance(t, Tile) and t._storage.exact is not None for t in operands):
+            self.doubt(f"{what} has no error rule", lost=True)
+        self._pending = [Pending(tile, None) for tile in written]
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def take(self, tile: Tile, *, computed: bool = False) -> Bounded:
+        """A tile's numbers as an engine reads them: the partition axis first.
+
+        ``computed`` says that floats come of them, so that wide integers are rounded to float32.
+        """
+        held = self.held(tile)
+        if held is None:
+            values = tile._engine_values(unwritten=True)
+            return as_bounded(values, tile.dtype, computed=computed)
+        if tile._storage.in_hbm or (tile._partition_axis == 0 and len(tile.shape) > 1):
+            return held
+        shape = tile._tile_shape()
+        return held.shaped(lambda array: array.reshape(shape))
+
+    def stored(self, tile: Tile) -> Bounded:
+        """A tile's numbers in its own shape, whether or not all were written."""
+        held = self.held(tile)
+        return as_bounded(raw_values(tile), tile.dtype) if held is None else held
+
+    def held(self, tile: Tile) -> Bounded | None:
+        """A tile's numbers in its own shape; None where the machine's values are exact."""
+        storage = tile._storage
+        if tile._axes is not None:
+            tile._check_bounds()
+        own = self.owners.own(tile) if storage.shared else None
+        if isinstance(own, str):
+            self.doubt(own, lost=True)
+            return None
+        exact = storage.exact
+        if exact is None or (own is not None and not own.any()):
+            return None
+        if tile.dtype != storage.dtype:
+            self.doubt("the bits of rounded values are read as another dtype", lost=True)
+            return None
+        value = tile._gather(exact.value)
+        error: Any = tile._gather(exact.error)
+        sums = 0
+        if exact.sums is not None:
+            sums = int(tile._gather(exact.sums).max())
+        if own is not None and not own.all():
+            value, error = np.where(own, value, raw_values(tile)), np.where(own, error, 0.0)
+        if not error.any():
+            error = None
+        result = Bounded(value, error, tile.dtype, sums, partial=exact.partial)
+        if self.losses is not None:
+            self.losses.read(raw_values(tile), result)
+        return result
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def put(self, tile: Any, made: Bounded | None, where: Array | None) -> None:
+        """Note what the machine has just written to a tile, as :class:`Pending` says it."""
+        storage = tile._storage
+        line = product = None
+        if made is not None:
+            adds = made.adds
+            made = self.written(made, tile.dtype)
+            narrow = is_float(tile.dtype) and ROUNDINGS[tile.dtype].unit > UNIT
+            product = kernel_location() if narrow and self._chain.multiplies else None
+            if made is not None and made.sums:
+                line = kernel_location() if adds else next(iter(self._chain.lines), None)
+        clean = made is None or (made.error is None and not made.sums)
+        if storage.shared:
+            self.owners.note(tile, where, rounded=not clean)
+        if clean and (storage.exact is None or (storage.shared and not storage.in_hbm)):
+            return
+        if tile.dtype != storage.dtype:
+            self.doubt("the bits of rounded values are written as another dtype", lost=True)
+            storage.exact = None
+            return
+        if clean and where is None and tile._is_whole():
+            storage.exact = None
+            return
+        if made is None:
+            made = Bounded(raw_values(tile).astype(np.float64))
+        exact = holding(tile, made, where)
+        storage.exact = exact._replace(
+            line=line or exact.line, product=product, partial=made.partial
+        )
+        if self.losses is not None:
+            self.losses.wrote(tile, raw_values(tile), made, where)
+
+    def written(self, made: Bounded, dtype: DType) -> Bounded | None:
+        """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
+        if is_float(dtype):
+            return self.contract.into(made, dtype, self._chain, self._name)
+        if made.error is None or dtype not in (*INTEGERS, BOOL) or made.dtype == dtype:
+            return None if made.error is None or made.dtype != dtype else made
+        whole = into_integers(made, dtype)
+        if whole is not None:
+            self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
+        return whole
+
+    def sure(self, *numbers: Bounded) -> None:
+        """Say so where numbers that name elements, or whose bits count, may be others."""
+        if any(one.error is not None and one.error.any() for one in numbers):
+            self.doubt("a rounded value names elements", lost=True)
+
+    # -- what arithmetic needs --------------------------------------------------------------------
+
+    def doubt(self, reason: str, *, lost: bool) -> None:
+        """Say that the exact run has less meaning, or none, from this line on."""
+        location = kernel_location()
+        self.doubts.setdefault((reason, location), Doubt(reason, location, lost))
+
+    def gamma(self, n: int, elements: int, *, terms: int = 0) -> float:
+        """The relative error of a sum with n roundings, one of ``elements`` such sums.
+
+        ``terms`` is how many numbers are added up or multiplied, if not n.
+        """
+        if self.losses is not None:
+            self.losses.terms = max(self.losses.terms, terms or n)
+        return gamma(n, elements, random=self.random, unit=self.contract.sums)
+
+
+def _is_plain(call: Call, src: Tile | IndirectTile, dst: Tile | IndirectTile) -> bool:
+    """Whether a copy changes no value, and neither side has other exact values."""
+    if is_float(dst.dtype):
+        wider = dst.dtype == FLOAT32 and is_float(src.dtype)
+        rounds = src.dtype == TFLOAT32 and call.engine is not Engine.DMA  # bits of the host's
+        if rounds or not (wider or src.dtype == dst.dtype):
+            return False
+    storages = (src._storage, dst._storage)
+    return not any(storage.exact is not None or storage.shared for storage in storages)
+
+
+def _spread_over(where: Array, chosen: Array) -> Array:
+    """Values of the elements that bools choose, among all of them."""
+    full = np.zeros(where.shape)
+    full[where] = chosen
+    return full
+
+
+def _numbers(made: Any) -> Any:
+    """What a meaning made: None for a plain array, whose elements the machine has too."""
+    if type(made) is Masked:
+        chosen: Any = made.chosen
+        plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
+        return Masked(_numbers(made.values), plain)
+    return made.held if isinstance(made, Numbers) else None
+
+
+def _pending(tile: Any, made: Any, where: Array | None) -> Pending:
+    if type(made) is Masked:
+        where = made.chosen if where is None else made.chosen & where
+        made = made.values
+    return Pending(tile, made, where)
+
+
+def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
+    """The operand of a reduction which does not notice what a mask leaves out of it."""
+    error = None if data.error is None else left_by_mask(call, spread(data), inner, 0.0)
+    value = left_by_mask(call, data.value, inner)
+    return Bounded(value, error, data.dtype, data.sums, data.adds)
+
+
+# -- what it gives back ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

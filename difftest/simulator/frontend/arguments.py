@@ -17,6 +17,7 @@ from difftest.simulator.errors import (
     ShapeError,
     missing_name,
     not_modelled,
+    refused,
 )
 from difftest.simulator.index import as_integer, as_integers
 from difftest.simulator.instructions.registers import Accumulate
@@ -85,26 +86,25 @@ class DynamicSlice:
     """``nl.ds(start, size)``: ``size`` elements from ``start``, at least one."""
 
     __slots__ = ("size", "start")
+    _least = 1
 
     def __init__(self, start: int, size: int) -> None:
-        self._select(start, size, 1)
-
-    @classmethod
-    def or_none(cls, start: int, size: int) -> DynamicSlice:
-        """The same of ``size`` elements or of none."""
-        made = cls.__new__(cls)
-        made._select(start, size, 0)
-        return made
-
-    def _select(self, start: int, size: int, least: int) -> None:
         self.start = as_integer(start, "nl.ds with start")
         self.size = as_integer(size, "nl.ds with size")
-        if self.size < least:
+        if self.size < self._least:
+            some = "nl.ds selects at least one element"
             raise ShapeError(
-                "nl.ds selects at least one element" if least else "nl.ds has a size of 0 or more",
+                some if self._least else "nl.ds has a size of 0 or more",
                 happened=f"nl.ds selected {self.size} elements",
                 received=f"size {self.size}",
             )
+
+
+class SliceOrNone(DynamicSlice):
+    """The same of ``size`` elements or of none."""
+
+    __slots__ = ()
+    _least = 0
 
 
 class Unmodelled:
@@ -315,11 +315,9 @@ def need_two(tile: Tile, where: str) -> None:
         raise not_taken(where, "two dimensions", got, f"{tile!r}", error=ShapeError)
 
 
-def not_taken(
-    where: str, takes: str, got: str, received: str, *, error: Any = KernelError, **more: Any
-) -> Any:
+def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> Any:
     """The error of a call for an argument: what it takes, what it got, and that with its value."""
-    return error(f"{where} takes {takes}", happened=f"{where} got {got}", received=received, **more)
+    return refused(where, f"takes {takes}", f"got {got}", received, **more)
 
 
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:

@@ -72,7 +72,7 @@ def dispatching(
     name: str, function: Callable[..., Any], closed: bool = False
 ) -> Callable[..., Any]:
     """``function`` under its public ``name``; a ``closed`` one takes no other arguments."""
-    refit = _refitting(name, inspect.signature(function), closed or name in CLOSED)
+    refit = _refitting(name, function, closed or name in CLOSED)
     updated = () if isinstance(function, type) else ("__dict__",)
     return functools.update_wrapper(entering(function, refit), function, updated=updated)
 
@@ -80,10 +80,11 @@ def dispatching(
 fitting = functools.partial(dispatching, closed=True)
 
 
-def _refitting(name: str, signature: inspect.Signature, closed: bool) -> Refit:
+def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
     """What a call is made with that the function's signature does not fit; or the error of it."""
 
     def refit(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        signature = inspect.signature(function)
         if fits(signature, args, kwargs):
             raise error
         for one in _TODAYS.intersection(kwargs).difference(signature.parameters):
@@ -135,23 +136,11 @@ def _by_name(
     return args[:placed], given
 
 
-class _Grid:
-    """``nl.mgrid``, whose brackets are a call."""
-
-    def __init__(self, grid: Any) -> None:
-        self._get = dispatching("nl.mgrid", lambda key: grid[key])
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._get(key)
-
-
 def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
     """A module's functions as kernels call them; ``short`` is nl or nisa. Other names stay."""
     called = dict(functions)
     for name, value in functions.items():
-        if name == "mgrid":
-            called[name] = _Grid(value)
-        elif name == "ds" or inspect.isfunction(value):
+        if name == "ds" or inspect.isfunction(value):
             called[name] = dispatching(f"{short}.{name}", value)
             if short == "nl":  # which instructions also take as operators
                 called[name].nki_name = name

@@ -64,6 +64,10 @@ class Kernel(Launchable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_running():
             return super().__call__(*args, **kwargs)
+        return self.run(args, kwargs)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Launch it with what it was called with."""
         return outputs_of(called(self, args, kwargs), [args, kwargs])
 
 
@@ -330,15 +334,8 @@ class RunAs(Kernel):
         self.options = options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if is_running():
-            return super().__call__(*args, **kwargs)
-        return self.run(
-            tuple(map(as_argument, args)), {k: as_argument(v) for k, v in kwargs.items()}
-        )
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run it as the decorator does."""
-        raise NotImplementedError
+        named = {name: as_argument(value) for name, value in kwargs.items()}
+        return super().__call__(*map(as_argument, args), **named)
 
     def predicted(self, trace: Any) -> Any:
         """What its predictor says of a launch; the device generates descriptors by default."""

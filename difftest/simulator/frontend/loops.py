@@ -231,8 +231,6 @@ def _named(name: str, frame: FrameType) -> Any:
 
 _LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
-_CARRIED: dict[tuple[int, int], tuple[CodeType, tuple[str, ...]]] = {}
-"""By the id of a code object, kept alive meanwhile, and the offset of a loop in it."""
 
 
 def carried_by(frame: FrameType) -> tuple[str, ...]:
@@ -241,19 +239,21 @@ def carried_by(frame: FrameType) -> tuple[str, ...]:
     Names of enclosing functions and modules are seen. Attributes, items, and what a function does
     that the body calls, are not.
     """
-    code, at = frame.f_code, frame.f_lasti
-    if (id(code), at) not in _CARRIED:
-        # Python 3.12 stands behind the FOR_ITER of a generator, in its cache.
-        *_, loop = [one for one in instructions_of(code) if one.offset <= at]
-        ends = [loop.argval] if loop.opname == "FOR_ITER" else []
-        read: set[str] = set()
-        bound: set[str] = set()
-        for one in instructions_of(code):
-            if ends and at < one.offset < ends[0]:
-                bound.update(_stored(one))
-                read.update(name for name in _loaded(one) if name not in bound)
-        _CARRIED[id(code), at] = code, tuple(sorted(read & bound))
-    return _CARRIED[id(code), at][1]
+    return _carried(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=1024)
+def _carried(code: CodeType, at: int) -> tuple[str, ...]:
+    # Python 3.12 stands behind the FOR_ITER of a generator, in its cache.
+    *_, loop = [one for one in instructions_of(code) if one.offset <= at]
+    ends = [loop.argval] if loop.opname == "FOR_ITER" else []
+    read: set[str] = set()
+    bound: set[str] = set()
+    for one in instructions_of(code):
+        if ends and at < one.offset < ends[0]:
+            bound.update(_stored(one))
+            read.update(name for name in _loaded(one) if name not in bound)
+    return tuple(sorted(read & bound))
 
 
 def numbers_of(names: Iterable[str], frame: FrameType) -> dict[str, Any]:

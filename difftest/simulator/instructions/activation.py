@@ -44,6 +44,7 @@ from difftest.simulator.instructions.registers import (
 from difftest.simulator.instructions.rules import (
     arithmetic,
     needs_generation,
+    one_dtype,
     operators,
     reducing,
     vector_ops,
@@ -75,20 +76,15 @@ def _bias(call: Call) -> None:
     bias = call["bias"]
     if isinstance(bias, type):
         if not call.into_existing or call.machine.nc_version < 3:
-            raise KernelError(
-                "activation takes bias as a vector with one element in each partition",
-                happened=f"activation got a number as bias on {call.machine.name}",
-                received=f"bias of type {bias.__name__} on {call.machine.name}",
-                remedy="fill a [P, 1] tile with it",
-            )
+            rule = "takes bias as a vector with one element in each partition"
+            did = f"got a number as bias on {call.machine.name}"
+            received = f"bias of type {bias.__name__} on {call.machine.name}"
+            raise call.refused(rule, did, received, remedy="fill a [P, 1] tile with it")
         return
     if bias is not None and not call.into_existing and bias.dtype not in BIAS_DTYPES:
-        raise DtypeError(
-            "activation takes bias of certain dtypes",
-            happened=f"activation got bias of {name_of(bias.dtype)}",
-            received=f"bias = {bias!r}",
-            limit="float32, float16, bfloat16",
-        )
+        rule, did = "takes bias of certain dtypes", f"got bias of {name_of(bias.dtype)}"
+        limit = "float32, float16, bfloat16"
+        raise call.refused(rule, did, f"bias = {bias!r}", error=DtypeError, limit=limit)
 
 
 def scaled(values: Array, scale: Any, bias: Any) -> Array:
@@ -167,28 +163,14 @@ def _first_stage(call: Call) -> None:
             )
 
 
-def _one_immediate_dtype(call: Call) -> None:
-    dtypes = {
-        name: tile.dtype for name in ("imm0", "imm1") if isinstance(tile := call[name], Descriptor)
-    }
-    if len(set(dtypes.values())) > 1:
-        raise DtypeError(
-            "activate2 takes imm0 and imm1 of one dtype, if both are tiles",
-            happened="activate2 got immediates of two dtypes",
-            received=", ".join(f"{name} {name_of(dtype)}" for name, dtype in dtypes.items()),
-        )
-
-
 def _reduces(call: Call) -> None:
     op = call["reduce_op"]
     used = call["reduce_cmd"] is not Accumulate.IDLE
     if (used and op is None) or (op is not None and op.name not in _REDUCTIONS):
-        raise KernelError(
-            "activate2 reduces with few operators",
-            happened=f"activate2 was to reduce with {op.name if op else 'no operator'}",
-            received=f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
-            limit=", ".join(_REDUCTIONS),
-        )
+        rule = "reduces with few operators"
+        did = f"was to reduce with {op.name if op else 'no operator'}"
+        received = f"reduce_op={op and op.name}, reduce_cmd.{call['reduce_cmd'].name.lower()}"
+        raise call.refused(rule, did, received, limit=", ".join(_REDUCTIONS))
 
 
 @instruction(
@@ -204,7 +186,7 @@ def _reduces(call: Call) -> None:
     rules=(
         needs_generation(4),
         _first_stage,
-        _one_immediate_dtype,
+        one_dtype("imm0", "imm1"),
         LOADS_NOTHING,
         read_if_used,
         _reduces,
@@ -324,11 +306,8 @@ def exponential(
 
 def _loads_imm1(call: Call) -> None:
     if call["imm1"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
-        raise KernelError(
-            "tensor_scalar_cumulative loads its registers from imm1",
-            happened="tensor_scalar_cumulative got load_reduce without imm1",
-            received="imm1=None, reduce_cmd.load_reduce",
-        )
+        rule, did = "loads its registers from imm1", "got load_reduce without imm1"
+        raise call.refused(rule, did, "imm1=None, reduce_cmd.load_reduce")
 
 
 @instruction(

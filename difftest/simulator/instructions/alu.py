@@ -17,7 +17,7 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import BOOL, Array
-from difftest.simulator.errors import KernelError
+from difftest.simulator.errors import KernelError, refused
 from difftest.simulator.instructions.observing import see
 from difftest.simulator.lifted import step
 from difftest.simulator.machine import Machine
@@ -64,14 +64,9 @@ def rsqrt(x: Array) -> Array:
     return result
 
 
-def _larger_magnitude(x: Array, y: Array) -> Array:
-    """The one of the larger magnitude, with its sign; y if they are equal."""
-    return np.where(np.abs(x) > np.abs(y), x, y)
-
-
-def _smaller_magnitude(x: Array, y: Array) -> Array:
-    """The one of the smaller magnitude, with its sign; y if they are equal."""
-    return np.where(np.abs(x) < np.abs(y), x, y)
+def _by_magnitude(before: np.ufunc) -> Callable[[Array, Array], Array]:
+    """The operand whose magnitude is larger, or smaller, with its sign; of equal ones the last."""
+    return lambda x, y: np.where(before(np.abs(x), np.abs(y)), x, y)
 
 
 def _relu(x: Array, _: Any = None) -> Array:
@@ -110,8 +105,8 @@ _OPS = (
 )
 
 _NEW_OPS = (
-    AluOp(name="abs_max", compute=_larger_magnitude, nc_version=4),
-    AluOp(name="abs_min", compute=_smaller_magnitude, nc_version=4),
+    AluOp(name="abs_max", compute=_by_magnitude(np.greater), nc_version=4),
+    AluOp(name="abs_min", compute=_by_magnitude(np.less), nc_version=4),
     AluOp(name="square", compute=np.square, unary=True, nc_version=4),
     AluOp(name="relu", compute=_relu, unary=True, nc_version=4),
 )
@@ -159,12 +154,9 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     name = name_of_operator(op, _NUMPY_NAMES)
     found = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
     if found is None:
-        raise KernelError(
-            f"{where} takes an operator of nki.language (or its NumPy equivalent)",
-            happened=f"{where} got {op!r:.40} as its operator",
-            received=f"op={op!r}",
-            limit=", ".join(sorted(ops)),
-        )
+        rule = "takes an operator of nki.language (or its NumPy equivalent)"
+        did = f"got {op!r:.40} as its operator"
+        raise refused(where, rule, did, f"op={op!r}", limit=", ".join(sorted(ops)))
     return found
 
 
@@ -295,12 +287,9 @@ def activation_name(op: object) -> str:
     """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
     name = name_of_operator(op, _FUNCTION_NAMES)
     if name not in ACTIVATIONS:
-        raise KernelError(
-            "activation takes an activation function of nki.language",
-            happened=f"activation got {op!r:.40} as its function",
-            received=f"op={op!r}",
-            limit=", ".join(sorted(ACTIVATIONS)),
-        )
+        rule = "takes an activation function of nki.language"
+        did = f"got {op!r:.40} as its function"
+        raise refused("activation", rule, did, f"op={op!r}", limit=", ".join(sorted(ACTIVATIONS)))
     return str(name)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, name_of
-from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError
+from difftest.simulator.errors import BufferError, DtypeError, KernelError, ShapeError, refused
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp, check_generation
@@ -74,11 +74,8 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
     KernelError : it is no tensor. BufferError : it is in another memory.
     """
     if not isinstance(value, Tile):
-        raise KernelError(
-            f"{where} takes a tile as {name}",
-            happened=f"{where} got {name} that is no tile",
-            received=f"{type(value).__name__} {value!r:.80}",
-        )
+        rule, did = f"takes a tile as {name}", f"got {name} that is no tile"
+        raise refused(where, rule, did, f"{type(value).__name__} {value!r:.80}")
     if value._space not in spaces:
         raise wrong_buffer(value, name, where, spaces)
     return value
@@ -87,12 +84,9 @@ def need_tile(value: object, name: str, where: str, spaces: tuple[Space, ...] = 
 def check_indices(tile: Tile, what: str) -> None:
     """Raise :class:`DtypeError` unless a tile that ``what`` names holds integers."""
     if tile.dtype.kind not in "iu":
-        raise DtypeError(
-            f"{what} holds integers",
-            happened=f"{what} holds {name_of(tile.dtype)}",
-            received=repr(tile),
-            limit="int32, uint32 and smaller integers",
-        )
+        rule, did = "holds integers", f"holds {name_of(tile.dtype)}"
+        limit = "int32, uint32 and smaller integers"
+        raise refused(what, rule, did, repr(tile), error=DtypeError, limit=limit)
 
 
 def wrong_buffer(
@@ -229,11 +223,9 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
         return type(operand)
     kind = _KINDS.get(role.takes, Tile)
     if not isinstance(operand, kind) or role.takes in (Takes.NUMBER, Takes.INDEX):
-        raise KernelError(
-            f"{where} takes {role.takes.value} as {name}",
-            happened=f"{where} got a {type(operand).__name__} as {name}",
-            received=f"{type(operand).__name__} {operand!r:.80}",
-        )
+        rule = f"takes {role.takes.value} as {name}"
+        did = f"got a {type(operand).__name__} as {name}"
+        raise refused(where, rule, did, f"{type(operand).__name__} {operand!r:.80}")
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
@@ -250,13 +242,14 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
 
 
 def _check_vectors(call: Call) -> None:
-    """Vector operands have one element in each partition of the first operand."""
+    """Vector operands have one element in each partition of the first operand, or of ``dst``."""
     roles = call.instruction.operands
     for role in roles:
         vector = call.operands[role.name]
         if role.takes not in _VECTORS or not isinstance(vector, Descriptor):
             continue
-        data: Descriptor = call.operands[roles[0].name]
+        first = call.operands[roles[0].name]
+        data: Descriptor = call.destinations["dst"] if roles[0].takes in _VECTORS else first
         if vector.partitions != data.partitions or vector.size != data.partitions:
             raise ShapeError(
                 f"{call.name} takes {role.name} as {role.takes.value}",

@@ -42,6 +42,7 @@ from difftest.simulator.instructions.rules import (
     not_both_in_psum,
     one_dtype,
     same_elements,
+    same_shape,
 )
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.lifted import as_constant, is_array
@@ -106,23 +107,12 @@ def tensor_copy_dynamic_src(
     write(dst, through_engine(call, values, src.dtype), where)
 
 
-def _of_one_shape(call: Call) -> None:
-    """A copy has its source's shape: no engine reads another partition than it writes."""
-    src, dst = call["src"].shape, call.destinations["dst"].shape
-    if src != dst:
-        raise ShapeError(
-            "tensor_copy_dynamic_dst takes src of dst's shape",
-            happened=f"tensor_copy_dynamic_dst got src {list(src)} for dst {list(dst)}",
-            received=f"src {list(src)}, dst {list(dst)}",
-        )
-
-
 @instruction(
     *COPY_ENGINES,
     operands=(Role(name="src"),),
     destinations=(Role(name="dst", takes=Takes.INDIRECT),),
     result=like("src"),
-    rules=(_of_one_shape, no_gpsimd_in_psum),
+    rules=(same_shape("src", "dst"), no_gpsimd_in_psum),
     in_place=True,
     moves=moved,
 )
@@ -131,12 +121,10 @@ def tensor_copy_dynamic_dst(
 ) -> None:
     """``dst = src`` with the destination's offset held in a tile."""
     check_destination(dst._base)
-    assert dst._resolved is not None
-    arrays, inside = dst._resolved
     values = through_engine(call, src._engine_values(unwritten=True), src.dtype)
-    rounded = round_to(values[inside], dst.dtype)
-    place = tuple(array[inside] for array in arrays)
-    dst._base._elements()[place] = to_bits(rounded, dst.dtype) if dst._holds_bits else rounded
+    rounded = round_to(values, dst.dtype)
+    held = to_bits(rounded, dst.dtype) if dst._holds_bits else rounded
+    dst._give(dst._base._elements(), held)
     dst._mark()
 
 
@@ -212,12 +200,10 @@ def memset(call: Call, value: Any) -> Array:
 def _two_dimensions(call: Call) -> None:
     expr: Index = call["expr"]
     if expr.ndim < 2:
-        raise ShapeError(
-            "iota takes an expression of at least two dimensions, partition and free",
-            happened=f"iota got an expression of {expr.ndim} dimensions",
-            received=f"{expr!r}",
-            remedy="give the index of partitions the shape [P, 1], and the free ones [1, F]",
-        )
+        rule = "takes an expression of at least two dimensions, partition and free"
+        did = f"got an expression of {expr.ndim} dimensions"
+        remedy = "give the index of partitions the shape [P, 1], and the free ones [1, F]"
+        raise call.refused(rule, did, f"{expr!r}", error=ShapeError, remedy=remedy)
 
 
 @instruction(
@@ -232,12 +218,10 @@ def iota(call: Call, expr: Index) -> Array:
     values = expr.array()
     info = np.iinfo(np.int32)
     if values.min() < info.min or values.max() > info.max:
-        raise KernelError(
-            "iota computes in 32-bit integers",
-            happened=f"iota was to make numbers from {values.min()} to {values.max()}",
-            received=f"values from {values.min()} to {values.max()}",
-            limit=f"{info.min} to {info.max}",
-        )
+        rule = "computes in 32-bit integers"
+        did = f"was to make numbers from {values.min()} to {values.max()}"
+        received = f"values from {values.min()} to {values.max()}"
+        raise call.refused(rule, did, received, limit=f"{info.min} to {info.max}")
     if call.result.dtype in INTEGERS:
         return values
     rounded_integers(values.astype(np.int32))

@@ -372,18 +372,6 @@ def _apart(made: Any) -> tuple[Any, Any]:
     return Masked(values, chosen), np.where(chosen, plane, 0) | whether
 
 
-def check_returned(tile: Tile) -> None:
-    """Raise if something of what a kernel returns follows from what nothing wrote.
-
-    Raises
-    ------
-    UnwrittenError : it does; the line is that of the last instruction that stored such elements.
-    """
-    lost = tile._unwritten(LOST)
-    if lost is not None:
-        doubt(unwritten_error(tile, lost, returned=True))
-
-
 # -- indices that nothing wrote --------------------------------------------------------------------
 
 

@@ -21,7 +21,6 @@ from difftest.simulator.dtypes import (
     WIDE_INTEGERS,
     Array,
     from_bits,
-    name_of,
     round_to,
     to_bits,
 )
@@ -50,6 +49,7 @@ from difftest.simulator.instructions.record import (
     instruction,
     moved,
 )
+from difftest.simulator.instructions.rules import one_dtype, operators, same_size
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.memory import Shape
 from difftest.simulator.strictness import doubt
@@ -89,20 +89,6 @@ def _plain(values: Array, src: Tile | IndirectTile) -> Array:
     return from_bits(values, src.dtype) if src._holds_bits else values
 
 
-def _same_size(call: Call) -> None:
-    """Both sides have the same number of elements."""
-    src: Descriptor = call["src"]
-    dst = call.destinations.get("dst")
-    if dst is not None and dst.size != src.size:
-        raise ShapeError(
-            "dma_copy moves as many elements as both sides have",
-            happened=f"dma_copy got {src.size} elements for a dst of {dst.size}",
-            received=f"src {list(src.shape)} ({src.size} elements), "
-            f"dst {list(dst.shape)} ({dst.size} elements)",
-            remedy="index both sides so that they cover the same elements",
-        )
-
-
 def _hardware_descriptors(call: Call) -> None:
     """Only NeuronCore-v3 and later generate descriptors in hardware."""
     if call["dge_mode"] == "hwdge" and call.machine.nc_version < 3:
@@ -117,24 +103,9 @@ def _hardware_casts_nothing(call: Call) -> None:
     """Hardware descriptors move bytes (stub of dma_copy, v2.32.0)."""
     src, dst = call["src"], call.destinations["dst"]
     if call["dge_mode"] == "hwdge" and src.dtype != dst.dtype:
-        raise DtypeError(
-            f"{call.name} with dge_mode.hwdge does not cast",
-            happened=f"{call.name} with dge_mode.hwdge got two dtypes",
-            received=f"src {src!r}, dst {dst!r}",
-            remedy="give both one dtype, or leave dge_mode out",
-        )
-
-
-def _adds(call: Call) -> None:
-    """A DMA that computes on the way adds."""
-    rmw = call["dst_rmw_op"]
-    if rmw is not None and rmw.name != "add":
-        raise KernelError(
-            "a DMA that computes on the way adds",
-            happened=f"a DMA was to compute {rmw.name} on the way",
-            received=f"op={rmw.name}",
-            limit="np.add",
-        )
+        rule, did = "with dge_mode.hwdge does not cast", "with dge_mode.hwdge got two dtypes"
+        remedy = "give both one dtype, or leave dge_mode out"
+        raise call.refused(rule, did, f"src {src!r}, dst {dst!r}", error=DtypeError, remedy=remedy)
 
 
 def _moved(call: Call) -> Result:
@@ -188,7 +159,11 @@ def _gathers_or_scatters(call: Call) -> str:
     options=("dst_rmw_op", "oob_mode", "dge_mode"),
     defaults={"dst_rmw_op": None, "oob_mode": None, "dge_mode": "unknown"},
     destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
-    rules=(_same_size, _adds, _hardware_descriptors),
+    rules=(
+        same_size("src", "dst"),
+        operators("dst_rmw_op", ("add",), "adds", "compute"),
+        _hardware_descriptors,
+    ),
     only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
@@ -267,20 +242,14 @@ def _permutation(call: Call) -> None:
     src: Descriptor = call["src"]
     rank = len(src.shape)
     if rank not in TRANSPOSE_AXES:
-        raise ShapeError(
-            "dma_transpose takes 2 to 4 dimensions",
-            happened=f"dma_transpose got a src of {rank} dimensions",
-            received=f"{src!r}",
-            limit="2, 3, 4",
-        )
+        rule, did = "takes 2 to 4 dimensions", f"got a src of {rank} dimensions"
+        raise call.refused(rule, did, f"{src!r}", error=ShapeError, limit="2, 3, 4")
     axes: Sequence[int] | None = call["axes"]
     if axes is not None and tuple(axes) != TRANSPOSE_AXES[rank]:
-        raise NotModelledError(
-            "dma_transpose makes one permutation for each number of dimensions",
-            happened=f"dma_transpose was to permute {rank} dimensions by {tuple(axes)}",
-            received=f"axes={axes}",
-            limit=f"{TRANSPOSE_AXES[rank]} for {rank} dimensions",
-        )
+        rule = "makes one permutation for each number of dimensions"
+        did = f"was to permute {rank} dimensions by {tuple(axes)}"
+        limit = f"{TRANSPOSE_AXES[rank]} for {rank} dimensions"
+        raise call.refused(rule, did, f"axes={axes}", error=NotModelledError, limit=limit)
     partitions, made = call.machine.partitions, src.shape[TRANSPOSE_AXES[rank][0]]
     if made > partitions:
         raise LimitError(
@@ -329,28 +298,16 @@ def _descriptors_transpose(call: Call) -> None:
         rules = {"it is for a src with an offset for each row": mode != "swdge"}
     broken = next((rule for rule, holds in rules.items() if not holds), None)
     if broken:
-        raise KernelError(
-            f"dma_transpose with {with_what}: {broken}",
-            happened=f"dma_transpose with {with_what} got a src that it does not take",
-            received=f"src = {src!r}, dge_mode.{mode}",
-        )
+        rule = f"with {with_what}: {broken}"
+        did = f"with {with_what} got a src that it does not take"
+        raise call.refused(rule, did, f"src = {src!r}, dge_mode.{mode}")
 
 
-def _into_sbuf_as_it_is(call: Call) -> None:
-    src, dst = call["src"], call.destinations["dst"]
+def _into_sbuf(call: Call) -> None:
+    dst = call.destinations["dst"]
     if dst.space is not Space.SBUF:
-        raise BufferError(
-            "dma_transpose writes dst in sbuf",
-            happened=f"dma_transpose got dst in {dst.space.value}",
-            received=f"dst = {dst!r}",
-            limit="sbuf",
-        )
-    if src.dtype != dst.dtype:
-        raise DtypeError(
-            "dma_transpose does not cast",
-            happened=f"dma_transpose got {name_of(src.dtype)} for a dst of {name_of(dst.dtype)}",
-            received=f"src {src!r}, dst {dst!r}",
-        )
+        rule, did = "writes dst in sbuf", f"got dst in {dst.space.value}"
+        raise call.refused(rule, did, f"dst = {dst!r}", error=BufferError, limit="sbuf")
 
 
 def _of_the_source(call: Call) -> Walk:
@@ -378,7 +335,7 @@ def turned(call: Call, plane: Array) -> Array:
     defaults={"axes": None, "dge_mode": "unknown", "oob_mode": "error"},
     destinations=(DST,),
     rules=(_permutation, _hardware_descriptors),
-    only={"nki": (_into_sbuf_as_it_is, _descriptors_transpose)},
+    only={"nki": (_into_sbuf, one_dtype("src", "dst"), _descriptors_transpose)},
     result=_turned,
     in_place=True,
     walk=_of_the_source,
@@ -413,38 +370,15 @@ SOURCES = tuple(
 )
 
 
-def _elements(call: Call) -> None:
-    """All tensors have as many elements."""
-    tiles = {**call.tiles, **call.destinations}
-    if len({tile.size for tile in tiles.values()}) > 1:
-        raise ShapeError(
-            "dma_compute takes tensors of the same number of elements",
-            happened="dma_compute got tensors of different sizes",
-            received=", ".join(
-                f"{role} {list(tile.shape)} ({tile.size} elements)" for role, tile in tiles.items()
-            ),
-        )
-
-
-def _sums(call: Call) -> None:
-    """It adds, and scales by 1 only."""
-    if call["reduce_op"].name != "add":
-        raise KernelError(
-            "dma_compute adds",
-            happened=f"dma_compute was to reduce with {call['reduce_op'].name}",
-            received=f"reduce_op={call['reduce_op'].name}",
-            limit="nl.add",
-        )
+def _scales(call: Call) -> None:
+    """It scales by 1 only."""
     scales = call["scales"]
-    if scales is None:
-        return
-    if len(scales) != len(call.tiles) or any(scale != 1.0 for scale in scales):
-        raise KernelError(
-            "dma_compute scales each source by 1.0",
-            happened=f"dma_compute got the scales {list(scales)}",
-            received=f"scales={list(scales)} for {len(call.tiles)} sources",
-            limit=f"None, or {[1.0] * len(call.tiles)}",
-        )
+    if scales is not None and (
+        len(scales) != len(call.tiles) or any(scale != 1.0 for scale in scales)
+    ):
+        rule, did = "scales each source by 1.0", f"got the scales {list(scales)}"
+        received = f"scales={list(scales)} for {len(call.tiles)} sources"
+        raise call.refused(rule, did, received, limit=f"None, or {[1.0] * len(call.tiles)}")
 
 
 @instruction(
@@ -452,7 +386,11 @@ def _sums(call: Call) -> None:
     operands=SOURCES,
     options=("reduce_op", "scales"),
     destinations=(DST,),
-    rules=(_elements, _sums),
+    rules=(
+        same_size("dst", *(role.name for role in SOURCES)),
+        operators("reduce_op", ("add",), "adds", "reduce with"),
+        _scales,
+    ),
     result=lambda call: Result(
         loaded_shape(call["src0"].shape), call.wanted_dtype(call["src0"].dtype)
     ),

@@ -29,15 +29,16 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.rules import (
     arithmetic,
     arithmetic_in_float32,
-    need_integers,
-    need_vector_ops,
+    binary,
     no_gpsimd_in_psum,
     not_both_in_psum,
+    of_integers,
+    one_kind,
     one_size,
-    same_kind,
     same_partitions,
     same_rank,
     same_shape,
+    vector_ops,
 )
 from difftest.simulator.instructions.values import as_float, column, promote_dtypes
 from difftest.simulator.lifted import as_constant, is_array, step
@@ -86,23 +87,6 @@ def _tensor_tensor_engine(call: Call, wanted: Engine) -> Engine:
     return choose_engine(call, wanted)
 
 
-def _binary(call: Call) -> None:
-    if call["op"].unary:
-        raise KernelError(
-            f"{call.name} takes a binary operator",
-            happened=f"{call.name} got {call['op'].name}, which takes one operand",
-            received=f"op={call['op'].name}",
-            remedy="use nisa.tensor_scalar or nisa.activation",
-        )
-
-
-def _bitvec_integers(call: Call) -> None:
-    """Bitvec operators take integers, and make them."""
-    if call["op"].bitvec:
-        dtypes = {name: tile.dtype for name, tile in call.tiles.items()}
-        need_integers(call, **dtypes, result=tensor_tensor_result(call).dtype)
-
-
 def _same_count(call: Call, first: str, second: str) -> bool:
     """Whether a call into an existing dst has operands of one size: their shapes may differ then.
 
@@ -136,12 +120,12 @@ def _op(call: Call) -> dict[str, Any]:
     operands=(Role(name="data1"), Role(name="data2")),
     options=("op",),
     rules=(
-        _binary,
+        binary("op"),
         same_partitions("data1", "data2"),
         _one_rank,
         not_both_in_psum("data1", "data2"),
         no_gpsimd_in_psum,
-        _bitvec_integers,
+        of_integers("op"),
     ),
     only={"nki": (one_size("data1", "data2"),)},
     engine=_tensor_tensor_engine,
@@ -188,12 +172,10 @@ def _tensor_scalar_engine(call: Call, wanted: Engine) -> Engine:
     """Bitvec operators are the Vector Engine's; rsqrt and power, which it lacks, the others'."""
     names = [op.name for op in _steps(call)]
     if call.dialect == "nki" and wanted is Engine.GPSIMD and names != ["rsqrt"]:
-        raise KernelError(
-            "tensor_scalar runs on the GpSimd Engine for rsqrt only",
-            happened=f"tensor_scalar was to run {names[0]} on the GpSimd Engine",
-            received=f"engine=nisa.engine.gpsimd with op0={names[0]}",
-            remedy="leave engine out",
-        )
+        rule = "runs on the GpSimd Engine for rsqrt only"
+        did = f"was to run {names[0]} on the GpSimd Engine"
+        received = f"engine=nisa.engine.gpsimd with op0={names[0]}"
+        raise call.refused(rule, did, received, remedy="leave engine out")
     if any(op.bitvec for op in _steps(call)):
         return choose_engine(call, wanted, (Engine.VECTOR,))
     if any(Engine.VECTOR not in op.engines for op in _steps(call)):
@@ -205,20 +187,9 @@ def _second_step(call: Call) -> None:
     """``op1`` and ``operand1`` are both there or both not."""
     op, operand = call["op1"], call["operand1"]
     if (op is None) != (operand is None):
-        raise KernelError(
-            "tensor_scalar takes op1 and operand1 together",
-            happened=f"tensor_scalar got {'operand1' if op is None else 'op1'} alone",
-            received=f"op1={op and op.name}, operand1={operand!r}",
-        )
-
-
-def _one_kind(call: Call) -> None:
-    """Two operators are both bitvec, on integers, or both arithmetic."""
-    steps = _steps(call)
-    same_kind(call, *steps)
-    if steps[0].bitvec:
-        dtypes = {name: tile.dtype for name, tile in call.tiles.items()}
-        need_integers(call, **dtypes, result=call.wanted_dtype(call["data"].dtype))
+        rule = "takes op1 and operand1 together"
+        did = f"got {'operand1' if op is None else 'op1'} alone"
+        raise call.refused(rule, did, f"op1={op and op.name}, operand1={operand!r}")
 
 
 def _scalar_engine_pairs(call: Call) -> None:
@@ -243,7 +214,13 @@ def _scalar_engine_pairs(call: Call) -> None:
         Role(name="operand1", takes=Takes.VECTOR_OR_NUMBER, optional=True),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
-    rules=(_second_step, _one_kind, _scalar_engine_pairs, no_gpsimd_in_psum),
+    rules=(
+        _second_step,
+        one_kind("op0", "op1"),
+        of_integers("op0"),
+        _scalar_engine_pairs,
+        no_gpsimd_in_psum,
+    ),
     only={"nki": (arithmetic_in_float32(op0="operand0", op1="operand1"),)},
     engine=_tensor_scalar_engine,
     result=like("data"),
@@ -298,14 +275,6 @@ def _one_shape(call: Call) -> None:
         same_shape("data", "operand1")(call)
 
 
-def _both_vector_ops(call: Call) -> None:
-    same_kind(call, call["op0"], call["op1"])
-    need_vector_ops(call, call["op0"], call["op1"])
-    if call["op1"].bitvec:
-        dtypes = {name: tile.dtype for name, tile in call.tiles.items()}
-        need_integers(call, **dtypes, result=call.wanted_dtype(call["data"].dtype))
-
-
 @instruction(
     Engine.VECTOR,
     operands=(
@@ -314,7 +283,13 @@ def _both_vector_ops(call: Call) -> None:
         Role(name="operand1"),
     ),
     options=("op0", "reverse0", "op1", "reverse1"),
-    rules=(_one_shape, not_both_in_psum("data", "operand1"), _both_vector_ops),
+    rules=(
+        _one_shape,
+        not_both_in_psum("data", "operand1"),
+        one_kind("op0", "op1"),
+        vector_ops("op0", "op1"),
+        of_integers("op1"),
+    ),
     only={"nki": (one_size("data", "operand1"), arithmetic("op0", "op1"))},
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},

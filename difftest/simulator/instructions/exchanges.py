@@ -20,7 +20,14 @@ import numpy as np
 from difftest.simulator.baton import Rank
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import Array, name_of
-from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError, warn
+from difftest.simulator.errors import (
+    KernelError,
+    LimitError,
+    OutOfBoundsError,
+    ShapeError,
+    refused,
+    warn,
+)
 from difftest.simulator.instructions.effects import Act, Exchange, Meeting, Sent, combined, effect
 from difftest.simulator.instructions.gate import check_destination
 from difftest.simulator.instructions.record import (
@@ -62,13 +69,11 @@ def _pair(name: str, point: Any, call: str) -> Meeting:
     core = current()
     seat = core.seat
     if seat.baton is None or core.grid != (len(CORES),):
-        raise KernelError(
-            f"{name} is for two programs side by side",
-            happened=f"{name} was called by a program that has no other beside it",
-            received=f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}",
-            limit="kernel[2]",
-            remedy="launch kernel[2](...), or call it only if nl.num_programs() is 2",
-        )
+        rule = "is for two programs side by side"
+        did = "was called by a program that has no other beside it"
+        received = f"a launch with {f'grid {core.grid}' if core.grid else 'no grid'}"
+        remedy = "launch kernel[2](...), or call it only if nl.num_programs() is 2"
+        raise refused(name, rule, did, received, limit="kernel[2]", remedy=remedy)
     return Meeting(seat.baton, seat.number, CORES, (name, point), call, "core", seat.steps)
 
 
@@ -165,12 +170,9 @@ def rank_of(where: str) -> Rank:
     """
     seat = current().seat
     if seat.rank is None:
-        raise KernelError(
-            f"{where} is between ranks",
-            happened=f"{where} was called with no other ranks",
-            received="a kernel that was launched alone",
-            remedy="difftest.simulator.launch_ranks(kernel, [arguments of each rank])",
-        )
+        rule, did = "is between ranks", "was called with no other ranks"
+        remedy = "difftest.simulator.launch_ranks(kernel, [arguments of each rank])"
+        raise refused(where, rule, did, "a kernel that was launched alone", remedy=remedy)
     if seat.baton is not None:
         seat.baton.check()
         seat.baton.give_way(seat.number, seat.steps)
@@ -188,12 +190,8 @@ def _among_ranks(acts: Sequence[Act]) -> Meeting:
     shapes = [act.reads["src"].shape for act in acts]
     assert rank is not None
     if not all(0 <= member < rank.ranks for member in members):
-        raise KernelError(
-            f"{call.name} names ranks of the launch",
-            happened=f"{call.name} names a rank that was not launched",
-            received=f"ranks {list(members)}",
-            limit=f"0 to {rank.ranks - 1}",
-        )
+        rule, did = "names ranks of the launch", "names a rank that was not launched"
+        raise call.refused(rule, did, f"ranks {list(members)}", limit=f"0 to {rank.ranks - 1}")
     agreed = [value for name, value in call.options.items() if name not in _OWN]
     text = f"ncc.{call.name} among ranks {list(members)} of {shapes}"
     if seat.program:
@@ -220,12 +218,10 @@ def _divides(call: Call) -> None:
     """The members can share ``src`` evenly."""
     ranks, size = len(call["replica_group"]), call["src"].shape[0]
     if size % ranks:
-        raise ShapeError(
-            f"{call.name} splits src evenly among the ranks of a group",
-            happened=f"{call.name} was to split {size} among {ranks} ranks",
-            received=f"{size} in dimension 0 of {call['src']!r}",
-            limit=f"a multiple of {ranks}",
-        )
+        rule = "splits src evenly among the ranks of a group"
+        did = f"was to split {size} among {ranks} ranks"
+        received = f"{size} in dimension 0 of {call['src']!r}"
+        raise call.refused(rule, did, received, error=ShapeError, limit=f"a multiple of {ranks}")
 
 
 def _like_src(call: Call) -> Shape:

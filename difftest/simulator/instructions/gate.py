@@ -18,7 +18,7 @@ import numpy as np
 
 from difftest.simulator.core import Core, entry
 from difftest.simulator.dtypes import NARROW, Array, round_to, to_bits
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import NkiError, ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions import unboxed
@@ -30,6 +30,7 @@ from difftest.simulator.instructions.record import Call, Instruction, Issue, Mas
 from difftest.simulator.lifted import spread
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import DEFINED
+from difftest.simulator.misuses import WRITE_TO_CONSTANT, WRITE_TO_PARAMETER
 from difftest.simulator.recording import Part, Touched
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
@@ -67,6 +68,9 @@ def run(core: Core, issued: Issue) -> Any:
     followers = core.followers
     for ask in followers.asked:
         ask(issued)
+    resolves = issued.instruction.resolves
+    if resolves is not None and issued.options[0] is not False:
+        resolves(core, issued)
     call = prepare(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
@@ -389,19 +393,7 @@ def fit(values: Array, dst: Tile) -> Array:
     return np.broadcast_to(values.reshape(have), want).reshape(shape)
 
 
-def immutable(tile: Tile) -> KernelError:
+def immutable(tile: Tile) -> NkiError:
     """The error for writing to a kernel's parameter, or to what else is constant."""
-    if tile._in_place:
-        return KernelError(
-            "a kernel writes to arrays that are writeable, and to no constants",
-            happened="an instruction was to write to a read-only array or a constant",
-            received=f"a write to {tile!r}",
-            remedy="pass a copy, which can be written: array.copy()",
-        )
-    return KernelError(
-        "a kernel does not write to its parameters",
-        happened="an instruction was to write to a parameter",
-        received=f"a write to {tile!r}",
-        remedy="create the output with nl.ndarray(..., buffer=nl.shared_hbm) and return it, or "
-        "annotate the parameter with neuronxcc.nki.typing.mutable_tensor",
-    )
+    wrong = WRITE_TO_CONSTANT if tile._in_place else WRITE_TO_PARAMETER
+    return wrong(f"a write to {tile!r}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, INT32, Array
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import ShapeError
 from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
@@ -78,11 +78,8 @@ def _int32_options(call: Call) -> None:
     for name in ("index_offset", "padding_val"):
         value = call[name]
         if not isinstance(value, int) or not info.min <= value <= info.max:
-            raise KernelError(
-                f"nonzero_with_count takes {name} as an int32",
-                happened=f"nonzero_with_count got {name}={value!r:.40}",
-                received=f"{name}={value!r}",
-            )
+            rule, did = f"takes {name} as an int32", f"got {name}={value!r:.40}"
+            raise call.refused(rule, did, f"{name}={value!r}")
 
 
 @instruction(

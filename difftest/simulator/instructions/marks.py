@@ -163,36 +163,26 @@ class Marks(Lifted):
     def do_full_like(self, like: Any, number: float) -> Marks:
         return self._made(np.full_like(like.values, number), np.zeros(like.shape, PLANE))
 
-    def do_concatenate(self, parts: Sequence[Any], axis: int) -> Marks:
-        return self._joined(np.concatenate, parts, axis)
-
-    def do_stack(self, parts: Sequence[Any], axis: int) -> Marks:
-        return self._joined(np.stack, parts, axis)
-
     def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Marks:
         values, planes = [*map(_values, parts)], [*map(_plane, parts)]
         return self._made(join(values, axis=axis), join(planes, axis=axis))
 
-    def do_sort(self, array: Marks, axis: int, kind: Any = None) -> Marks:
-        return array._ordered(np.sort, axis, kind)
-
-    def do_argsort(self, array: Marks, axis: int, kind: Any = None) -> Marks:
-        return array._ordered(np.argsort, axis, kind)
-
-    def _ordered(self, order: Any, axis: int, kind: Any) -> Marks:
+    def _ordered(self, order: Any, array: Marks, axis: int, kind: Any = None) -> Marks:
         """Any element may come to lie at each place."""
-        return self._made(order(self.values, axis=axis, kind=kind), self._all(axis, keepdims=True))
-
-    def do_take_along_axis(self, array: Any, places: Any, axis: int) -> Marks:
-        return self._taken(np.take_along_axis, array, places, axis)
-
-    def do_take(self, array: Any, places: Any, axis: int) -> Marks:
-        return self._taken(np.take, array, places, axis)
+        plane = array._all(axis, keepdims=True)
+        return self._made(order(array.values, axis=axis, kind=kind), plane)
 
     def _taken(self, take: Any, array: Any, places: Any, axis: int) -> Marks:
         named, at = _plane(places), _values(places)
         values, plane = (take(plane, at, axis=axis) for plane in (array.values, array.plane))
         return self._made(values, plane | named)
+
+    do_concatenate = functools.partialmethod(_joined, np.concatenate)
+    do_stack = functools.partialmethod(_joined, np.stack)
+    do_sort = functools.partialmethod(_ordered, np.sort)
+    do_argsort = functools.partialmethod(_ordered, np.argsort)
+    do_take_along_axis = functools.partialmethod(_taken, np.take_along_axis)
+    do_take = functools.partialmethod(_taken, np.take)
 
     def do_put_along_axis(self, array: Marks, places: Any, values: Any, axis: int) -> None:
         np.put_along_axis(array.values, _values(places), values, axis=axis)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from difftest.simulator.core import Core
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import (
     BFLOAT16,
+    BOOL,
     FLOAT8_E4M3,
     FLOAT8_E4M3FN,
     FLOAT8_E5M2,
@@ -20,7 +22,15 @@ from difftest.simulator.dtypes import (
     from_bits,
     name_of,
 )
-from difftest.simulator.errors import DtypeError, KernelError, LimitError, ShapeError
+from difftest.simulator.errors import (
+    DtypeError,
+    KernelError,
+    LimitError,
+    ShapeError,
+    kernel_location,
+    refused,
+    warn,
+)
 from difftest.simulator.instructions.checks import wrong_buffer
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.instructions.record import (
@@ -28,6 +38,7 @@ from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
     Fit,
+    Issue,
     Result,
     Role,
     Walk,
@@ -36,6 +47,7 @@ from difftest.simulator.instructions.record import (
     moved,
 )
 from difftest.simulator.instructions.values import rows
+from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
@@ -153,12 +165,18 @@ def _pe_tile(call: Call) -> None:
         wrong = f"({step}, {step}) tiles need NeuronCore-v3"
     elif any(p + s > machine.partitions for p, s in zip(position, size, strict=True)):
         wrong = "the PE tile lies in the PE array"
+    need_tile_of_array(call, wrong)
+
+
+def need_tile_of_array(call: Call, wrong: str | None) -> None:
+    """Raise :class:`KernelError` if something is wrong with the tile of the PE array."""
+    position, size = call["tile_position"], call["tile_size"]
     if wrong:
         raise KernelError(
-            f"nc_matmul's PE tiling: {wrong}",
-            happened=f"nc_matmul got the PE tile {position} of the size {size}",
+            f"{call.name}'s PE tiling: {wrong}",
+            happened=f"{call.name} got the PE tile {position} of the size {size}",
             received=f"tile_position={position}, tile_size={size}, "
-            f"stationary {list(stationary.shape)}",
+            f"stationary {list(call['stationary'].shape)}",
         )
 
 
@@ -206,24 +224,16 @@ def _product(call: Call) -> Result:
     return Result(shape, call.wanted_dtype(FLOAT32), Space.PSUM)
 
 
-def _three_axes(call: Call) -> Walk:
+def _walked(call: Call) -> Walk:
     """A mask ranges over the contraction, the result's partitions and its free axes.
 
     With two rows in each partition (double_row) those are an axis of their own, after the first.
     """
-    stationary, moving = call["stationary"], call["moving"]
-    if call["perf_mode"] == "double_row":
-        return _four_axes(stationary, moving)
-    shape = (stationary.partitions, stationary.free_size, *moving.shape[1:])
-    free = tuple(range(2, len(shape)))
-    axes = {"stationary": (0, 1), "moving": (0, *free), "dst": (1, *free)}
-    return Walk(shape, shape, axes)
-
-
-def _four_axes(stationary: Descriptor, moving: Descriptor) -> Walk:
-    shape = (*stationary.shape[:2], stationary.free_size // 2, *moving.shape[2:])
-    free = tuple(range(3, len(shape)))
-    axes = {"stationary": (0, 1, 2), "moving": (0, 1, *free), "dst": (2, *free)}
+    stationary, moving, pairs = call["stationary"], call["moving"], _pairs(call)
+    columns = stationary.free_size // pairs
+    shape = (*stationary.shape[:pairs], columns, *moving.shape[pairs:])
+    rows, free = tuple(range(pairs)), tuple(range(pairs + 1, len(shape)))
+    axes = {"stationary": (*rows, pairs), "moving": (*rows, *free), "dst": (pairs, *free)}
     return Walk(shape, shape, axes)
 
 
@@ -232,6 +242,57 @@ def multiplied(call: Call, left: Array, right: Array) -> Array:
     depth = len(left) * (2 if call.options.get("perf_mode") == "double_row" else 1)
     product: Array = np.matmul(left.reshape(depth, -1).T, right.reshape(depth, -1))
     return product
+
+
+# ``accumulate=None`` overwrites where no matmul wrote since the tensor was made, or since another
+# instruction wrote there, and adds elsewhere; True and False say it outright (stub of
+# ``nisa.nc_matmul``, v2.32.0, "Accumulation mode"). Adding where no matmul wrote is undefined.
+
+
+class AccumulationWarning(UserWarning):
+    """A matmul adds to what another instruction wrote, which is undefined on trn1 and trn2."""
+
+
+def accumulates(core: Core, issued: Issue) -> None:
+    """Say whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
+    accumulate, *options = issued.options
+    if core.trace.dialect != "nki":
+        return
+    if accumulate is None:
+        issued.said = (("inferred", True),)
+    elif not isinstance(accumulate, (bool, np.bool_)):
+        rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
+        raise refused("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
+    dst, adds = issued.dst, cast("bool | None", bool(accumulate))
+    if isinstance(dst, Tile) and (adds or accumulate is None):
+        started = _products(dst)
+        if adds and not started.all():
+            _check_start(core, dst)
+        elif not adds:
+            adds = True if started.all() else None if started.any() else False
+    issued.options = (adds, *options)
+
+
+def _products(dst: Tile) -> Any:
+    """Where a matmul was the last to write."""
+    products = dst._storage.products
+    if products is None or (dst._strided and dst._pattern is dst._storage.whole):
+        return np.False_ if products is None else products
+    return dst._gather(products)
+
+
+def _check_start(core: Core, dst: Tile) -> None:
+    """Say what is wrong with adding where no matmul wrote."""
+    if dst._fresh() is not None:
+        raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
+    if core.machine.nc_version < 4:
+        warn(
+            AccumulationWarning(
+                f"nc_matmul adds to {dst!r}, which another instruction wrote: that is undefined "
+                f"on NeuronCore-v2 and v3 ({kernel_location()}). Use accumulate=False for the "
+                "first matmul, or leave accumulate out."
+            )
+        )
 
 
 @instruction(
@@ -246,9 +307,10 @@ def multiplied(call: Call, left: Array, right: Array) -> Array:
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    resolves=accumulates,
     reads_dst=lambda call: call["accumulate"] is not False,
     in_place=True,
-    walk=_three_axes,
+    walk=_walked,
     moves=multiplied,
     fit=Fit.ELEMENTS,
 )
@@ -274,6 +336,15 @@ def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> N
     adds = call.options["accumulate"]
     put = accumulate_partly if adds is None else accumulate if adds else write
     put(dst, product, where)
+    if call.dialect != "nki":
+        return
+    storage = dst._storage
+    if storage.products is None:
+        storage.products = np.zeros(storage.size, BOOL)
+    if dst._strided and dst._pattern is storage.whole:
+        storage.products[...] = True
+    else:
+        dst._scatter(storage.products, True)
 
 
 def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:
@@ -300,17 +371,6 @@ def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
         write(dst, held + product, where)
 
 
-def _of_the_product(call: Call) -> None:
-    """A sum has the shape of both summands."""
-    product, dst = call["product"], call.destinations["dst"]
-    if product.size != dst.size or product.partitions != dst.partitions:
-        raise ShapeError(
-            "a matmul accumulates into a tile of its result's shape",
-            happened="a matmul's result was added to a tile of another shape",
-            received=f"target {list(dst.shape)}, product {list(product.shape)}",
-        )
-
-
 def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
     """Add a product; the first of a group overwrites what nothing has written."""
     product._storage.allocation.absorbed += 1
@@ -329,9 +389,10 @@ def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
 added_product = replace(
     nc_matmul,
     operands=(Role(name="product", buffers=PSUM_ONLY),),
-    rules=(_of_the_product, one_bank),
+    rules=(one_bank,),
     only={},
     result=lambda call: Result(call["product"].shape, call.wanted_dtype(FLOAT32), Space.PSUM),
+    resolves=None,
     walk=None,
     moves=moved,
     meaning=_add,

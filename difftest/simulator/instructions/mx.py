@@ -23,8 +23,13 @@ from difftest.simulator.dtypes import (
     FLOAT32,
     Array,
 )
-from difftest.simulator.errors import KernelError, LimitError, ShapeError
-from difftest.simulator.instructions.matmul import one_contraction, put_product
+from difftest.simulator.errors import KernelError, LimitError, ShapeError, refused
+from difftest.simulator.instructions.matmul import (
+    accumulates,
+    need_tile_of_array,
+    one_contraction,
+    put_product,
+)
 from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
@@ -137,11 +142,9 @@ def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free
 def _fours(call: Call) -> None:
     src: Descriptor = call["src"]
     if src.free_size % GROUP_ELEMENTS:
-        raise ShapeError(
-            f"quantize_mx takes a multiple of {GROUP_ELEMENTS} elements a partition",
-            happened=f"quantize_mx got {src.free_size} elements a partition",
-            received=f"src {list(src.shape)}: {src.free_size}",
-        )
+        rule = f"takes a multiple of {GROUP_ELEMENTS} elements a partition"
+        did = f"got {src.free_size} elements a partition"
+        raise call.refused(rule, did, f"src {list(src.shape)}: {src.free_size}", error=ShapeError)
 
 
 def _scale_fits(call: Call) -> None:
@@ -195,12 +198,9 @@ def quantized(groups: Array, dtype: DType) -> tuple[Array, Array]:
     """Groups [G, 8, F, 4] as packed elements [G, 8, F], and their scales' exponents [G, F]."""
     largest = np.abs(groups).max(axis=(1, 3))
     if not np.isfinite(largest).all():
-        raise KernelError(
-            "quantize_mx is documented for finite values",
-            happened="quantize_mx got an infinity or NaN",
-            received="an infinity or NaN in src",
-            remedy="clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum",
-        )
+        rule, did = "is documented for finite values", "got an infinity or NaN"
+        remedy = "clamp it first: nisa.tensor_scalar with nl.minimum and nl.maximum"
+        raise refused("quantize_mx", rule, did, "an infinity or NaN in src", remedy=remedy)
     exponent = np.frexp(largest)[1] - 1 - (LARGEST_EXPONENT[dtype] - 1)
     exponent = np.where(largest == 0, -BIAS, np.maximum(exponent, -BIAS))
     quotient = np.ldexp(groups, -exponent[:, None, :, None]).astype(FLOAT8[dtype])
@@ -252,13 +252,7 @@ def _row_tile(call: Call) -> None:
         wrong = "the tile lies in the PE array"
     elif call["stationary"].partitions > size[0]:
         wrong = "tile_size is at least the stationary tile's size"
-    if wrong:
-        raise KernelError(
-            f"nc_matmul_mx's tiling: {wrong}",
-            happened=f"nc_matmul_mx got the tile {position} of the size {size}",
-            received=f"tile_position={position}, tile_size={size}, "
-            f"stationary {list(call['stationary'].shape)}",
-        )
+    need_tile_of_array(call, wrong)
 
 
 def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
@@ -294,6 +288,7 @@ def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
         Space.PSUM,
     ),
     facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    resolves=accumulates,
     reads_dst=lambda call: call["accumulate"] is not False,
     moves=_multiplied,
     in_place=True,

@@ -67,7 +67,7 @@ class Observer(Follower):
         """Look at results that have what operands have not, and at integers that were rounded."""
         if self.alarm and issued.inner is None:
             self.alarm = False
-            (_look_in_place if call.instruction.in_place else _look)(self._core, issued, results)
+            _look(self._core, issued, results, in_place=call.instruction.in_place)
         if call.counts and issued.gaps is None and (self.sights or is_rounded(results)):
             look_for_rounding(self._core, call, issued, results)
 
@@ -131,23 +131,21 @@ def see(
 # -- NaN and infinities ----------------------------------------------------------------------------
 
 
-def _look(core: Core, issued: Issue, results: Any) -> None:
-    """After an alarm: whether an instruction's results have what its operands have not."""
-    first = results[0] if type(results) is tuple else results
-    values = first.values if type(first) is Masked else first
-    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
-        return
+def _look(core: Core, issued: Issue, results: Any, *, in_place: bool) -> None:
+    """After an alarm: whether an instruction's results have what its operands have not.
+
+    Of one that has written its result already, nothing is told apart.
+    """
     tiles = [tile for tile in issued.operands if isinstance(tile, Tile)]
     read = [tile._engine_values(unwritten=True) for tile in tiles]
-    _judge(core, values, [held for held in read if held.dtype.kind == "f"])
-
-
-def _look_in_place(core: Core, issued: Issue, results: None) -> None:
-    """:func:`_look` of an instruction that has written its result already."""
-    dst, tiles = issued.dst, [tile for tile in issued.operands if isinstance(tile, Tile)]
-    finite = all(np.isfinite(tile._values(unwritten=True)).all() for tile in tiles)
-    if is_float(dst.dtype) and finite:
-        _judge(core, dst._values(unwritten=True), [])
+    if in_place:
+        if is_float(issued.dst.dtype) and all(np.isfinite(held).all() for held in read):
+            _judge(core, issued.dst._values(unwritten=True), [])
+        return
+    first = results[0] if type(results) is tuple else results
+    values = first.values if type(first) is Masked else first
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        _judge(core, values, [held for held in read if held.dtype.kind == "f"])
 
 
 def overflowed(values: Array, rounded: Array) -> None:

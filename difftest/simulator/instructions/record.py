@@ -21,7 +21,7 @@ import numpy as np
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
 from difftest.simulator.dtypes import DType as DType
-from difftest.simulator.errors import KernelError, NkiError
+from difftest.simulator.errors import NkiError, refused
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
@@ -189,6 +189,10 @@ class Call:
         """
         self.remarks.append(error)
 
+    def refused(self, rule: str, did: str, received: str, **more: Any) -> NkiError:
+        """The error that it is: see :func:`difftest.simulator.errors.refused`."""
+        return refused(self.name, rule, did, received, **more)
+
     def wanted_dtype(self, default: DType) -> DType:
         """The result's dtype: an existing ``dst``'s own, what the kernel asked for, ``default``."""
         dst = self.destinations.get("dst")
@@ -227,12 +231,10 @@ def choose_engine(call: Call, wanted: Engine, allowed: tuple[Engine, ...] | None
     if wanted is Engine.UNKNOWN:
         return engines[0]
     if wanted not in engines:
-        raise KernelError(
-            f"{call.name} runs on the engines that implement it",
-            happened=f"{call.name} was to run on the engine {wanted.value}",
-            received=f"engine={wanted.value}",
-            limit=", ".join(engine.value for engine in engines),
-        )
+        rule = "runs on the engines that implement it"
+        did = f"was to run on the engine {wanted.value}"
+        received = f"engine={wanted.value}"
+        raise call.refused(rule, did, received, limit=", ".join(engine.value for engine in engines))
     return wanted
 
 
@@ -267,6 +269,8 @@ class Instruction:
     """The name of a call's event, where that is not the record's."""
     reads_dst: Callable[[Call], bool] = lambda call: False
     """Whether a call reads what ``dst`` holds; the values are the meaning's last argument."""
+    resolves: Callable[[Any, Issue], None] | None = None
+    """Says of an issue what its first option is, which the data decide unless it is False."""
     in_place: bool = False
     """The meaning writes to ``dst`` itself: ``meaning(call, dst, *values, where=where)``. For what
     moves bits instead of computing values, and for accumulation. It returns where it wrote, if that

@@ -40,9 +40,10 @@ from difftest.simulator.instructions.registers import (
 from difftest.simulator.instructions.rules import (
     arithmetic,
     arithmetic_in_float32,
-    need_integers,
-    need_vector_ops,
+    binary,
     not_both_in_psum,
+    of_integers,
+    one_dtype,
     operators,
     reducing,
     same_elements,
@@ -59,10 +60,10 @@ from difftest.simulator.lifted import as_constant, is_array, made_like
 from difftest.simulator.memory import Shape
 from difftest.simulator.trace import Engine
 
-_ACROSS_PARTITIONS = ("add", "maximum", "bitwise_or", "bitwise_and")
-"""The reductions of tensor_partition_reduce (AWS: nisa.tensor_partition_reduce)."""
 AVERAGE = AluOp(name="average", compute=np.add)
 """``nl.average``, an operator of tensor_partition_reduce alone (v2.32.0)."""
+_ACROSS_PARTITIONS = ("add", AVERAGE.name, "maximum", "bitwise_or", "bitwise_and")
+"""The reductions of tensor_partition_reduce (AWS: nisa.tensor_partition_reduce)."""
 _WITH_TENSOR_SCALAR = ("add", "subtract", "multiply", "maximum", "minimum")
 """The reductions of tensor_scalar_reduce (AWS: nisa.tensor_scalar_reduce)."""
 _OF_TODAY = tuple(name for name in _WITH_TENSOR_SCALAR if name != "subtract")
@@ -126,16 +127,15 @@ def _axes(call: Call) -> None:
         )
 
 
-def _reducible(call: Call) -> None:
+def _not_negated(call: Call) -> None:
+    """Only what an arithmetic operator makes is negated."""
     op: AluOp = call["op"]
-    if op.bitvec:
-        need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
-        if call["negate"]:
-            raise KernelError(
-                "negate goes with arithmetic operators",
-                happened=f"{call.name} was to negate the result of {op.name}",
-                received=f"op={op.name}, negate=True",
-            )
+    if op.bitvec and call["negate"]:
+        raise KernelError(
+            "negate goes with arithmetic operators",
+            happened=f"{call.name} was to negate the result of {op.name}",
+            received=f"op={op.name}, negate=True",
+        )
 
 
 def _reduced(call: Call) -> Result:
@@ -154,7 +154,7 @@ def _reduced(call: Call) -> Result:
     Engine.VECTOR,
     operands=(Role(name="data"),),
     options=("op", "axis", "negate", "keepdims"),
-    rules=(reducing("op"), _axes, _reducible),
+    rules=(reducing("op"), _axes, of_integers("op"), _not_negated),
     result=_reduced,
     reduced=lambda call: tuple(call["axis"]),
     reach=Reach.AXES,
@@ -174,25 +174,15 @@ def tensor_reduce(call: Call, data: Array) -> Array:
 # -- tensor_partition_reduce -----------------------------------------------------------------------
 
 
-def _across_partitions(call: Call) -> None:
-    op: AluOp = call["op"]
-    if op.name not in _ACROSS_PARTITIONS and op is not AVERAGE:
-        raise KernelError(
-            "tensor_partition_reduce takes few operators",
-            happened=f"tensor_partition_reduce was to reduce with {op.name}",
-            received=op.name,
-            limit=f"add, {'average, ' * call.into_existing}max, bitwise_or, bitwise_and",
-        )
-    if op.bitvec:
-        need_integers(call, data=call["data"].dtype, result=call.wanted_dtype(call["data"].dtype))
-
-
 @instruction(
     Engine.GPSIMD,
     operands=(Role(name="data", buffers=SBUF_ONLY),),
     options=("op",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
-    rules=(_across_partitions,),
+    rules=(
+        operators("op", _ACROSS_PARTITIONS, "takes few operators", "reduce with"),
+        of_integers("op"),
+    ),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
     reduced=lambda call: (0,),
     reach=Reach.AXES,
@@ -269,18 +259,6 @@ BN_AGGR_FIELDS = 2
 # -- tensor_tensor_scan ----------------------------------------------------------------------------
 
 
-def _scan_operators(call: Call) -> None:
-    ops = (call["op0"], call["op1"])
-    for op in ops:
-        if op.bitvec or op.unary:
-            raise KernelError(
-                "tensor_tensor_scan takes binary arithmetic operators",
-                happened=f"tensor_tensor_scan got the operator {op.name}",
-                received=f"op={op.name}",
-            )
-    need_vector_ops(call, *ops)
-
-
 def _scanned(call: Call) -> Result:
     data: Descriptor = call["data0"]
     return Result(data.shape, call.wanted_dtype(promote_dtypes(data.dtype, call["data1"].dtype)))
@@ -297,7 +275,9 @@ def _scanned(call: Call) -> Result:
     rules=(
         not_both_in_psum("data0", "data1"),
         same_elements("data0", "data1"),
-        _scan_operators,
+        arithmetic("op0", "op1"),
+        binary("op0", "op1"),
+        vector_ops("op0", "op1"),
     ),
     result=_scanned,
     reduced=lambda call: (),
@@ -371,12 +351,10 @@ def bn_stats(call: Call, data: Array) -> Array:
 def _bn_tuples(call: Call) -> None:
     data: Descriptor = call["data"]
     if data.free_size % BN_TUPLE:
-        raise ShapeError(
-            "bn_aggr takes (count, mean, variance * count) tuples",
-            happened=f"bn_aggr got {data.free_size} elements a partition",
-            received=f"{data!r}: {data.free_size} elements a partition",
-            limit=f"a multiple of {BN_TUPLE}",
-        )
+        rule = "takes (count, mean, variance * count) tuples"
+        did = f"got {data.free_size} elements a partition"
+        received = f"{data!r}: {data.free_size} elements a partition"
+        raise call.refused(rule, did, received, error=ShapeError, limit=f"a multiple of {BN_TUPLE}")
 
 
 @instruction(
@@ -404,33 +382,19 @@ def _keeps_integers(call: Call) -> None:
     data: Descriptor = call["data"]
     wanted = call.wanted_dtype(data.dtype)
     if is_integer(data.dtype) and wanted != data.dtype:
-        raise DtypeError(
-            "dropout of integers keeps their dtype",
-            happened=f"dropout was to cast {name_of(data.dtype)} to {name_of(wanted)}",
-            received=f"dtype={wanted} for {data!r}",
-        )
-
-
-def _keeps_its_dtype(call: Call) -> None:
-    data, dst = call["data"], call.destinations.get("dst")
-    if dst is not None and dst.dtype != data.dtype:
-        raise DtypeError(
-            "dropout's dst has the dtype of its data",
-            happened=f"dropout got {name_of(data.dtype)} for a dst of {name_of(dst.dtype)}",
-            received=f"dst {dst!r}, data {data!r}",
-        )
+        rule = "of integers keeps their dtype"
+        did = f"was to cast {name_of(data.dtype)} to {name_of(wanted)}"
+        raise call.refused(rule, did, f"dtype={wanted} for {data!r}", error=DtypeError)
 
 
 def _probability_of_integers(call: Call) -> None:
     data, prob = call["data"], call["prob"]
     if is_integer(data.dtype) and isinstance(prob, Descriptor) and prob.dtype != FLOAT32:
-        raise DtypeError(
-            "dropout of integers takes prob as a number or a float32 vector",
-            happened=f"dropout of integers got prob in {name_of(prob.dtype)}",
-            received=f"prob = {prob!r} for {data!r}",
-            limit="float32",
-            remedy="cast it with nisa.tensor_copy(prob, dtype=nl.float32)",
-        )
+        rule = "of integers takes prob as a number or a float32 vector"
+        did = f"of integers got prob in {name_of(prob.dtype)}"
+        received = f"prob = {prob!r} for {data!r}"
+        remedy = "cast it with nisa.tensor_copy(prob, dtype=nl.float32)"
+        raise call.refused(rule, did, received, error=DtypeError, limit="float32", remedy=remedy)
 
 
 @instruction(
@@ -440,7 +404,7 @@ def _probability_of_integers(call: Call) -> None:
         Role(name="prob", takes=Takes.VECTOR_OR_NUMBER, dtypes=FLOATS),
     ),
     rules=(_keeps_integers, _probability_of_integers),
-    only={"nki": (_keeps_its_dtype,)},
+    only={"nki": (one_dtype("data", "dst"),)},
     result=like("data"),
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:

@@ -7,6 +7,7 @@ instructions and is shared by them. Source: AWS ``nki.isa`` at tags v2.26.0 and 
 
 from __future__ import annotations
 
+import functools
 from enum import Enum
 from typing import Any
 
@@ -16,7 +17,7 @@ from difftest.simulator.core import current
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import FLOAT32, Array
 from difftest.simulator.errors import KernelError
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import NKI_OPS, AluOp
 from difftest.simulator.instructions.record import Call, Reach, Role, Rule, Takes
 from difftest.simulator.instructions.rules import made, named
 from difftest.simulator.instructions.values import as_float, rows, sum_in_order
@@ -74,12 +75,10 @@ def commands(*allowed: Accumulate) -> Rule:
 
     def rule(call: Call) -> None:
         if call["reduce_cmd"] not in allowed:
-            raise KernelError(
-                f"{call.name} knows only some commands for its registers",
-                happened=f"{call.name} got reduce_cmd.{_shown(call['reduce_cmd'])}",
-                received=f"reduce_cmd.{_shown(call['reduce_cmd'])}",
-                limit=", ".join(_shown(one) for one in allowed if one is not Accumulate.READ),
-            )
+            rule = "knows only some commands for its registers"
+            did = f"got reduce_cmd.{_shown(call['reduce_cmd'])}"
+            limit = ", ".join(_shown(one) for one in allowed if one is not Accumulate.READ)
+            raise call.refused(rule, did, f"reduce_cmd.{_shown(call['reduce_cmd'])}", limit=limit)
 
     return named(rule, "commands", tuple(_shown(one) for one in allowed))
 
@@ -94,11 +93,9 @@ def loads(call: Call, role: str) -> None:
     given, command = call[role], call["reduce_cmd"]
     if (given is None) is (command is Accumulate.LOAD_REDUCE):
         shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
-        raise KernelError(
-            f"{call.name} takes {role} with reduce_cmd.load_reduce, and only with it",
-            happened=f"{call.name} got {role} = {shown} with {_shown(command)}",
-            received=f"{role} = {shown}, reduce_cmd.{_shown(command)}",
-        )
+        rule = f"takes {role} with reduce_cmd.load_reduce, and only with it"
+        did = f"got {role} = {shown} with {_shown(command)}"
+        raise call.refused(rule, did, f"{role} = {shown}, reduce_cmd.{_shown(command)}")
 
 
 def read_if_used(call: Call) -> None:
@@ -178,19 +175,8 @@ def _reduce_into(held: Array, lines: Array, name: str) -> Array:
         product: Array = np.multiply.reduce(np.concatenate([held[:, None], lines], 1), axis=1)
         return product
     if name in ("abs_max", "abs_min"):
-        return _by_magnitude(held, lines, largest=name == "abs_max")
+        state: Array = functools.reduce(NKI_OPS[name].compute, lines.T, held)
+        return state
     ufunc = np.maximum if name == "maximum" else np.minimum
     result: Array = ufunc(held, ufunc.reduce(lines, axis=1))
     return result
-
-
-def _by_magnitude(held: Array, lines: Array, *, largest: bool) -> Array:
-    """The element of the largest or smallest magnitude, with its sign; of equal ones the last."""
-    state = held
-    for column in lines.T:
-        state = np.where(
-            np.abs(state) > np.abs(column) if largest else np.abs(state) < np.abs(column),
-            state,
-            column,
-        )
-    return state

@@ -21,7 +21,7 @@ from difftest.simulator.errors import (
     ShapeError,
 )
 from difftest.simulator.instructions.alu import ALU_OPS, AluOp
-from difftest.simulator.instructions.record import Call, DType, Rule
+from difftest.simulator.instructions.record import Call, Rule
 from difftest.simulator.trace import Engine, Space
 
 P = ParamSpec("P")
@@ -57,12 +57,9 @@ _PRODUCTS = {3: "trn2 and later", 4: "trn3 and later"}
 def needs_generation(call: Call, version: int) -> None:
     """The instruction came with a generation of the NeuronCore."""
     if call.machine.nc_version < version:
-        raise KernelError(
-            f"{call.name} needs NeuronCore-v{version}",
-            happened=f"{call.name} was called on {call.machine.name}",
-            received=f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})",
-            limit=_PRODUCTS[version],
-        )
+        rule, did = f"needs NeuronCore-v{version}", f"was called on {call.machine.name}"
+        received = f"{call.machine.name} (NeuronCore-v{call.machine.nc_version})"
+        raise call.refused(rule, did, received, limit=_PRODUCTS[version])
 
 
 def _partitions_alike(tiles: Mapping[str, Any]) -> str:
@@ -110,8 +107,8 @@ same_partitions = _alike(
     "{} partitions",
     remedy=_partitions_alike,
 )
-_free_sizes_alike = _alike(
-    "same_elements",
+same_free_size = _alike(
+    "same_free_size",
     "operands with the same number of elements a partition",
     lambda tile: tile.free_size,
     "{} elements a partition",
@@ -122,7 +119,7 @@ _free_sizes_alike = _alike(
 def same_elements(call: Call, *roles: str) -> None:
     """The operands have the same partitions, and the same number of elements in each."""
     same_partitions(*roles)(call)
-    _free_sizes_alike(*roles)(call)
+    same_free_size(*roles)(call)
 
 
 def other_sizes(where: str, tiles: Mapping[str, Any]) -> ShapeError:
@@ -186,6 +183,13 @@ one_dtype = _alike(
     error=DtypeError,
     remedy="cast one of them with nisa.tensor_copy(..., dtype=...)",
 )
+same_size = _alike(
+    "same_size",
+    "tensors of the same number of elements",
+    lambda tile: tile.size,
+    "{} elements",
+    remedy="index all of them so that they cover the same elements",
+)
 one_memory = _alike(
     "one_memory",
     "all its tensors in hbm, or all of them on chip",
@@ -201,12 +205,8 @@ def one_of(option: str, *allowed: Any, says: str = "") -> Rule:
     def rule(call: Call) -> None:
         value = getattr(call[option], "name", call[option])
         if value not in allowed:
-            raise KernelError(
-                f"{call.name} {says or f'takes few values as {option}'}",
-                happened=f"{call.name} got {option}={value}",
-                received=f"{option}={value}",
-                limit=" or ".join(map(str, allowed)),
-            )
+            rule, did = f"{says or f'takes few values as {option}'}", f"got {option}={value}"
+            raise call.refused(rule, did, f"{option}={value}", limit=" or ".join(map(str, allowed)))
 
     return named(rule, "one_of", (option, *map(str, allowed)))
 
@@ -240,9 +240,13 @@ def no_gpsimd_in_psum(call: Call) -> None:
             )
 
 
-def need_integers(call: Call, **dtypes: DType) -> None:
-    """Raise :class:`DtypeError` unless all dtypes are integers (bitvec operators)."""
-    for role, dtype in dtypes.items():
+@made
+def of_integers(call: Call, option: str) -> None:
+    """A bitvec operator takes integers, and makes them."""
+    if not call[option].bitvec:
+        return
+    dtypes = {name: tile.dtype for name, tile in call.tiles.items()}
+    for role, dtype in {**dtypes, "result": call.instruction.result(call).dtype}.items():
         if not is_integer(dtype):
             raise DtypeError(
                 f"{call.title}: bitvec operators work on integers",
@@ -255,16 +259,20 @@ def need_integers(call: Call, **dtypes: DType) -> None:
 
 
 @made
-def reducing(call: Call, option: str) -> None:
+def binary(call: Call, *options: str) -> None:
+    """The operators take two operands."""
+    for name in options:
+        if call[name].unary:
+            rule, did = "takes a binary operator", f"got {call[name].name}, which takes one operand"
+            remedy = "use nisa.tensor_scalar or nisa.activation"
+            raise call.refused(rule, did, f"{name}={call[name].name}", remedy=remedy)
+
+
+def reducing(option: str) -> Rule:
     """The operator, where there is one, can reduce."""
-    op: AluOp | None = call[option]
-    if op is not None and not op.reduction:
-        raise KernelError(
-            f"{call.name} takes an operator that can reduce",
-            happened=f"{call.name} was to reduce with {op.name}",
-            received=f"{option}={op.name}",
-            limit=", ".join(sorted(one.name for one in ALU_OPS.values() if one.reduction)),
-        )
+    names = tuple(sorted(one.name for one in ALU_OPS.values() if one.reduction))
+    rule = operators(option, names, "takes an operator that can reduce", "reduce with")
+    return named(rule, "reducing", (option,))
 
 
 def limits(call: Call, *cases: tuple[object, str, str]) -> None:
@@ -275,16 +283,18 @@ def limits(call: Call, *cases: tuple[object, str, str]) -> None:
             raise LimitError(f"{call.name}: {text}", happened=happened, received=received)
 
 
-def operators(option: str, names: tuple[str, ...], takes: str, do: str) -> Rule:
-    """The operator is one of these; what the instruction ``takes``, and was to ``do``."""
+def operators(
+    option: str, names: tuple[str, ...], takes: str, do: str, error: type[NkiError] = KernelError
+) -> Rule:
+    """The operator, where there is one, is one of these; what the call ``takes``, and was to do."""
 
     def rule(call: Call) -> None:
-        name = call[option].name
-        if name not in names:
-            raise KernelError(
+        op: AluOp | None = call[option]
+        if op is not None and op.name not in names:
+            raise error(
                 f"{call.name} {takes}",
-                happened=f"{call.name} was to {do} {name}",
-                received=f"{option}={name}",
+                happened=f"{call.name} was to {do} {op.name}",
+                received=f"{option}={op.name}",
                 limit=", ".join(names),
             )
 
@@ -298,33 +308,14 @@ def arithmetic(call: Call, *options: str) -> None:
     for name in options:
         op: AluOp | None = call[name]
         if op is not None and op.bitvec:
-            raise KernelError(
-                f"{call.name} takes {takes}",
-                happened=f"{call.name} got the bitvec operator {op.name}",
-                received=f"{name}={op.name}",
-            )
+            rule, did = f"takes {takes}", f"got the bitvec operator {op.name}"
+            raise call.refused(rule, did, f"{name}={op.name}")
 
 
 @made
 def vector_ops(call: Call, *options: str) -> None:
     """The operators are the Vector Engine's."""
-    need_vector_ops(call, *(call[name] for name in options))
-
-
-def same_kind(call: Call, *ops: AluOp) -> None:
-    """Raise :class:`KernelError` if bitvec and arithmetic operators meet in one instruction."""
-    if len({op.bitvec for op in ops}) > 1:
-        raise KernelError(
-            f"{call.name}'s two operators are both bitvec or both arithmetic",
-            happened=f"{call.name} got the operators {' and '.join(op.name for op in ops)}",
-            received=" and ".join(op.name for op in ops),
-            remedy="use two instructions",
-        )
-
-
-def need_vector_ops(call: Call, *ops: AluOp) -> None:
-    """Raise :class:`KernelError` if an operator is not the Vector Engine's."""
-    for op in ops:
+    for op in (call[name] for name in options):
         if Engine.VECTOR not in op.engines:
             raise KernelError(
                 f"{call.name} runs on the Vector Engine",
@@ -333,3 +324,16 @@ def need_vector_ops(call: Call, *ops: AluOp) -> None:
                 limit=f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}",
                 remedy="use nisa.tensor_scalar or nisa.activation for it",
             )
+
+
+@made
+def one_kind(call: Call, *options: str) -> None:
+    """Operators of one instruction are all bitvec, or all arithmetic."""
+    ops = [call[name] for name in options if call[name] is not None]
+    if len({op.bitvec for op in ops}) > 1:
+        raise KernelError(
+            f"{call.name}'s two operators are both bitvec or both arithmetic",
+            happened=f"{call.name} got the operators {' and '.join(op.name for op in ops)}",
+            received=" and ".join(op.name for op in ops),
+            remedy="use two instructions",
+        )

@@ -21,7 +21,13 @@ from difftest.simulator.instructions.record import (
     instruction,
 )
 from difftest.simulator.instructions.reduce import free_axes
-from difftest.simulator.instructions.rules import limits, made, one_dtype, same_partitions
+from difftest.simulator.instructions.rules import (
+    limits,
+    made,
+    one_dtype,
+    same_free_size,
+    same_partitions,
+)
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.lifted import made_like, settled, step
 from difftest.simulator.trace import Engine
@@ -46,22 +52,17 @@ def length(call: Call, role: str, *, at_least_eight: bool) -> None:
     minimum = lowest if at_least_eight else 1
     tile: Descriptor = call[role]
     if not minimum <= tile.free_size <= maximum:
-        raise LimitError(
-            f"{call.name} takes {minimum} to {maximum} elements a partition",
-            happened=f"{call.name} got {tile.free_size} elements a partition",
-            received=f"{role} {list(tile.shape)}: {tile.free_size}",
-            limit=f"{minimum} to {maximum}",
-        )
+        rule = f"takes {minimum} to {maximum} elements a partition"
+        did = f"got {tile.free_size} elements a partition"
+        received = f"{role} {list(tile.shape)}: {tile.free_size}"
+        raise call.refused(rule, did, received, error=LimitError, limit=f"{minimum} to {maximum}")
 
 
 def _eight_values(call: Call) -> None:
     vals: Descriptor = call["vals"]
     if vals.free_size != EIGHT:
-        raise ShapeError(
-            f"{call.name} takes {EIGHT} values a partition",
-            happened=f"{call.name} got {vals.free_size} values a partition",
-            received=f"vals {vals!r}",
-        )
+        rule, did = f"takes {EIGHT} values a partition", f"got {vals.free_size} values a partition"
+        raise call.refused(rule, did, f"vals {vals!r}", error=ShapeError)
 
 
 # -- max8, nc_find_index8, nc_match_replace8 -------------------------------------------------------
@@ -133,12 +134,10 @@ def matches(
         places[absent] = missing
     elif absent.any():
         partition, k = np.argwhere(absent)[0]
-        raise KernelError(
-            f"{call.name} is undefined for a value that is not in the data",
-            happened=f"{call.name} was to find a value that is not in the data",
-            received=f"vals {float(wanted[partition, k])!r} in partition {partition}",
-            remedy="take vals from nisa.max8 of the same data",
-        )
+        rule = "is undefined for a value that is not in the data"
+        did = "was to find a value that is not in the data"
+        received = f"vals {float(wanted[partition, k])!r} in partition {partition}"
+        raise call.refused(rule, did, received, remedy="take vals from nisa.max8 of the same data")
     return places
 
 
@@ -313,22 +312,10 @@ def taken_along_rows(call: Call, data: Array, indices: Array, rule: str) -> Arra
 def _shuffle_mask(call: Call) -> None:
     quadrant, order = call.machine.shuffle_quadrant, list(call["shuffle_mask"])
     if len(order) != quadrant or any(not (0 <= k < quadrant or k == KEEP) for k in order):
-        raise KernelError(
-            f"nc_stream_shuffle takes a list of {quadrant} partitions",
-            happened=f"nc_stream_shuffle got a shuffle_mask of {len(order)} numbers",
-            received=f"shuffle_mask={order}",
-            limit=f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone",
-        )
-
-
-def _shuffled(call: Call) -> None:
-    src, dst = call["src"], call.destinations["dst"]
-    if src.free_size != dst.free_size:
-        raise ShapeError(
-            "nc_stream_shuffle takes dst of src's elements a partition",
-            happened=f"nc_stream_shuffle got {src.free_size} elements for a dst of {dst.free_size}",
-            received=f"src {src!r}, dst {dst!r}",
-        )
+        rule = f"takes a list of {quadrant} partitions"
+        did = f"got a shuffle_mask of {len(order)} numbers"
+        limit = f"0 to {quadrant - 1}, or {KEEP} to leave a partition alone"
+        raise call.refused(rule, did, f"shuffle_mask={order}", limit=limit)
 
 
 def _shuffle_starts(call: Call) -> None:
@@ -339,20 +326,18 @@ def _shuffle_starts(call: Call) -> None:
     step = {1: quadrant, 2: 2 * quadrant}.get(quadrants, call.machine.partitions)
     for name, side in sides.items():
         if side.start % step:
-            raise LimitError(
-                f"nc_stream_shuffle of {quadrants * quadrant} active partitions begins at certain "
-                "partitions",
-                happened=f"nc_stream_shuffle got {name} that begins at partition {side.start}",
-                received=f"{name} = {side!r}, which begins at partition {side.start}",
-                limit=", ".join(map(str, range(0, call.machine.partitions, step))),
-            )
+            rule = f"of {quadrants * quadrant} active partitions begins at certain partitions"
+            did = f"got {name} that begins at partition {side.start}"
+            received = f"{name} = {side!r}, which begins at partition {side.start}"
+            limit = ", ".join(map(str, range(0, call.machine.partitions, step)))
+            raise call.refused(rule, did, received, error=LimitError, limit=limit)
 
 
 @instruction(
     Engine.VECTOR,
     operands=(Role(name="src"),),
     options=("shuffle_mask",),
-    rules=(_shuffle_mask, one_dtype("src", "dst"), _shuffled, _shuffle_starts),
+    rules=(_shuffle_mask, one_dtype("src", "dst"), same_free_size("src", "dst"), _shuffle_starts),
     result=lambda call: Result(call.destinations["dst"].shape, call["src"].dtype),
     reach=Reach.TILE,
 )
@@ -373,21 +358,17 @@ def nc_stream_shuffle(call: Call, src: Array) -> Masked:
 # -- sequence_bounds -------------------------------------------------------------------------------
 
 
-def _one_partition(call: Call) -> None:
-    ids: Descriptor = call["segment_ids"]
-    if ids.partitions != 1:
-        raise ShapeError(
-            "sequence_bounds takes one partition",
-            happened=f"sequence_bounds got {ids.partitions} partitions",
-            received=f"segment_ids {ids!r}",
-        )
-
-
 @instruction(
     Engine.GPSIMD,
-    operands=(Role(name="segment_ids", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
+    operands=(
+        Role(
+            name="segment_ids",
+            buffers=SBUF_ONLY,
+            dtypes=SEQUENCE_DTYPES,
+            shape=lambda call: (1, *call["segment_ids"].shape[1:]),
+        ),
+    ),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=SEQUENCE_DTYPES),),
-    rules=(_one_partition,),
     carries=False,
     result=lambda call: Result(
         (1, 2, *call["segment_ids"].shape[1:]), call.wanted_dtype(call["segment_ids"].dtype)

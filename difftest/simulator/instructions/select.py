@@ -11,7 +11,7 @@ from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import DTYPES, FLOAT32, FLOATS, TFLOAT32, WIDE_INTEGERS, Array
 from difftest.simulator.errors import KernelError, NotModelledError, ShapeError
 from difftest.simulator.index import Index, broadcast_shapes
-from difftest.simulator.instructions.alu import AluOp
+from difftest.simulator.instructions.alu import ALU_OPS
 from difftest.simulator.instructions.copy import holds
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
@@ -38,6 +38,7 @@ from difftest.simulator.instructions.rules import (
     needs_generation,
     not_both_in_psum,
     one_size,
+    operators,
     same_elements,
     same_rank,
 )
@@ -46,6 +47,7 @@ from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.trace import Engine
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+COMPARISONS = tuple(op.name for op in ALU_OPS.values() if op.comparison and not op.unary)
 AFFINE_DTYPES = (*FLOATS, *map(np.dtype[Any], ("int8", "uint8", "int16", "uint16")))
 """Dtypes that affine_select takes and makes (AWS: nki.isa.affine_select)."""
 PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("int8", "uint8", "int16", "uint16", "bool")))
@@ -55,17 +57,6 @@ _EXACT_INDEX = 2**24
 
 
 # -- affine_select ---------------------------------------------------------------------------------
-
-
-def _compares(call: Call) -> None:
-    op: AluOp = call["cmp_op"]
-    if not op.comparison or op.unary:
-        raise KernelError(
-            "affine_select takes a comparison",
-            happened=f"affine_select got {op.name} as its comparison",
-            received=f"cmp_op={op.name}",
-            limit="nl.equal, ...",
-        )
 
 
 def _predicate_repeats(call: Call) -> None:
@@ -99,7 +90,10 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
     ),
     options=("cmp_op",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
-    rules=(_predicate_repeats, _compares),
+    rules=(
+        _predicate_repeats,
+        operators("cmp_op", COMPARISONS, "takes a comparison", "compare with"),
+    ),
     only={"nki": (one_size("dst", "on_true_tile"),)},
     result=like("on_true_tile"),
 )
@@ -113,14 +107,6 @@ def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: 
 
 
 def _range_rules(call: Call) -> None:
-    for op in (call["comp_op0"], call["comp_op1"]):
-        if op.name not in RANGE_COMPARISONS:
-            raise KernelError(
-                "range_select compares",
-                happened=f"range_select got {op.name} as a comparison",
-                received=f"comp_op={op.name}",
-                limit=", ".join(RANGE_COMPARISONS),
-            )
     if call["on_false_value"] != float(np.finfo(np.float32).min):
         raise KernelError(
             "range_select's on_false_value is the smallest float32",
@@ -138,15 +124,9 @@ def _range_rules(call: Call) -> None:
         )
 
 
-def _keeps_the_largest(call: Call) -> None:
-    op: AluOp = call["reduce_op"]
-    if op.name != "maximum":
-        raise NotModelledError(
-            f"{call.name} reduces with max only",
-            happened=f"{call.name} was to reduce with {op.name}",
-            received=f"reduce_op={op.name}",
-            limit="nl.max",
-        )
+_KEEPS_THE_LARGEST = operators(
+    "reduce_op", ("maximum",), "reduces with max only", "reduce with", NotModelledError
+)
 
 
 def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
@@ -169,7 +149,16 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
     ),
     options=("comp_op0", "comp_op1", "range_start", "on_false_value", "reduce_op", "reduce_cmd"),
     destinations=(DST, REDUCE_RES),
-    rules=(needs_generation(3), _range_rules, LOADS_NOTHING, _keeps_the_largest),
+    rules=(
+        needs_generation(3),
+        *(
+            operators(name, RANGE_COMPARISONS, "compares", "compare with")
+            for name in ("comp_op0", "comp_op1")
+        ),
+        _range_rules,
+        LOADS_NOTHING,
+        _KEEPS_THE_LARGEST,
+    ),
     result=like("on_true_tile"),
     reach=Reach.ROW,
     counts_places=True,
@@ -207,7 +196,7 @@ def range_select(
         same_elements("dst", "predicate", "on_true"),
         LOADS_NOTHING,
         read_if_used,
-        _keeps_the_largest,
+        _KEEPS_THE_LARGEST,
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
     reach=reach_of_registers,

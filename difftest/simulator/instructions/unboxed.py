@@ -115,20 +115,16 @@ def left_by_mask(call: Call, data: Array, inner: Array, other: float | None = No
 
 
 def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
-    """The first element that counts of each lane at its front, and those left out 0.
+    """The elements of each lane that count at its front, in order, and 0 for those left out.
 
     A difference begins with the first.
     """
     lead = [axis for axis in range(values.ndim) if axis not in axes]
     order = (*lead, *axes)
     shape = tuple(values.shape[axis] for axis in order)
-    lanes = values.transpose(order).reshape(-1, int(np.prod(shape[len(lead) :]))).copy()
-    kept = inner.transpose(order).reshape(lanes.shape)
-    lanes[~kept] = 0.0
-    every, first = np.arange(len(lanes)), kept.argmax(axis=1)
-    held = lanes[every, first]
-    lanes[every, first] = lanes[:, 0]
-    lanes[:, 0] = held
+    kept = np.where(inner, values, 0).transpose(order).reshape(-1, math.prod(shape[len(lead) :]))
+    left_out = ~inner.transpose(order).reshape(kept.shape)
+    lanes = np.take_along_axis(kept, np.argsort(left_out, axis=1, kind="stable"), axis=1)
     moved: Array = lanes.reshape(shape).transpose(np.argsort(order))
     return moved
 

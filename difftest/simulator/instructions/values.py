@@ -69,25 +69,16 @@ _AT_A_TIME = 2**17
 """Elements for which a workspace is kept."""
 
 
-class _Workspace(threading.local):
-    """Memory for what is thrown away at once, which to allocate each time takes longer than to use.
-
-    One array for each purpose and thread, as large as it ever was needed.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Array] = {}
-
-    def array(self, purpose: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An array whose elements are of no account, until the next one for this purpose."""
-        size = math.prod(shape)
-        kept = self._kept.get(purpose)
-        if kept is None or kept.size < size:
-            kept = self._kept[purpose] = np.empty(size, dtype)
-        return kept[:size].reshape(shape)
+_workspace = threading.local()
+"""Memory for what is thrown away at once, which to allocate each time takes longer than to use."""
 
 
-_workspace = _Workspace()
+def _wide(shape: tuple[int, ...]) -> Array:
+    """A float64 array whose elements are of no account, until the next one of this thread."""
+    size, kept = math.prod(shape), getattr(_workspace, "wide", None)
+    if kept is None or kept.size < size:
+        kept = _workspace.wide = np.empty(size, FLOAT64)
+    return kept[:size].reshape(shape)
 
 
 @step
@@ -125,7 +116,7 @@ def multiply_add(values: Array, factor: Any, shift: Array) -> Array:
     step = max(1, _AT_A_TIME // max(1, math.prod(values.shape[1:])))
     for first in range(0, len(values), step):
         part = slice(first, first + step)
-        wide = _workspace.array("wide", values[part].shape, FLOAT64)
+        wide = _wide(values[part].shape)
         wide[...] = values[part]
         wide *= (factor[part] if factor.ndim else factor).astype(FLOAT64)
         wide += shift[part].astype(FLOAT64)

@@ -382,19 +382,11 @@ TODAYS: dict[str, Rule] = {
 # -- tensors that are followed --------------------------------------------------------------------
 
 
-_FOLLOWED: dict[Any, type[Any]] = {}
-
-
-def followed(kind: type[Any]) -> type[Any]:
+@functools.cache
+def followed(kind: Any) -> Any:
     """A class of tensors or views of which the oracle knows what each one names."""
-    if hasattr(kind, "_literal"):
+    if "_watched" in vars(kind):
         return kind
-    if kind not in _FOLLOWED:
-        _FOLLOWED[kind] = _following(kind)
-    return _FOLLOWED[kind]
-
-
-def _following(kind: type[Any]) -> type[Any]:
     table = TODAYS if ".nki." in kind.__module__ else CLASSIC
     methods: dict[str, Any] = {
         name: _watched(kind, name, rule)
@@ -403,11 +395,8 @@ def _following(kind: type[Any]) -> type[Any]:
     }
     if issubclass(kind, Tile):
         methods["_whole"] = classmethod(_whole_of)
-    methods["__slots__"] = ("_literal",)
-    methods["__hash__"] = kind.__hash__
-    methods["__module__"] = kind.__module__
-    made: type[Any] = type(kind.__name__, (kind,), methods)
-    return made
+    methods |= {"__slots__": (), "__hash__": kind.__hash__, "__module__": kind.__module__}
+    return type(kind.__name__, (kind,), {**methods, "_watched": True})
 
 
 def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
@@ -433,18 +422,6 @@ def _whole_of(kind: type[Any], storage: Any) -> Any:
 
 def named(made: Any, literal: Literal) -> Any:
     """A tensor or a view, of which the oracle knows now what it names."""
-    kind = followed(type(made))
-    if kind is not type(made):
-        made = _copied(made, kind)
-    made._literal = literal
+    kind: Any = type(made)
+    made.__class__, made._literal = followed(kind), literal
     return made
-
-
-def _copied(made: Any, kind: type[Any]) -> Any:
-    twin: Any = object.__new__(kind)
-    for base in type(made).__mro__:
-        slots = vars(base).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(made, name):
-                setattr(twin, name, getattr(made, name))
-    return twin

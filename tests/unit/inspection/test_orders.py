@@ -18,7 +18,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.simulator.frontend.nki.kernel import jit
-from difftest.simulator.instructions import random_numbers
+from difftest.simulator.instructions import effects
 from difftest.simulator.witness import witnessing
 from tests.every import every
 
@@ -184,7 +184,7 @@ def test_what_a_kernel_prints_is_not_printed_again(capsys):
 
 def test_each_instruction_that_draws_is_known():
     drawing = {*Purpose.BITS.value, *Purpose.DRAW.value}
-    assert {random_numbers.rng.name, random_numbers.rand2.name} <= drawing
+    assert {effects.rng.name, effects.rand2.name} <= drawing
 
 
 @every("order, items", [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])])

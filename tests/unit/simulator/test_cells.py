@@ -30,6 +30,11 @@ from tests.unit.simulator.effect_calls import effect_call
 from tests.unit.simulator.instructions.calls.drawn import DrawnCall, Operand
 from tests.unit.simulator.instructions.calls.examples import drawn
 
+# What a product adds to is what was drawn, and no product.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::difftest.simulator.instructions.matmul.AccumulationWarning"
+)
+
 NIGHTLY = settings.default.max_examples >= 1000
 BY_INDICES = ("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
 """Their operands are indexed by tiles already."""

@@ -13,6 +13,7 @@ import numpy as np
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import KernelError, ShapeError
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.dispatch import entering
 from difftest.simulator.frontend.loops import awaits_other, joined
 from difftest.simulator.index import Index, Shape, as_integer, broadcast_shapes, is_integer
 from difftest.simulator.instructions.checks import wrong_kind
@@ -209,6 +210,7 @@ class MGrid(tuple[IndexExpression, ...]):
 class MGridMaker:
     """``nl.mgrid``: indexed with slices of integers, as NumPy's."""
 
+    @entering
     def __getitem__(self, key: Any) -> MGrid:
         ranges = []
         for item in key if isinstance(key, tuple) else (key,):

@@ -45,17 +45,13 @@ constants = types.SimpleNamespace(
     psum_min_align=tile_size.psum_min_align,
     sizeinbytes=creation.sizeinbytes,
 )
-_FUNCTIONS = (
-    *(
-        arange,
-        launchable.nc,
-        launchable.spmd_dim,
-        loops.affine_range,
-        loops.num_programs,
-        loops.program_id,
-    ),
-    *(loops.program_ndim, loops.sequential_range, loops.static_range),
-)
+_LOOPS = ("affine_range", "num_programs", "program_id", "program_ndim", "sequential_range")
+_FUNCTIONS = {
+    **{name: getattr(loops, name) for name in (*_LOOPS, "static_range")},
+    "arange": arange,
+    "nc": launchable.nc,
+    "spmd_dim": launchable.spmd_dim,
+}
 _DTYPES = ["float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool_"]
 _MEMORIES = ["sbuf", "psum", "hbm", "private_hbm", "shared_hbm", "tile_size"]
 _NOT_MODELLED = frozenset({"gemm_grid", "gemm_stationary_grid"})
@@ -63,7 +59,7 @@ __getattr__ = absent("nki.language", _NOT_MODELLED, globals())
 publish(
     globals(),
     {
-        **as_called("nl", LANGUAGE | {function.__name__: function for function in _FUNCTIONS}),
+        **as_called("nl", LANGUAGE | _FUNCTIONS),
         **as_called("nl", {"ds": DynamicSlice, "mgrid": MGridMaker()}),
         **{name: getattr(np, name) for name in _DTYPES},
         "bfloat16": BFLOAT16,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, cast
 
 from difftest.simulator.core import Core, current, entry
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import KernelError, ShapeError, refused
 from difftest.simulator.frontend.arguments import as_pairs, not_taken
 from difftest.simulator.frontend.dispatch import Binder, Converter
 from difftest.simulator.frontend.nki.constants import (
@@ -91,12 +91,11 @@ def commands(engine: str) -> Prepare:
         if into is None or given is not Accumulate.IDLE:
             return
         if engine not in current().registers.accumulators:
-            raise KernelError(
-                f"{where} reads the registers into reduce_res, and nothing was accumulated in them",
-                happened=f"{where} was to read registers in which nothing was accumulated",
-                received=f"reduce_res = {into!r} with reduce_cmd.idle",
-                remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
-            )
+            rule = "reads the registers into reduce_res, and nothing was accumulated in them"
+            did = "was to read registers in which nothing was accumulated"
+            received = f"reduce_res = {into!r} with reduce_cmd.idle"
+            remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
+            raise refused(where, rule, did, received, remedy=remedy)
         values["reduce_cmd"] = Accumulate.READ
 
     return prepare

@@ -18,6 +18,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -149,11 +150,12 @@ LIFETIMES = {
 """What not all levels have: a name, ``name(argument)``, or a use in words."""
 
 
-def arguments_of(function: str) -> dict[str, str]:
-    """Those arguments of a function that have a row, and the row's name."""
-    return {
-        name[len(function) + 1 : -1]: name for name in LIFETIMES if name.startswith(f"{function}(")
-    }
+_ARGUMENTS: dict[str, dict[str, str]] = defaultdict(dict)
+"""By function those of its arguments that have a row, and the row's name."""
+for _row in LIFETIMES:
+    _function, _bracket, _argument = _row.partition("(")
+    if _bracket:
+        _ARGUMENTS[_function][_argument[:-1]] = _row
 
 
 def check_level(name: str, location: Location | None = None) -> None:
@@ -274,9 +276,8 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
     name = _api_name(function)
     module, _, own = name.partition(".")
     of_module = module in API and "." not in own
-    signature = inspect.signature(function)
     run = function if runs is None else runs
-    rows = _rows(name, list(signature.parameters))
+    rows = _rows(name, function)
 
     def leveled(*args: Any, **kwargs: Any) -> Any:
         for argument, place, row in rows:
@@ -285,6 +286,7 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
         return run(*args, **kwargs)
 
     def refit(error: TypeError, args: Arguments, kwargs: dict[str, Any]) -> Any:
+        signature = inspect.signature(function)
         if fits(signature, args, kwargs):
             raise error
         given = _todays(name, args, kwargs)
@@ -314,13 +316,14 @@ def api_of(package: ModuleType, module: str) -> dict[str, Any]:
     return API[module]
 
 
-def _rows(name: str, parameters: list[str]) -> tuple[tuple[str, int, str], ...]:
+def _rows(name: str, function: Callable[..., Any]) -> tuple[tuple[str, int, str], ...]:
     """The rows of the levels that a call asks: an argument, its place, and the row.
 
     The function's own row is that of an argument before the first, which each call has.
     """
     rows = [(name, -1, name)] if name in LIFETIMES else []
-    for argument, row in arguments_of(name).items():
+    for argument, row in _ARGUMENTS.get(name, {}).items():
+        parameters = [*inspect.signature(function).parameters]
         if argument in parameters:
             rows.append((argument, parameters.index(argument), row))
     return tuple(rows)
@@ -335,7 +338,7 @@ def _api_name(function: Callable[..., Any]) -> str:
 
 def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
     """Keyword arguments of an earlier level as today's; None if none of them has ended."""
-    rows = arguments_of(function).items()
+    rows = _ARGUMENTS.get(function, {}).items()
     ended = {name: row for name, row in rows if name in kwargs and LIFETIMES[row].ended}
     if not ended:
         return None

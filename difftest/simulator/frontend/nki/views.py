@@ -398,6 +398,7 @@ class EmptyView(NKIObject):
     """
 
     __slots__ = ("_made", "buffer", "dtype", "shape")
+    size = 0
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], buffer: MemoryRegion) -> None:
         self.shape, self.dtype, self.buffer = shape, dtype, buffer
@@ -407,11 +408,6 @@ class EmptyView(NKIObject):
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """0."""
-        return 0
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_") or not (name in _OF_TENSORS or hasattr(Views, name)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from functools import lru_cache
+from functools import lru_cache, partialmethod
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -81,7 +81,7 @@ class DeviceValue(NKIObject):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    def _refuse(self, use: str) -> NoReturn:
+    def _refuse(self, use: str, *others: object) -> NoReturn:
         raise RegisterError(
             "a register's value is not known while the kernel is built",
             happened=f"a register's value was asked for: {use}",
@@ -90,31 +90,16 @@ class DeviceValue(NKIObject):
             "calculate in SBUF",
         )
 
-    def __bool__(self) -> bool:
-        self._refuse("if, while, and, or, not")
-
-    def __int__(self) -> NoReturn:
-        self._refuse("int()")
-
-    def __float__(self) -> NoReturn:
-        self._refuse("float()")
-
-    def __index__(self) -> NoReturn:
-        self._refuse("range() or an index")
-
-    def __lt__(self, other: object) -> NoReturn:
-        self._refuse("a comparison")
-
-    __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
+    __bool__: Any = partialmethod(_refuse, "if, while, and, or, not")
+    __int__ = partialmethod(_refuse, "int()")
+    __float__ = partialmethod(_refuse, "float()")
+    __index__ = partialmethod(_refuse, "range() or an index")
     __hash__ = object.__hash__
-
-    def __neg__(self) -> NoReturn:
-        self._refuse("arithmetic")
-
-    def _calculate(self, other: Any) -> Any:
-        self._refuse("arithmetic")
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
+    __lt__ = __le__ = __gt__ = __ge__ = partialmethod(_refuse, "a comparison")
+    __eq__: Any = __lt__
+    __ne__: Any = __lt__
+    _calculate: Any = partialmethod(_refuse, "arithmetic")
+    __neg__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _calculate
     __mod__ = __rmod__ = _calculate
 
@@ -198,23 +183,10 @@ class NkiScalar(DeviceValue):
             pair = np.array([self.device_value(), right], dtype=np.int64)
             return NkiScalar(int(operate(pair[:1], pair[1:])[0]), self.dtype)
 
-    def __add__(self, other: Any) -> Any:
-        return self._with(other, np.add)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(other, np.subtract)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with(other, lambda right, left: np.subtract(left, right))
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(other, np.multiply)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with(other, np.add)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with(other, np.multiply)
+    __add__ = __radd__ = partialmethod(_with, operate=np.add)
+    __sub__ = partialmethod(_with, operate=np.subtract)
+    __rsub__ = partialmethod(_with, operate=lambda right, left: np.subtract(left, right))
+    __mul__ = __rmul__ = partialmethod(_with, operate=np.multiply)
 
 
 # -- while register: -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ with embedded():
     import nki.language as nl
 
 X = normal(128, 256)
-ADDS = "ignore::difftest.simulator.frontend.nki.isa.products.AccumulationWarning"
+ADDS = "ignore::difftest.simulator.instructions.matmul.AccumulationWarning"
 
 
 def psum(*shape):

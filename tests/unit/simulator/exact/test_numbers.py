@@ -7,8 +7,7 @@ import pytest
 
 from difftest.simulator.exact.bounded import Bounded
 from difftest.simulator.exact.numbers import Numbers
-from difftest.simulator.exact.run import ExactSettings
-from difftest.simulator.exact.shadow import Shadow
+from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.instructions.alu import ALU_OPS, activated, rsqrt
 from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.lifted import made_like, step

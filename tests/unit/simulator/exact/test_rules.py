@@ -14,8 +14,7 @@ from difftest.simulator.dtypes import FLOAT32, FLOATS, NKI_NAMES, is_float
 from difftest.simulator.exact.bounded import FUNCTIONS, ROUNDINGS, Bounded, Held
 from difftest.simulator.exact.held import raw_values
 from difftest.simulator.exact.numbers import ARITHMETIC
-from difftest.simulator.exact.run import ExactSettings
-from difftest.simulator.exact.shadow import Shadow
+from difftest.simulator.exact.run import ExactSettings, Shadow
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.frontend.kernel import as_kernel
 from difftest.simulator.frontend.nki.kernel import jit

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from difftest.simulator import NkiError, launch
-from difftest.simulator.frontend.arguments import DynamicSlice
+from difftest.simulator.frontend.arguments import DynamicSlice, SliceOrNone
 from difftest.simulator.frontend.classic import language as nl
 from tests.every import every
 
@@ -25,9 +25,9 @@ def test_ds_takes_a_size_of_at_least_one(size, received):
 
 
 def test_a_slice_that_may_be_empty_is_not_negative():
-    assert DynamicSlice.or_none(2, 0).size == 0
+    assert SliceOrNone(2, 0).size == 0
     with pytest.raises(NkiError, match="selected -1 elements"):
-        DynamicSlice.or_none(2, -1)
+        SliceOrNone(2, -1)
 
 
 @every("plain", [False, True])

@@ -60,8 +60,8 @@ REFUSED = [
         lambda: nl.zeros((8, 16), nl.float32, buffer=nl.psum).__iadd__(
             nisa.nc_matmul(sbuf(8, 8), sbuf(8, 20))
         ),
-        "a matmul accumulates into a tile of its result's shape",
-        "target [8, 16], product [8, 20]",
+        "nc_matmul writes dst of shape [8, 20]",
+        "dst = tile [8, 16]",
         None,
     ),
     (

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import TRN3, Engine, launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
-from difftest.simulator.instructions.random_numbers import rand2, rng
+from difftest.simulator.instructions.effects import rand2, rng
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 

@@ -9,8 +9,8 @@ from difftest.simulator import TRN1, TRN3, Engine, NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.effects import rand2, rng
 from difftest.simulator.instructions.gather import nc_n_gather
-from difftest.simulator.instructions.random_numbers import rand2, rng
 from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 
@@ -70,6 +70,7 @@ CLASSIC = {  # the rule: a call of x float32 and n int32, both [4, 8], that brea
     "tensor_scalar_reduce takes few reductions": lambda x, n: nisa.tensor_scalar_reduce(
         data=x, op0=np.add, operand0=1.0, reduce_op=nl.bitwise_or, reduce_res=column()
     ),
+    "sequence_bounds takes segment_ids of shape": lambda x, n: nisa.sequence_bounds(segment_ids=x),
     "takes a tile indexed by a tile": lambda x, n: nisa.tensor_copy_dynamic_src(x),
     "32-bit integers": lambda x, n: nisa.iota(nl.arange(3)[None, :] * 2**31, nl.int32),
     "local_gather is undefined for indices beyond src_buffer": lambda x, n: nisa.local_gather(
@@ -88,6 +89,7 @@ TODAYS = {
     ),
     "rand2 takes a min below its max": lambda x, n: random(2.0, 1.0),
     "rand2 takes a min below": lambda x, n: random(x[:, 0:1], x[:, 0:1]),
+    "rand2 takes max as a scalar or a vector with one": lambda x, n: random(0.0, x[:, 0:2]),
 }
 TOO_OLD = {
     "range_select needs NeuronCore-v3": lambda x, n: nisa.range_select(

@@ -276,7 +276,7 @@ def test_a_copy_to_an_offset_has_its_sources_shape():
         nisa.tensor_copy_dynamic_dst(dst=tile[OUTSIDE.p, place], src=x[0:1])
         return tile
 
-    with pytest.raises(ShapeError, match="takes src of dst's shape"):
+    with pytest.raises(ShapeError, match="takes operands of one shape"):
         run(copy, ROWS)
 
 

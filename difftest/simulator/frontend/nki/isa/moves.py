@@ -29,7 +29,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
 )
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import dma, effects, exchanges, random_numbers
+from difftest.simulator.instructions import dma, effects, exchanges
 from difftest.simulator.instructions.checks import is_number, wrong_kind
 from difftest.simulator.instructions.dma import MOST_SOURCES
 from difftest.simulator.instructions.dma import dma_compute as record
@@ -295,27 +295,27 @@ def _register(value: Any, role: str, where: str) -> VirtualRegister:
 # -- random numbers: NumPy's, and the same in every run --------------------------------------------
 
 
-@call(random_numbers.rng)
+@call(effects.rng)
 def rng(dst, engine=constants.engine.vector, name=None):
     """Every element of ``dst`` becomes random bits."""
 
 
-@call(random_numbers.rand2)
+@call(effects.rand2)
 def rand2(dst, min, max, name=None):
     """Every element of ``dst`` becomes uniformly random between two bounds."""
 
 
-@call(random_numbers.set_rng_seed)
+@call(effects.set_rng_seed)
 def set_rng_seed(src_seeds, name=None):
     """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
 
 
-@call(random_numbers.rand_set_state)
+@call(effects.rand_set_state)
 def rand_set_state(src_seeds, engine=constants.engine.gpsimd, name=None):
     """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
 
 
-@call(random_numbers.rand_get_state)
+@call(effects.rand_get_state)
 def rand_get_state(dst, engine=constants.engine.gpsimd, name=None):
     """States for the lanes of an engine, from which its numbers go on: [P, words]."""
 

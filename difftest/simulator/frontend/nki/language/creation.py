@@ -18,7 +18,7 @@ from difftest.simulator.errors import (
     missing_name,
     not_modelled,
 )
-from difftest.simulator.frontend.arguments import DynamicSlice, as_name, not_taken
+from difftest.simulator.frontend.arguments import SliceOrNone, as_name, not_taken
 from difftest.simulator.frontend.launchable import TARGET_VARIABLE, machine_of
 from difftest.simulator.frontend.nki.constants import MemoryRegion, region_of, space_of
 from difftest.simulator.frontend.nki.grids import (
@@ -210,7 +210,7 @@ def par_dim(size):
 @public
 def ds(start, size):
     """``size`` elements from ``start``; with size 0 a view that no instruction takes."""
-    return DynamicSlice.or_none(start, size)
+    return SliceOrNone(start, size)
 
 
 _SIZES: dict[str, Callable[[Machine], int]] = {

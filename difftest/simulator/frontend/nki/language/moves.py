@@ -22,7 +22,6 @@ from difftest.simulator.frontend.loops import LoopRange, iterate, program_along,
 from difftest.simulator.frontend.nki.constants import NkiInstruction
 from difftest.simulator.frontend.nki.dynamic import DynamicView
 from difftest.simulator.frontend.nki.isa.moves import dma_copy, dma_transpose
-from difftest.simulator.frontend.nki.isa.products import mark
 from difftest.simulator.frontend.nki.language.creation import ndarray
 from difftest.simulator.frontend.nki.language.functions import wanted
 from difftest.simulator.frontend.nki.levels import named, public
@@ -123,7 +122,6 @@ def matmul(x, y, transpose_x=False):
     made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
     if BFLOAT16 in (x.dtype, y.dtype) and current().machine.nc_version < 3:
         note(PRODUCT_OF_BFLOAT16(f"{x!r} and {y!r}"))
-    mark(made)
     return made
 
 

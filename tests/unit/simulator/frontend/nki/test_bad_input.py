@@ -55,7 +55,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         (
             lambda: nisa.dma_transpose(tile((8, 4), nl.bfloat16), tile((4, 8))),
             DtypeError,
-            "does not cast",
+            "src and dst of one dtype",
         ),
         (
             lambda: nisa.dma_transpose(tile((8, 4)), tile((4, 8)), dge_mode=nisa.dge_mode.hwdge),

@@ -9,7 +9,7 @@ import pytest
 from difftest.simulator import KernelError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
-from difftest.simulator.frontend.nki.isa.products import IndirectionWarning
+from difftest.simulator.frontend.nki.isa.arithmetic import IndirectionWarning
 from difftest.simulator.machine import TRN3
 from tests.every import every
 from tests.unit.simulator.frontend.nki.kernels import raised, stored

@@ -151,7 +151,7 @@ FLAGSHIPS = {
     "a tile was used as a NumPy array": lambda: np.asarray(wide(8)),
     "tensor_copy's dst has the shape [5, 8]": lambda: nisa.tensor_copy(tile((5, 8)), wide(8)),
     "tensor_copy got dst in hbm": lambda: nisa.tensor_copy(hbm(4, 8), wide(8)),
-    "dma_copy got 36 elements for a dst of 32": lambda: nisa.dma_copy(hbm(4, 8), wide(9)),
+    "dma_copy got src and dst of 36 and 32 elements": lambda: nisa.dma_copy(hbm(4, 8), wide(9)),
     "nc_matmul got 4 and 8 partitions": (
         lambda: nisa.nc_matmul(tile((8, 8), buffer=PSUM), wide(8), tile((8, 8)))
     ),

@@ -105,23 +105,12 @@ for wrong in (tile(4, 9), tile(5, 8)):
         ShapeError,
         "same number of",
     )
-for op in ("bitwise_and", "abs"):
-    limit(
-        "tensor_tensor_scan",
-        "_scan_operators",
-        scanned(),
-        scanned(op1=op),
-        KernelError,
-        "binary arithmetic operators",
-    )
-limit(
-    "tensor_tensor_scan",
-    "_scan_operators",
-    scanned(),
-    scanned(op0="power"),
-    KernelError,
-    "op=power",
-)
+for rule, illegal, text in (
+    ("arithmetic(op0, op1)", scanned(op1="bitwise_and"), "takes arithmetic operators"),
+    ("binary(op0, op1)", scanned(op1="abs"), "a binary operator"),
+    ("vector_ops(op0, op1)", scanned(op0="power"), "op=power"),
+):
+    limit("tensor_tensor_scan", rule, scanned(), illegal, KernelError, text)
 
 # -- the Tensor Engine -----------------------------------------------------------------------------
 
@@ -269,7 +258,7 @@ def tensor_tensor(rule, legal, illegal, error, text):
     limit("tensor_tensor", rule, legal, illegal, error, text)
 
 
-tensor_tensor("_binary", binary(), binary("abs"), KernelError, "a binary operator")
+tensor_tensor("binary(op)", binary(), binary("abs"), KernelError, "a binary operator")
 tensor_tensor(
     "same_partitions(data1, data2)",
     binary(data2=tile(4, 1)),
@@ -306,14 +295,14 @@ tensor_tensor(
     GPSIMD_IN_PSUM,
 )
 tensor_tensor(
-    "_bitvec_integers",
+    "of_integers(op)",
     binary("bitwise_or", INTEGERS, INTEGERS),
     binary("bitwise_or", INTEGERS, A_TILE, dtype="int32"),
     DtypeError,
     "data2 of float32",
 )
 tensor_tensor(
-    "_bitvec_integers",
+    "of_integers(op)",
     binary("bitwise_or", INTEGERS, INTEGERS, dtype="uint8"),
     binary("bitwise_or", INTEGERS, INTEGERS, dtype="float32"),
     DtypeError,
@@ -331,20 +320,22 @@ def tensor_scalar(rule, legal, illegal, error, text):
 
 
 tensor_scalar(
-    "_one_kind",
+    "one_kind(op0, op1)",
     scalar("bitwise_or", "bitwise_and", INTEGERS),
     scalar("bitwise_or", "add", INTEGERS),
     KernelError,
     "both bitvec or both arithmetic",
 )
 tensor_scalar(
-    "_one_kind",
+    "of_integers(op0)",
     scalar("bitwise_or", data=INTEGERS, dtype="uint16"),
     scalar("bitwise_or", data=INTEGERS, dtype="bfloat16"),
     DtypeError,
     "result of bfloat16",
 )
-tensor_scalar("_one_kind", scalar("add"), scalar("bitwise_or"), DtypeError, "data of float32")
+tensor_scalar(
+    "of_integers(op0)", scalar("add"), scalar("bitwise_or"), DtypeError, "data of float32"
+)
 for op0, op1 in (("add", "multiply"), ("multiply", "multiply"), ("maximum", None)):
     tensor_scalar(
         "_scalar_engine_pairs",
@@ -379,12 +370,13 @@ scalar_tensor_tensor(
     BufferError,
     "not both in PSUM",
 )
-for legal, illegal, error, text in (
-    (both(), both(op1="bitwise_or"), KernelError, "both bitvec or both arithmetic"),
-    (both("maximum"), both("power"), KernelError, "op=power"),
-    (both("equal", "less"), both("bitwise_or", "bitwise_or"), DtypeError, "data of float32"),
+OF_FLOATS = both("bitwise_or", "bitwise_or")
+for rule, legal, illegal, error, text in (
+    ("one_kind(op0, op1)", both(), both(op1="bitwise_or"), KernelError, "both bitvec or both"),
+    ("vector_ops(op0, op1)", both("maximum"), both("power"), KernelError, "op=power"),
+    ("of_integers(op1)", both("equal", "less"), OF_FLOATS, DtypeError, "data of float32"),
 ):
-    scalar_tensor_tensor("_both_vector_ops", legal, illegal, error, text)
+    scalar_tensor_tensor(rule, legal, illegal, error, text)
 
 # -- reductions ------------------------------------------------------------------------------------
 
@@ -398,12 +390,10 @@ def along(op, values=A_TILE, negate=False, axes=(1,), **given):
 
 
 ACROSS, ALONG = "tensor_partition_reduce", "tensor_reduce"
-limit(
-    ACROSS, "_across_partitions", across("maximum"), across("minimum"), KernelError, "few operators"
-)
+limit(ACROSS, "operators(op)", across("maximum"), across("minimum"), KernelError, "few operators")
 limit(
     ACROSS,
-    "_across_partitions",
+    "of_integers(op)",
     across("bitwise_or", INTEGERS),
     across("bitwise_or"),
     DtypeError,
@@ -411,7 +401,7 @@ limit(
 )
 limit(
     ALONG,
-    "_reducible",
+    "of_integers(op)",
     along("bitwise_or", INTEGERS),
     along("bitwise_or", INTEGERS, dtype="float32"),
     DtypeError,
@@ -419,7 +409,7 @@ limit(
 )
 limit(
     ALONG,
-    "_reducible",
+    "_not_negated",
     along("add", INTEGERS, negate=True),
     along("bitwise_or", INTEGERS, negate=True),
     KernelError,

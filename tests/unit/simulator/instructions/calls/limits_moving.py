@@ -66,10 +66,17 @@ for used in (copied, gathered, scattered):
         KernelError,
         "needs NeuronCore-v3",
     )
-limit("dma_copy", "_same_size", copied(tile(4, 9)), copied(tile(4, 8)), ShapeError, "32 elements")
 limit(
     "dma_copy",
-    "_same_size",
+    "same_size(src, dst)",
+    copied(tile(4, 9)),
+    copied(tile(4, 8)),
+    ShapeError,
+    "32 and 36 elements",
+)
+limit(
+    "dma_copy",
+    "same_size(src, dst)",
     gathered(tile(8, 4)),
     gathered(tile(4, 9)),
     ShapeError,
@@ -77,20 +84,20 @@ limit(
 )
 limit(
     "dma_copy",
-    "_same_size",
+    "same_size(src, dst)",
     scattered(tile(4, 3)),
     scattered(tile(3, 5)),
     ShapeError,
-    "15 elements",
+    "15 and 12 elements",
 )
 for used in (copied, scattered):  # a gather adds in no dialect
     limit(
         "dma_copy",
-        "_adds",
+        "operators(dst_rmw_op)",
         used(rmw=A["add"]),
         used(rmw=A["multiply"]),
         KernelError,
-        "on the way adds",
+        "dma_copy adds",
     )
 limit(
     "dma_transpose",
@@ -247,7 +254,7 @@ limit(
 )
 limit(
     SHUFFLE,
-    "_shuffled",
+    "same_free_size(src, dst)",
     shuffled(tile(64, 2, 4)),
     shuffled(tile(64, 9)),
     ShapeError,
@@ -259,13 +266,6 @@ for legal, illegal, count in ((96, 64, 32), (64, 32, 64), (0, 32, 96)):
         begins[1] = shuffled(from_partition(64, 64), from_partition(32, 64))
     limit(SHUFFLE, "_shuffle_starts", *begins, LimitError, "begins at partition 32")
 
-
-def bounded(partitions):
-    return Use({"segment_ids": tile(partitions, 8, dtype="int32")})
-
-
-limit("sequence_bounds", "_one_partition", bounded(1), bounded(2), ShapeError, "one partition")
-
 # -- selections ------------------------------------------------------------------------------------
 
 
@@ -273,7 +273,8 @@ def ranged(
     op="less", start=0, other=FP32_MIN, reduce_op="maximum", command=Accumulate.IDLE, **given
 ):
     bounds = {"bound0": tile(4, 1), "bound1": tile(4, 1)}
-    options = (A["greater"], A[op], start, other, A[reduce_op], command)
+    first = A[given.pop("first", "greater")]
+    options = (first, A[op], start, other, A[reduce_op], command)
     return Use({"on_true_tile": A_TILE, **bounds}, options, others=(None,), **given)
 
 
@@ -286,11 +287,19 @@ limit(
     "needs NeuronCore-v3",
 )
 for illegal, text in (
-    (ranged("not_equal"), "comp_op=not_equal"),
     (ranged(other=-3.0e38), "the smallest float32"),
     (ranged(start=2**24 - 7), "indices up to 16777216"),
 ):
     limit("range_select", "_range_rules", ranged(start=2**24 - 8), illegal, KernelError, text)
+for number, illegal in enumerate((ranged(first="not_equal"), ranged("not_equal"))):
+    limit(
+        "range_select",
+        f"operators(comp_op{number})",
+        ranged(),
+        illegal,
+        KernelError,
+        f"comp_op{number}=not_equal",
+    )
 
 
 def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **given):
@@ -303,7 +312,7 @@ def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **g
 for name, used in (("range_select", ranged), ("select_reduce", selected)):
     limit(
         name,
-        "_keeps_the_largest",
+        "operators(reduce_op)",
         used(),
         used(reduce_op="minimum"),
         NotModelledError,
@@ -396,11 +405,11 @@ limit(
 for illegal in (tile(4, 1), tile(3, 3), tile(4, 3, 1)):
     limit(
         "tensor_copy_dynamic_dst",
-        "_of_one_shape",
+        "same_shape(src, dst)",
         put(tile(4, 3)),
         put(illegal),
         ShapeError,
-        "src of dst's shape",
+        "operands of one shape",
     )
 
 
@@ -451,7 +460,7 @@ for shape in ((4, 7), (5, 8), (2, 8)):
     )
 limit(
     "affine_select",
-    "_compares",
+    "operators(cmp_op)",
     chosen(1, 8),
     chosen(1, 8, compare="add"),
     KernelError,

@@ -144,7 +144,7 @@ for illegal, text in (
     limit("activate2", "_first_stage", activated2(("add", None)), illegal, KernelError, text)
 limit(
     "activate2",
-    "_one_immediate_dtype",
+    "one_dtype(imm0, imm1)",
     activated2(imm0=COLUMN, imm1=COLUMN),
     activated2(imm0=COLUMN, imm1=tile(4, 1, dtype="bfloat16")),
     DtypeError,
@@ -226,18 +226,18 @@ def summed(second=A_TILE, op="add", scales=None):
 
 limit(
     "dma_compute",
-    "_elements",
+    f"same_size(dst, {', '.join(f'src{k}' for k in range(16))})",
     summed(tile(8, 4)),
     summed(tile(8, 5)),
     ShapeError,
     "same number of elements",
 )
-for illegal, text in (
-    (summed(op="multiply"), "dma_compute adds"),
-    (summed(scales=(1.0,)), "scales each source by 1.0"),
-    (summed(scales=(1.0, 2.0)), "scales each source by 1.0"),
+for rule, illegal, text in (
+    ("operators(reduce_op)", summed(op="multiply"), "dma_compute adds"),
+    ("_scales", summed(scales=(1.0,)), "scales each source by 1.0"),
+    ("_scales", summed(scales=(1.0, 2.0)), "scales each source by 1.0"),
 ):
-    limit("dma_compute", "_sums", summed(scales=(1.0, 1.0)), illegal, KernelError, text)
+    limit("dma_compute", rule, summed(scales=(1.0, 1.0)), illegal, KernelError, text)
 limit(
     "rng",
     "no_gpsimd_in_psum",
@@ -248,14 +248,9 @@ limit(
 )
 
 
-def uniform(low=0.0, machine=TRN3):
-    return Use({"min": low, "max": 1.0}, (), A_TILE, machine=machine)
+def uniform(machine=TRN3):
+    return Use({"min": 0.0, "max": 1.0}, (), A_TILE, machine=machine)
 
-
-for wrong in (tile(3, 1), tile(4, 2)):
-    limit(
-        "rand2", "_bounds_fit", uniform(COLUMN), uniform(wrong), ShapeError, "one element in each"
-    )
 
 # -- MX --------------------------------------------------------------------------------------------
 

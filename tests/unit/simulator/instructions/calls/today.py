@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from difftest.simulator import TRN3, Engine
-from difftest.simulator.instructions import activation, dma, gather, mx, random_numbers
+from difftest.simulator.instructions import activation, dma, effects, gather, mx
 from difftest.simulator.instructions.alu import ALU_OPS, NKI_OPS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall, Operand, draws
 
-TODAY = (activation, dma, gather, mx, random_numbers)
+TODAY = (activation, dma, gather, mx, effects)
 """The modules of their records, which no frontend need have loaded."""
 LOADING = (Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE)
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from difftest.simulator.frontend import foreign
+from difftest.simulator.arrays import framework_array
 from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit
 
@@ -62,5 +62,5 @@ def test_no_framework_is_imported_and_arrays_stay_arrays(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.delitem(sys.modules, "jax", raising=False)
     assert type(more_and_double(np.ones((2, 2), np.float32))) is np.ndarray
-    assert foreign.as_array("text") is None
+    assert framework_array("text") is None
     assert not {"torch", "jax"} & set(sys.modules)
