@@ -26,7 +26,6 @@ KERNELS = {
         "out = empty(a)\nnl.store(out, nl.load(a) + nl.load(b))\nreturn out", head=CLASSIC
     ),
     "nl.exp": of_one("out = empty(a)\nnl.store(out, nl.exp(nl.load(a)))\nreturn out", np.exp),
-    "twice": of_one("out = empty(a)\nnl.store(out, nl.load(a) * 2.0)\nreturn out", lambda x: 2 * x),
     "a mask": of_one(
         "out = empty(a)\ntile = nl.ndarray((nl.par_dim(128), 8), dtype=a.dtype, buffer=nl.sbuf)\n"
         "p, n = nl.mgrid[0:128, 0:8]\nmask = (p < a.shape[0]) & (n < a.shape[1])\n"
@@ -119,16 +118,6 @@ KERNELS = {
         "nl.store(out, nl.load(a) + nl.rand(a.shape, dtype=nl.float32) * 0.0)\nreturn out",
         lambda x: x,
     ),
-    "a difference": Honest(
-        "out = empty(a)\nnl.store(out, nl.subtract(nl.load(a), nl.load(b)))\nreturn out",
-        reference=lambda a, b: a.astype(np.float64) - b,
-        head=CLASSIC,
-    ),
-    "row sums": of_one(
-        "out = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.shared_hbm)\n"
-        "nl.store(out, nl.sum(nl.load(a), axis=[1], keepdims=True))\nreturn out",
-        lambda x: x.sum(axis=1, keepdims=True),
-    ),
     "an activation with a scale": of_one(
         "out = empty(a)\nnl.store(out, nisa.activation(op=nl.tanh, data=nl.load(a), scale=0.5))\n"
         "return out",
@@ -146,21 +135,10 @@ KERNELS = {
         "return out",
         lambda x: 3 * x + 1,
     ),
-    "two tensors of the instruction set": Honest(
-        "out = empty(a)\n"
-        "nl.store(out, nisa.tensor_tensor(nl.load(a), nl.load(b), op=np.maximum))\nreturn out",
-        reference=lambda a, b: np.maximum(a.astype(np.float64), b),
-        head=CLASSIC,
-    ),
     "column after column": of_one(
         "out, p = empty(a), nl.arange(a.shape[0])[:, None]\nfor n in nl.affine_range(a.shape[1]):\n"
         "    column = nl.load(a[p, n + nl.arange(1)[None, :]])\n"
         "    nl.store(out[p, n + nl.arange(1)[None, :]], nl.negative(column))\nreturn out",
         lambda x: -x,
-    ),
-    "a memset and an addition": of_one(
-        "out = empty(a)\none = nl.full(a.shape, 1.5, dtype=a.dtype, buffer=nl.sbuf)\n"
-        "nl.store(out, nl.load(a) + one)\nreturn out",
-        lambda x: x + 1.5,
     ),
 }
