@@ -273,12 +273,12 @@ def test_a_strictness_is_that_of_each_kernel(project, simulator):
     """By the ini key, and by an option before it."""
     project.pytester.makepyfile(kernel=NOTED)
     project.add_test()
-    project.pytester.makeini("[pytest]\npythonpath = .\ndifftest_nki_strictness = documented\n")
-    result = project.run(f"--simulate={simulator}")
+    project.pytester.makeini("[pytest]\npythonpath = .\ndifftest_nki_strictness = seen\n")
+    words = [f"--simulate={simulator}", "-W", "ignore::UserWarning"]
+    project.run(*words).assert_outcomes(passed=1)
+    result = project.run(*words, "--nki-strictness=documented")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*tensor_reduce takes the last consecutive axes of the tile*"])
-    seen = ["--nki-strictness=seen", "-W", "ignore::UserWarning"]
-    project.run(f"--simulate={simulator}", *seen).assert_outcomes(passed=1)
 
 
 def test_the_settings_are_those_of_the_simulator():

@@ -87,13 +87,6 @@ def test_bad_files_are_refused_before_anything_is_written(tmp_path):
     assert not trace.exists()
 
 
-def test_a_picture_without_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
-    result = run(TRANSPOSE, "--shape", "128,128", "--plot", str(tmp_path / "picture.png"))
-    assert result.exit_code == 2
-    assert "a picture needs matplotlib" in result.output
-
-
 OWN = """
 import neuronxcc.nki as nki
 import neuronxcc.nki.language as nl

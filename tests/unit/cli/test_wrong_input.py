@@ -117,3 +117,20 @@ def test_each_ends_in_one_clear_error(tmp_path, monkeypatch):
         assert "Traceback" not in result.output, line
         assert "/difftest/" not in result.output, line
     assert sorted(path.name for path in tmp_path.glob("*.*")) == sorted(FILES)
+
+
+LACKING = {
+    "migrate wrong_old.py -o new.py": "migrating needs libcst: pip install '/path/to/nki-dif",
+    f"profile {TRANSPOSE} --plot picture.png": "a picture needs matplotlib",
+}
+
+
+def test_a_package_that_is_not_there_is_told_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("difftest.choices.find_spec", lambda name: None)
+    (tmp_path / "wrong_old.py").write_text(FILES["wrong_old.py"])
+    for line, said in LACKING.items():
+        result = CliRunner().invoke(main, shlex.split(line))
+        assert result.exit_code == 2, line
+        assert said in result.output, line
+    assert [file.name for file in tmp_path.iterdir()] == ["wrong_old.py"]
