@@ -130,19 +130,6 @@ def powers(dtype):
     return compute
 
 
-def row_totals(dtype):
-    """Sums along rows, carried from chunk to chunk in SBUF."""
-
-    def compute(lhsT, rhs):
-        total = cl.zeros((128, 1), dtype)
-        for k in range(lhsT.shape[0] // 128):
-            tile = cl.load(lhsT[k * 128 : k * 128 + 128])
-            total[...] = cl.add(total, cl.sum(tile, axis=1, keepdims=True), dtype=dtype)
-        return total
-
-    return compute
-
-
 def normalized(lhsT, rhs):
     """One subtraction, one product and one addition in bfloat16: nothing is added to again."""
     tile = cl.load(lhsT[0:128])
@@ -168,10 +155,6 @@ def tapped(x):
     return sum(x[:128, t : t + 61] * w for t, w in enumerate((0.3, 0.7, 1.1, 0.9)))
 
 
-def rows(x):
-    return x.reshape(-1, 128, 64).sum(axis=(0, 2))[:, None]
-
-
 def affine(x):
     return (x[:128] - x[:128].mean(axis=1, keepdims=True)) * 0.3 + 0.7
 
@@ -193,7 +176,6 @@ FAMILIES = {
     "today's SBUF": (todays, matmul),
     "taps": (lambda dtype: classic(taps(dtype)), wide(tapped)),
     "powers": (lambda dtype: classic(powers(dtype)), wide(lambda x: x[:128] ** 8)),
-    "rows": (lambda dtype: classic(row_totals(dtype)), wide(rows)),
 }
 """A kernel whose total has a dtype, and the reference."""
 
