@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difftest.backends.base import Backend, BackendMissingError
-from difftest.backends.sdk import detect_sdk, has_simulator, sdk_simulator
+from difftest.backends.sdk import sdk_simulator
 
 
 def select_backends(
@@ -20,17 +20,20 @@ def select_backends(
         from difftest.backends.device.backend import device_backend
 
         backends.append(device_backend())
-    if simulate == "auto":
-        simulate = "sdk" if has_simulator(detect_sdk()) else "embedded"
+    if simulate in ("auto", "sdk"):
+        try:
+            backends.insert(0, sdk_simulator())
+        except BackendMissingError:
+            if simulate == "sdk":
+                raise
+            simulate = "embedded"
     if simulate in ("embedded", "plain") and device:
         raise BackendMissingError(
             "the embedded simulator and the device cannot share a run: for the one, neuronxcc is "
             "the embedded modules, for the other the SDK.\n"
             "  remedy: --simulate=sdk --device, or one run for each"
         )
-    if simulate == "sdk":
-        backends.insert(0, sdk_simulator())
-    elif simulate in ("embedded", "plain"):
+    if simulate in ("embedded", "plain"):
         from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 
         kind = EmbeddedSimulator if simulate == "embedded" else PlainSimulator

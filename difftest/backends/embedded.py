@@ -23,7 +23,7 @@ from difftest.backends.base import (
 from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.harness.frames import entries, is_own
-from difftest.host.worker import Worker, WorkerDiedError, WorkerHungError
+from difftest.host.worker import Worker
 from difftest.inspection import Inspector
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
 from difftest.simulator.errors import is_inside
@@ -107,9 +107,9 @@ def joined(ranks: Sequence[LaunchResult]) -> LaunchResult:
     return LaunchResult(outputs, (*masks,), ranks[0].trace, written=both[0], returned=both[1])
 
 
-def ran_embedded(call: KernelCall, level: str | None = None) -> Ran | str:
+def ran_embedded(call: KernelCall) -> Ran | str:
     """The run of a kernel on the embedded simulator, or why there is none."""
-    outcome = EmbeddedSimulator(level).run(call)
+    outcome = EmbeddedSimulator().run(call)
     if isinstance(outcome, Ran):
         return outcome
     return f"it refuses the case: {type(outcome.error).__name__}: {outcome.error}"
@@ -162,14 +162,12 @@ def ran_beside(call: KernelCall) -> Ran | str:
     worker = Worker(within, {})
     try:
         answer = worker.run(timeout=SECONDS)
-        ran: Ran | str = answer.value
-        error: BaseException | None = answer.error
-    except (WorkerHungError, WorkerDiedError) as end:
-        error = end
     finally:
         worker.close()
-    # Whatever keeps it from running is why it says nothing.
-    return ran if error is None else f"{type(error).__name__}: {error}"
+    if answer.error is not None:  # whatever keeps it from running is why it says nothing
+        return f"{type(answer.error).__name__}: {answer.error}"
+    ran: Ran | str = answer.value
+    return ran
 
 
 def forget_sdk() -> None:

@@ -18,10 +18,10 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from difftest.backends.base import (
     SLIPS,
@@ -46,9 +46,13 @@ CLASSIC, NEWER = "classic", "newer"
 PACKAGES = {CLASSIC: "neuronxcc.nki", NEWER: "nki"}
 """The package that each generation's kernels import."""
 
+SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}
+"""The function with which each generation simulates a kernel."""
+
 _STUB_MARK = "WRONG PACKAGE"
 """What the packages that AWS placed on PyPI under these names say when they are imported."""
-_DISTRIBUTIONS = ("neuronx-cc", "neuronxcc", "nki")
+_DISTRIBUTIONS = {CLASSIC: ("neuronx-cc", "neuronxcc"), NEWER: ("nki",)}
+"""The first has the generation's version."""
 _ZEROS_SINCE = 30
 """Minor number of the SDK from which on the classic ``baremetal`` is not to be trusted: with 2.32
 it returns zeros (public issue aws-neuron/nki-samples#134), and the compiler refuses the classic
@@ -61,16 +65,21 @@ _COMPILER_TO_SDK = 5
 class Detection:
     """What was found where one generation of the SDK would be: a module that can be used, or None.
 
-    ``state`` is the version, or why there is none, in words.
+    ``state`` is the ``version``, or why there is no module, in words.
     """
 
+    dialect: str
     module: ModuleType | None
     state: str
+    version: str = ""
 
-    def function(self, name: str) -> Callable[..., Any] | None:
-        """The module's function of that name, if it has one."""
-        function = getattr(self.module, name, None)
-        return function if callable(function) else None
+    def lack(self, function: str) -> str:
+        """Why the module's function of that name is not here; empty if it is."""
+        if self.module is None:
+            return self.state
+        if callable(getattr(self.module, function, None)):
+            return ""
+        return f"{self.state}, whose {PACKAGES[self.dialect]} has no {function}"
 
 
 @dataclass(frozen=True)
@@ -79,27 +88,20 @@ class Sdk:
 
     classic: Detection
     newer: Detection
-    versions: dict[str, str] = field(default_factory=dict)
-    """Distribution or module -> version, of what is installed."""
 
     @property
     def release(self) -> int | None:
         """The minor number of the SDK's release, 26 for 2.26; None if no version tells."""
-        nki = re.match(r"0\.(\d+)", self.versions.get("nki", ""))
+        nki = re.match(r"0\.(\d+)", self.newer.version)
         if nki and nki[0] in RELEASES:
             return RELEASES[nki[0]]
-        compiler = re.match(r"2\.(\d+)", self.versions.get("neuronx-cc", ""))
+        compiler = re.match(r"2\.(\d+)", self.classic.version)
         return int(compiler[1]) + _COMPILER_TO_SDK if compiler else None
 
-    @property
-    def state(self) -> str:
-        """Both generations in words."""
-        return "; ".join([self.classic.state, *[self.newer.state] * bool(self.newer.module)])
-
-    def refuses_classic(self) -> str | None:
-        """Why classic kernels do not run on a device with this SDK; None if they may."""
+    def refuses_classic(self) -> str:
+        """Why classic kernels do not run on a device with this SDK; empty if they may."""
         if self.release is None or self.release < _ZEROS_SINCE:
-            return None
+            return ""
         return (
             f"neuronxcc.nki.baremetal of SDK 2.{self.release} is not used: since 2.30 the compiler "
             "refuses neuronxcc.nki in kernels, and with 2.32 its outputs are zeros "
@@ -109,55 +111,36 @@ class Sdk:
 
 def detect_sdk() -> Sdk:
     """Look for both generations; a stub or a part of one does not count."""
-    versions = {name: version for name in _DISTRIBUTIONS if (version := _version(name)) is not None}
-
-    def stated_or_installed() -> str | None:
-        return getattr(sys.modules.get("nki"), "__version__", None) or _version("nki")
-
-    classic, newer = detect(), _detect("nki", "nki", stated_or_installed)
-    stated = getattr(newer.module, "__version__", None)
-    if isinstance(stated, str):
-        versions["nki"] = stated
-    return Sdk(classic, newer, versions)
+    return Sdk(_detect(CLASSIC), _detect(NEWER))
 
 
-def detect() -> Detection:
-    """Look for the classic generation."""
-    return _detect("neuronxcc", "neuronxcc.nki", lambda: _version("neuronx-cc"))
-
-
-def _detect(package: str, name: str, version: Callable[[], str | None]) -> Detection:
+def _detect(dialect: str) -> Detection:
+    package = PACKAGES[dialect].partition(".")[0]
     if package in sys.modules and is_embedded(sys.modules[package]):
-        return Detection(None, f"the embedded modules stand for {package} in this process")
+        return Detection(dialect, None, f"the embedded modules stand for {package} in this process")
     if importlib.util.find_spec(package) is None:
-        return Detection(None, "no package nki" if package == "nki" else _describe_absence())
+        stubs = [
+            f"{name} {_version(name)} from PyPI, an empty stub that is not the SDK"
+            for name in _DISTRIBUTIONS[dialect]
+            if _version(name) and _STUB_MARK in str(metadata.metadata(name).json.get("description"))
+        ]
+        return Detection(dialect, None, "; ".join(stubs) or f"no package {package}")
     try:
-        module = importlib.import_module(name)
+        module = importlib.import_module(PACKAGES[dialect])
     except ImportError as error:
-        return Detection(None, f"the package {package}, which fails to import: {error}")
-    if package == "nki" and not callable(getattr(module, "jit", None)):
-        return Detection(None, "a package nki without nki.jit, which is not the SDK's")
-    return Detection(module, f"{package} {version() or 'of unknown version'}")
+        return Detection(dialect, None, f"the package {package}, which fails to import: {error}")
+    if dialect == NEWER and not callable(getattr(module, "jit", None)):
+        return Detection(dialect, None, "a package nki without nki.jit, which is not the SDK's")
+    stated = getattr(module, "__version__", "") if dialect == NEWER else ""
+    version = str(stated or _version(_DISTRIBUTIONS[dialect][0]))
+    return Detection(dialect, module, f"{package} {version or 'of unknown version'}", version)
 
 
-def _describe_absence() -> str:
-    stubs = [
-        f"{name} {version} from PyPI, an empty stub that is not the SDK"
-        for name in _DISTRIBUTIONS
-        if (version := _version(name)) is not None and _is_stub(name)
-    ]
-    return "; ".join(stubs) or "no package neuronxcc"
-
-
-def _is_stub(distribution: str) -> bool:
-    return _STUB_MARK in str(metadata.metadata(distribution).json.get("description"))
-
-
-def _version(distribution: str) -> str | None:
+def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return None
+        return ""
 
 
 _INNER = ("__wrapped__", "function", "func", "fn")
@@ -165,7 +148,7 @@ _INNER = ("__wrapped__", "function", "func", "fn")
 _MOST_DECORATORS = 10
 
 
-class DialectError(Exception):
+class DialectError(BackendMissingError):
     """The kernel is written for a generation of NKI that cannot run it here."""
 
 
@@ -206,103 +189,65 @@ def close_backend(backend: Backend) -> None:
         close()
 
 
-class ByDialect:
+B = TypeVar("B", bound=Backend)
+
+
+class ByDialect(Generic[B]):
     """One backend of several generations: each kernel runs on that of its dialect.
 
-    One whose dialect does not show goes to the first. ``absent`` says of a generation that is not
-    among them why.
+    One whose dialect does not show goes to the first. ``lacks`` says of a generation that is not
+    among the ``backends`` why.
     """
 
-    def __init__(self, backends: Mapping[str, Backend], absent: Mapping[str, str]) -> None:
-        self._backends = dict(backends)
-        self._absent = dict(absent)
-        first = next(iter(self._backends.values()))
-        self.name = first.name
-        self.description = "; ".join(backend.description for backend in self._backends.values())
-        self._last = first
+    def __init__(self, backends: Mapping[str, B], lacks: Mapping[str, str]) -> None:
+        self.backends = backends
+        self._lacks = lacks
+        self._first = next(iter(backends.values()))
+        self.name = self._first.name
+        self.description = "; ".join(backend.description for backend in backends.values())
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel on its generation; without that, say so and compile nothing."""
         if call.ranks:
             return Unsupported(NotImplementedError(f"{self.name} runs no ranks; the embedded does"))
-        dialect = dialect_of(call.kernel)
-        backend = self.backend_for(dialect)
-        if backend is not None:
-            self._last = backend
-            return backend.run(call)
-        return Crashed(DialectError(self._refusal(str(dialect))))
+        try:
+            backend = self.backend_for(call.kernel)
+        except DialectError as error:
+            return Crashed(error)
+        return backend.run(call)
 
     def takes(self, kernel: Callable[..., Any]) -> bool:
         """Whether the generation that the kernel is written for is here."""
-        return self.backend_for(dialect_of(kernel)) is not None
+        return dialect_of(kernel) in (None, *self.backends)
 
-    @property
-    def log(self) -> str:
-        """What the compiler and the runtime wrote at the last run; empty if nothing was kept."""
-        return str(getattr(self._last, "log", ""))
-
-    def backend_for(self, dialect: str | None) -> Backend | None:
-        """The backend for kernels of this dialect."""
-        if dialect is None:
-            return next(iter(self._backends.values()))
-        return self._backends.get(dialect)
-
-    def rest(self) -> None:
-        """End the processes that a backend keeps for one kernel."""
-        for backend in self._backends.values():
-            if (rest := getattr(backend, "rest", None)) is not None:
-                rest()
-
-    def close(self) -> None:
-        """Give back what the backends hold; they can be used again."""
-        for backend in self._backends.values():
-            close_backend(backend)
-
-    def _refusal(self, dialect: str) -> str:
-        here = " and ".join(self._backends)
+    def backend_for(self, kernel: Callable[..., Any]) -> B:
+        """The backend of the kernel's dialect; without one, a DialectError."""
+        dialect = dialect_of(kernel)
+        if dialect is None or dialect in self.backends:
+            return self._first if dialect is None else self.backends[dialect]
         remedy = {
             CLASSIC: "port the kernel (NKI migration guide, 0.1.0 to 0.2.0), or use an SDK of 2.21 "
             "to 2.29",
             NEWER: "use an SDK from 2.29 on",
         }
-        return (
-            f"the kernel is written for {PACKAGES[dialect]} ({dialect}); {self.name} runs {here} "
-            f"kernels here.\n  found:  {self._absent.get(dialect, 'no such generation')}\n"
+        raise DialectError(
+            f"the kernel is written for {PACKAGES[dialect]} ({dialect}); {self.name} runs "
+            f"{' and '.join(self.backends)} kernels here.\n"
+            f"  found:  {self._lacks[dialect]}\n"
             f"  remedy: {remedy[dialect]}"
         )
 
 
-NAME = "sdk"
-SIMULATE = {CLASSIC: "simulate_kernel", NEWER: "simulate"}
-"""The function with which each generation simulates a kernel."""
-
-
-def missing(what: str, state: str) -> BackendMissingError:
-    """The error for a part of the SDK that was asked for and is not here."""
-    return BackendMissingError(
-        f"{what} is not here.\n"
-        f"  found:  {state}\n"
-        "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index\n"
-        f"          ({SETUP_GUIDE}),\n"
-        "          after pip uninstall of a stub; or run on the embedded simulator:\n"
-        "          --simulate=embedded"
-    )
-
-
 class SdkSimulator:
-    """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``, if there is one."""
+    """Runs kernels with ``neuronxcc.nki.simulate_kernel`` or ``nki.simulate``."""
 
-    name = NAME
+    name = "sdk"
 
-    def __init__(self, detection: Detection, dialect: str) -> None:
-        package, function = PACKAGES[dialect], SIMULATE[dialect]
-        simulate = detection.function(function)
-        if simulate is None:
-            without = f", whose {package} has no {function}" if detection.module else ""
-            what = f"the Neuron SDK's simulator ({package}.{function})"
-            raise missing(what, f"{detection.state}{without}")
-        self._simulate, self._dialect = simulate, dialect
-        self.description = f"the Neuron SDK's simulator {package}.{function} ({detection.state})"
+    def __init__(self, detection: Detection) -> None:
+        self._dialect, function = detection.dialect, SIMULATE[detection.dialect]
+        self._simulate = getattr(detection.module, function)
+        what = f"{PACKAGES[detection.dialect]}.{function}"
+        self.description = f"the Neuron SDK's simulator {what} ({detection.state})"
 
     def run(self, call: KernelCall) -> Outcome:
         """Run the kernel; whatever the SDK raises is taken as its refusal.
@@ -321,22 +266,21 @@ class SdkSimulator:
 def sdk_simulator(sdk: Sdk | None = None) -> Backend:
     """The simulators of the generations found here, as one backend; or a BackendMissingError."""
     sdk = sdk or detect_sdk()
-    simulators: dict[str, Backend] = {}
-    errors: list[BackendMissingError] = []
-    detections = {CLASSIC: sdk.classic, NEWER: sdk.newer}
-    for dialect, detection in detections.items():
-        try:
-            simulators[dialect] = SdkSimulator(detection, dialect)
-        except BackendMissingError as error:
-            errors.append(error)
+    simulators, lacks = {}, {}
+    for detection in (sdk.classic, sdk.newer):
+        lacks[detection.dialect] = detection.lack(SIMULATE[detection.dialect])
+        if not lacks[detection.dialect]:
+            simulators[detection.dialect] = SdkSimulator(detection)
     if not simulators:
-        raise errors[1] if sdk.newer.module else errors[0]
-    return ByDialect(simulators, {dialect: entry.state for dialect, entry in detections.items()})
-
-
-def has_simulator(sdk: Sdk) -> bool:
-    """Whether one of the generations has a simulator."""
-    return bool(sdk.classic.function(SIMULATE[CLASSIC]) or sdk.newer.function(SIMULATE[NEWER]))
+        raise BackendMissingError(
+            "the Neuron SDK's simulator is not here.\n"
+            + "".join(f"  found:  {lack}\n" for lack in lacks.values())
+            + "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index\n"
+            f"          ({SETUP_GUIDE}),\n"
+            "          after pip uninstall of a stub; or run on the embedded simulator:\n"
+            "          --simulate=embedded"
+        )
+    return ByDialect(simulators, lacks)
 
 
 def launched(call: KernelCall) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ class Answer:
     ----------
     value : what the function returned; None if it raised.
     error : what it raised, or a :class:`RemoteError` in its place where it cannot be pickled.
-        Its cause is a :class:`RemoteTraceback`.
+        Its cause is a :class:`RemoteTraceback`. A :class:`WorkerEndedError` if there is no answer.
     log : what it and its compiler wrote to stdout and stderr, the last part of it.
     """
 
@@ -59,20 +59,8 @@ class RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-class WorkerHungError(Exception):
-    """The job did not end in time; its process was killed."""
-
-    def __init__(self, seconds: float, log: str) -> None:
-        self.log = log
-        super().__init__(f"no answer within {seconds:g} s: the process was killed")
-
-
-class WorkerDiedError(Exception):
-    """The process ended in the middle of the job."""
-
-    def __init__(self, exit_code: int | None, log: str) -> None:
-        self.log = log
-        super().__init__(f"the process ended in the middle of it, {_describe_exit(exit_code)}")
+class WorkerEndedError(Exception):
+    """The process hung and was killed, or ended in the middle of the job."""
 
 
 class Worker(Member):
@@ -97,26 +85,22 @@ class Worker(Member):
         atexit.register(self.close)  # else Python would wait for the process, and it for jobs
 
     def run(self, *arguments: Any, timeout: float) -> Answer:
-        """Call the function in the child.
+        """Call the function in the child, which is killed after ``timeout`` seconds.
 
-        Parameters
-        ----------
-        timeout : seconds after which the child is killed.
-
-        Raises
-        ------
-        WorkerHungError, WorkerDiedError : there is no answer, and the worker is closed.
+        Without an answer in that time, or at all, the worker is closed.
         """
         began = self._log.seek(0, os.SEEK_END)
         try:
             self.connection.send_bytes(pickle.dumps(arguments))
             if not self.connection.poll(timeout):
-                raise WorkerHungError(timeout, self._close(began, grace=0.0))
+                hung = WorkerEndedError(f"no answer within {timeout:g} s: the process was killed")
+                return Answer(None, hung, self._close(began, grace=0.0))
             value, error, where = pickle.loads(self.connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join()
-            code = self.process.exitcode
-            raise WorkerDiedError(code, self._close(began)) from None
+            how = _describe_exit(self.process.exitcode)
+            died = WorkerEndedError(f"the process ended in the middle of it, {how}")
+            return Answer(None, died, self._close(began))
         if error is not None:
             error.__cause__ = RemoteTraceback(where)
         return Answer(value, error, self._read_log(began))

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from difftest.backends.device.core import entries
+from difftest.backends.device.backend import lacks_of
 from difftest.backends.device.stage import CONVOLUTIONS, MISSED, TRANSPOSE, measure_threshold
 from difftest.backends.device.timers import opened_timer
 from difftest.backends.sdk import CLASSIC, NEWER, detect_sdk
@@ -15,8 +15,8 @@ FOLDERS = {CLASSIC: "kernels.classic", NEWER: "kernels.nki"}
 
 def folder_for(sdk):
     """The kernels that the SDK runs on a device: today's, where it takes no classic ones."""
-    ways = entries(sdk)
-    return FOLDERS[NEWER if NEWER in ways and CLASSIC not in ways else CLASSIC]
+    lacks = lacks_of(sdk)
+    return FOLDERS[NEWER if lacks[CLASSIC] and not lacks[NEWER] else CLASSIC]
 
 
 def module_of(name):

@@ -5,58 +5,47 @@ Retries and timeouts are here, and who is to blame for what fails.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import tempfile
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from difftest.backends.base import SLIPS, Array, Crashed, KernelCall, Outcome, Rejected, as_outputs
+from difftest.backends.base import (
+    SLIPS,
+    Array,
+    BackendMissingError,
+    Crashed,
+    KernelCall,
+    Outcome,
+    Rejected,
+    as_outputs,
+)
 from difftest.backends.device.faults import Blame, find_fault
-from difftest.backends.device.selftest import UntrustedDeviceError, check_device
-from difftest.backends.sdk import CLASSIC, NEWER, Sdk, launched, ran_of
-from difftest.host.worker import Worker, WorkerDiedError, WorkerHungError
+from difftest.backends.device.selftest import UntrustedDeviceError, complaint_of
+from difftest.backends.sdk import CLASSIC, NEWER, ByDialect, Detection, launched, ran_of
+from difftest.host.worker import Worker, WorkerEndedError
 
 TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"
 EXEC_TIMEOUT = "NEURON_RT_EXEC_TIMEOUT"
-NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
 
 
-class SettingError(ValueError):
-    """An environment variable has a value that it does not accept."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a session (docs/reference/device-settings.md). Times in seconds."""
-
-    timeout: float = 1800.0
-    exec_timeout: int = 60
-    nrtpy_python: str | None = None
-
-
-def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings of an environment, of this process if none is given; or a SettingError."""
-    variables = os.environ if environment is None else environment
-
-    def seconds(name: str, usual: float) -> float:
-        text = variables.get(name) or str(usual)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if 0 < value < float("inf"):
-            return value
-        raise SettingError(f"{name}: received {text!r}; accepted: a positive number of seconds")
-
-    return Settings(
-        seconds(TIMEOUT, Settings.timeout),
-        int(seconds(EXEC_TIMEOUT, Settings.exec_timeout)),
-        variables.get(NRTPY_PYTHON) or None,
+def job_seconds() -> float:
+    """How long a kernel may compile and run; a BackendMissingError if what is set is no time."""
+    text = os.environ.get(TIMEOUT) or "1800"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if 0 < seconds < math.inf:
+        return seconds
+    raise BackendMissingError(
+        f"{TIMEOUT}: received {text!r}; accepted: a positive number of seconds"
     )
 
 
@@ -92,15 +81,15 @@ class CoreLease:
     """
 
     def __init__(self) -> None:
-        self._descriptor: int | None = None
         usual = Path(tempfile.gettempdir()) / "difftest-neuroncores"
         folder = Path(os.environ.get(LOCK_FOLDER) or usual)
         folder.mkdir(parents=True, exist_ok=True)
         holders = []
         for self.core in find_cores():
             lock = folder / f"neuroncore-{self.core}.lock"
-            self._descriptor = _locked(lock)
-            if self._descriptor is not None:
+            descriptor = _locked(lock)
+            if descriptor is not None:
+                self._descriptor = descriptor
                 return
             holder = lock.read_text(encoding="utf-8").strip() or "of unknown id"
             holders.append(f"core {self.core} by process {holder}")
@@ -111,10 +100,8 @@ class CoreLease:
         )
 
     def release(self) -> None:
-        """Give the core back; a second time does nothing."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
+        """Give the core back."""
+        os.close(self._descriptor)
 
 
 def _locked(lock: Path) -> int | None:
@@ -133,46 +120,6 @@ def _locked(lock: Path) -> int | None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
-
-
-@dataclass(frozen=True)
-class Entry:
-    """How one generation compiles and runs a kernel on NumPy arrays, in the core's process.
-
-    Classic: ``neuronxcc.nki.baremetal`` of a kernel with its grid (tag v2.26.0). Newer: a kernel of
-    ``nki.jit`` called with NumPy arrays (tag v2.32.0; from SDK 2.29). ``wrap`` is that function.
-    """
-
-    dialect: str
-    description: str
-    wrap: Callable[..., Any]
-
-    def runnable(self, call: KernelCall) -> Callable[..., Any]:
-        """A function of the arrays and parameters that runs the kernel."""
-        if self.dialect == CLASSIC:
-            runnable: Callable[..., Any] = self.wrap(launched(call))
-            return runnable
-        if isinstance(call.kernel, FunctionType):
-            call = replace(call, kernel=self.wrap(call.kernel))
-        return launched(call)
-
-    def lnc(self, call: KernelCall) -> int | None:
-        """Physical cores in the kernel's logical one; None where the SDK sees to it.
-
-        The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
-        """
-        return None if self.dialect == CLASSIC else math.prod(call.grid)
-
-
-def entries(sdk: Sdk) -> dict[str, Entry]:
-    """The ways to a device that the SDK offers, by dialect."""
-    ways: dict[str, Entry] = {}
-    baremetal, jit = sdk.classic.function("baremetal"), sdk.newer.function("jit")
-    if baremetal and not sdk.refuses_classic():
-        ways[CLASSIC] = Entry(CLASSIC, "nki.baremetal", baremetal)
-    if jit and sdk.newer.function("simulate"):
-        ways[NEWER] = Entry(NEWER, "nki.jit with NumPy arrays", jit)
-    return ways
 
 
 NAME = "device"
@@ -204,26 +151,21 @@ class InfrastructureError(Exception):
 class NeuronCore:
     """The core that this process uses. Nothing is leased or started before it is needed."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        """That a job may take."""
         self.log = ""
         """What the last job and its compiler wrote."""
         self._lease: CoreLease | None = None
         self._worker: Worker | None = None
         self._key: object = None
-        self._unusable: NoCoreError | InfrastructureError | None = None
+        self._broken: InfrastructureError | None = None
 
     @property
     def index(self) -> int:
-        """The core's index; leases one if none is. One that was not free is not asked for again."""
-        if self._unusable is not None:
-            raise self._unusable
+        """The core's index; leases one if none is."""
         if self._lease is None:
-            try:
-                self._lease = CoreLease()
-            except NoCoreError as error:
-                self._unusable = error
-                raise
+            self._lease = CoreLease()
         return self._lease.core
 
     def run(
@@ -236,31 +178,30 @@ class NeuronCore:
         fails is a DeviceError. A fault that twice was not the kernel's is an InfrastructureError,
         of all later jobs too.
         """
+        if self._broken is not None:
+            raise self._broken
         for _ in range(ATTEMPTS):
             environment = self.environment(lnc)
             if self._worker is None or key != self._key:
                 self.stop()
                 self._worker, self._key = Worker(function, environment), key
-            try:
-                answer = self._worker.run(*arguments, timeout=self.settings.timeout)
-                error, self.log = answer.error, answer.log
-            except (WorkerHungError, WorkerDiedError) as end:
-                self._worker, error, self.log = None, end, end.log
+            answer = self._worker.run(*arguments, timeout=self.seconds)
+            error, self.log = answer.error, answer.log
             if error is None:
                 return answer.value
+            self.stop()
             failure = DeviceError(f"{type(error).__name__}: {error}", error, self.log)
             if failure.fault is None or failure.fault.blame is Blame.KERNEL:
                 raise failure from error
-            self.stop()
         told = f"the device failed {ATTEMPTS} times, not the kernel: {failure}"
-        self._unusable = InfrastructureError(told)
-        raise self._unusable from failure.cause
+        self._broken = InfrastructureError(told)
+        raise self._broken from failure.cause
 
     def environment(self, lnc: int | None = None) -> dict[str, str]:
-        """Variables for a process on this core; the LNC that a person has set stays."""
-        limit = str(self.settings.exec_timeout)
-        variables = {VISIBLE_CORES: str(self.index), EXEC_TIMEOUT: limit}
-        return variables if lnc is None else {**variables, LNC: os.environ.get(LNC, str(lnc))}
+        """Variables for a process on this core; what a person has set stays."""
+        usual = {EXEC_TIMEOUT: "60"} if lnc is None else {EXEC_TIMEOUT: "60", LNC: str(lnc)}
+        variables = {name: os.environ.get(name) or value for name, value in usual.items()}
+        return {VISIBLE_CORES: str(self.index), **variables}
 
     def stop(self) -> None:
         """End the process on the core, so that another may use it."""
@@ -271,9 +212,14 @@ class NeuronCore:
     def release(self) -> None:
         """End the process and give the core back."""
         self.stop()
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+
+WAYS = {CLASSIC: "nki.baremetal", NEWER: "nki.jit with NumPy arrays"}
+"""How each generation runs a kernel on NumPy arrays: ``neuronxcc.nki.baremetal`` of a kernel with
+its grid (tag v2.26.0), and a kernel of ``nki.jit`` that is called (tag v2.32.0; from SDK 2.29)."""
 
 
 class Device:
@@ -281,12 +227,13 @@ class Device:
 
     name = NAME
 
-    def __init__(self, entry: Entry, core: NeuronCore, description: str) -> None:
-        self.description = description
-        self.entry = entry
+    def __init__(self, detection: Detection, core: NeuronCore, node: str) -> None:
+        way = WAYS[detection.dialect]
+        self.description = f"{node} through {way} ({detection.state})"
+        self.detection = detection
         self.core = core
-        self._is_trusted = False
-        self._refused: UntrustedDeviceError | None = None
+        self._complaint: str | None = None
+        """About the known kernel, and empty if it came out right; None before it has run."""
 
     def run(self, call: KernelCall) -> Outcome:
         """Compile the kernel and run it; what its contract or the compiler raises is a refusal.
@@ -298,32 +245,59 @@ class Device:
 
     def check(self) -> None:
         """Run the kernel whose result is known; once, for it compiles for minutes."""
-        if self._refused is not None:
-            raise self._refused
-        if not self._is_trusted:
-            try:
-                check_device(self._run, self.entry.dialect)
-            except UntrustedDeviceError as error:
-                self._refused = error
-                raise
-            self._is_trusted = True
+        if self._complaint is None:
+            self._complaint = complaint_of(self._run, self.detection.dialect)
+        if self._complaint:
+            raise UntrustedDeviceError(self._complaint)
 
     def _run(self, call: KernelCall) -> Outcome:
         arrays = [(array.shape, str(array.dtype)) for array in (*call.inputs, *call.outputs)]
         compiled_for = call.kernel, call.grid, repr(sorted(call.parameters.items())), arrays
-        arguments = call.inputs, call.outputs, call.parameters
-        key, job, lnc = (self.entry, *compiled_for), _job(self.entry, call), self.entry.lnc(call)
+        # The newer runtime must be told what stands in ``kernel[lnc]``, 1 without brackets.
+        lnc = math.prod(call.grid) if self.detection.dialect == NEWER else None
+        key, arguments = (self, *compiled_for), (call.inputs, call.outputs, call.parameters)
         try:
-            written, returned = self.core.run(key, job, *arguments, lnc=lnc)
+            written, returned = self.core.run(key, self._job(call), *arguments, lnc=lnc)
         except DeviceError as error:
             # An error of the runtime is a crash, most others are refusals.
-            broke = isinstance(error.cause, (*SLIPS, WorkerDiedError, WorkerHungError))
+            broke = isinstance(error.cause, (*SLIPS, WorkerEndedError))
             at_run_time = error.fault is not None and error.fault.number is not None
-            told = error if error.fault or self.log or error.cause is None else error.cause
+            told = error if error.fault or self.core.log or error.cause is None else error.cause
             return Crashed(told) if broke or at_run_time else Rejected(told)
         for ours, theirs in zip(call.outputs, written, strict=True):
             ours[...] = theirs
         return ran_of(call, returned)
+
+    def _job(self, call: KernelCall) -> Callable[..., tuple[tuple[Array, ...], ...]]:
+        """What the core's process does for one kernel: made ready there once, and called often.
+
+        It gives the outputs that were passed, as they are afterwards, and what was returned.
+        """
+        ready = functools.cache(lambda: self._runnable(call))
+
+        def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Array, ...], ...]:
+            own = replace(call, inputs=inputs, outputs=outputs, parameters=parameters)
+            args, kwargs = own.arguments()
+            return outputs, as_outputs(ready()(*args, **kwargs))
+
+        return job
+
+    def _runnable(self, call: KernelCall) -> Any:
+        """A function of the arrays and parameters that runs the kernel."""
+        sdk: Any = self.detection.module
+        if self.detection.dialect == CLASSIC:
+            return sdk.baremetal(launched(call))
+        is_plain = isinstance(call.kernel, FunctionType)
+        return launched(replace(call, kernel=sdk.jit(call.kernel)) if is_plain else call)
+
+
+class Devices(ByDialect[Device]):
+    """The device through each generation found here; they share one core."""
+
+    @property
+    def core(self) -> NeuronCore:
+        """The core of all of them."""
+        return next(iter(self.backends.values())).core
 
     @property
     def log(self) -> str:
@@ -337,20 +311,3 @@ class Device:
     def close(self) -> None:
         """End the process on the core and give the core back; a later run starts anew."""
         self.core.release()
-
-
-def _job(entry: Entry, call: KernelCall) -> Callable[..., tuple[tuple[Array, ...], ...]]:
-    """What the core's process does for one kernel: it is made ready there once, and called often.
-
-    It gives the outputs that were passed, as they are afterwards, and what was returned.
-    """
-    ready: list[Callable[..., Any]] = []
-
-    def job(inputs: Any, outputs: Any, parameters: Any) -> tuple[tuple[Array, ...], ...]:
-        if not ready:
-            ready.append(entry.runnable(call))
-        own = replace(call, inputs=inputs, outputs=outputs, parameters=parameters)
-        args, kwargs = own.arguments()
-        return outputs, as_outputs(ready[0](*args, **kwargs))
-
-    return job

@@ -48,7 +48,7 @@ with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as _f
 _BY_NUMBER = {fault.number: fault for fault in FAULTS.values() if fault.number is not None}
 _NCC_PAGE = "see AWS Neuron documentation, Neuron Compiler Error Codes"
 
-_NRT_NAME = re.compile(r"\b(NRT_[A-Z_]+)\b(?:\s*\((\d+)\))?")
+_NRT_NAME = re.compile(r"\bNRT_[A-Z_]+\b")
 _NRT_NUMBER = re.compile(r"\b(?:NRT|nrt_\w+|status|ret(?:urned)?)\b[^\n\d]{0,24}?\b(\d{1,4})\b")
 _NCC_CODE = re.compile(r"\bNCC_[A-Z]+\d+\b")
 
@@ -59,15 +59,9 @@ def find_fault(text: str) -> Fault | None:
     The name of an NRT status decides, for public pages show numbers that belong to another name;
     a number alone is looked up.
     """
-    for match in _NRT_NAME.finditer(text):
-        fault, number = FAULTS.get(match[1]), int(match[2] or 0)
-        if fault is None:
-            continue
-        if number in (0, fault.number):
-            return fault
-        other = _BY_NUMBER[number].name if number in _BY_NUMBER else "of no status"
-        hint = f"{fault.hint}; the number {number} is {other}"
-        return Fault(fault.name, number, fault.blame, hint)
+    for name in _NRT_NAME.findall(text):
+        if name in FAULTS:
+            return FAULTS[name]
     compiler = _NCC_CODE.search(text)
     if compiler:
         unknown = Fault(compiler[0], None, Blame.KERNEL, _NCC_PAGE)

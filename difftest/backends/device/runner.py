@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from difftest.backends.base import Backend, KernelCall, Outcome, Ran
+from difftest.backends.base import Backend, BackendMissingError, KernelCall, Outcome, Ran
 from difftest.backends.device.core import NAME as DEVICE
 from difftest.backends.device.selftest import Guard
-from difftest.backends.sdk import detect_sdk, has_simulator, sdk_simulator
+from difftest.backends.sdk import sdk_simulator
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.questions import Reference
@@ -119,9 +119,12 @@ class DeviceRunner(Runner):
 
 def arbiter_for(backends: tuple[Backend, ...]) -> Backend | None:
     """The SDK's simulator, where it is installed and no simulator was asked for."""
-    sdk = detect_sdk()
-    asked = any(backend.name != DEVICE for backend in backends)
-    return None if asked or not has_simulator(sdk) else sdk_simulator(sdk)
+    if any(backend.name != DEVICE for backend in backends):
+        return None
+    try:
+        return sdk_simulator()
+    except BackendMissingError:
+        return None
 
 
 class Difference(DifferentialFailure):

@@ -32,6 +32,13 @@ SHAPE = (128, 64)
 class UntrustedDeviceError(Exception):
     """The device did not do what it must with a kernel whose result is known."""
 
+    def __init__(self, complaint: str) -> None:
+        super().__init__(
+            "the device is not to be believed: a kernel that adds two matrices failed.\n"
+            f"  found:  {complaint}\n"
+            "  remedy: difftest doctor; no kernel of yours has run"
+        )
+
 
 class Guard:
     """Looks at the outputs of one device, run after run."""
@@ -63,29 +70,26 @@ def _digest(arrays: Sequence[Array]) -> str:
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
-def check_device(run: Callable[[KernelCall], Outcome], dialect: str) -> None:
-    """Add two matrices, twice: integers in float32, whose sums are exact and not zero.
+def complaint_of(run: Callable[[KernelCall], Outcome], dialect: str) -> str:
+    """What is wrong with the sums of two matrices, twice; empty if nothing is.
 
-    One that does not come out as it must is an UntrustedDeviceError, which says how.
+    They are of integers in float32, whose sums are exact and not zero.
     """
     kernel = importlib.import_module(f"difftest.backends.device.probes_{dialect}").add
     guard = Guard()
     for seed in (0, 1):
         a, b = np.random.default_rng(seed).integers(1, 1000, (2, *SHAPE)).astype(np.float32)
-        complaint = _complaint(run(KernelCall(kernel=kernel, inputs=(a, b))), a + b, guard)
-        if complaint is not None:
-            raise UntrustedDeviceError(
-                "the device is not to be believed: a kernel that adds two matrices failed.\n"
-                f"  found:  {complaint}\n"
-                "  remedy: difftest doctor; no kernel of yours has run"
-            )
+        outcome = run(KernelCall(kernel=kernel, inputs=(a, b)))
+        if complaint := _complaint(outcome, a + b, guard):
+            return complaint
+    return ""
 
 
-def _complaint(outcome: Outcome, expected: Array, guard: Guard) -> str | None:
+def _complaint(outcome: Outcome, expected: Array, guard: Guard) -> str:
     if not isinstance(outcome, Ran):
         return f"{type(outcome.error).__name__}: {outcome.error}"
     if [output.shape for output in outcome.outputs] != [SHAPE]:
         return f"outputs of shapes {[array.shape for array in outcome.outputs]}, not one of {SHAPE}"
     wrong = int((outcome.outputs[0] != expected).sum())
     suspicion = guard.suspect("add", outcome.outputs, (expected.astype(np.float64),))
-    return suspicion or (f"{wrong} of {expected.size} elements are wrong" if wrong else None)
+    return suspicion or (f"{wrong} of {expected.size} elements are wrong" if wrong else "")

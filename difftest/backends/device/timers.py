@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,11 +23,14 @@ import numpy as np
 
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
 from difftest.backends.device.backend import ARTIFACTS, device_backend, keep_neffs
-from difftest.backends.device.core import NRTPY_PYTHON, Device, DeviceError
-from difftest.backends.sdk import CLASSIC, Sdk, detect_sdk, dialect_of, function_of, launched
+from difftest.backends.device.core import Device, DeviceError
+from difftest.backends.sdk import CLASSIC, function_of, launched
 
+NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
 TOOLS = ("neuron-explorer", "neuron-profile")
 """The second is the first one's name before SDK 2.32; their ``capture`` is the same."""
+_TOTAL_TIME = re.compile(r'"total_time":\s*(\d[\d.eE+-]*)')
+"""Seconds; its place in a summary differs between versions, and the first counts."""
 _HOST = Path(__file__).with_name("nrtpy_host.py")
 _LIBRARIES = "/opt/aws/neuron/lib"
 """Where the runtime library lies, which nrtpy needs (AWS's page "Get started with nrtpy")."""
@@ -46,13 +50,13 @@ class ClassicTimer:
 
     metric = "nc_latency of nki.benchmark"
 
-    def __init__(self, benchmark: Callable[..., Any], device: Device) -> None:
-        self._benchmark = benchmark
+    def __init__(self, device: Device) -> None:
+        self._sdk: Any = device.detection.module
         self._core = device.core
 
     def p99(self, call: KernelCall, *, warmup: int, iterations: int) -> float:
         def job() -> float:
-            timed = self._benchmark(warmup=warmup, iters=iterations)(launched(call))
+            timed = self._sdk.benchmark(warmup=warmup, iters=iterations)(launched(call))
             timed(*call.inputs, **call.parameters)
             return float(timed.benchmark_result.nc_latency.get_latency_percentile(99))
 
@@ -77,7 +81,7 @@ class _NeffTimer:
             for old in artifacts.rglob("*.neff"):
                 old.unlink()
             outcome = self._device.run(call)
-            self._device.rest()  # the compiler's process holds the core
+            self._device.core.stop()  # the compiler's process holds the core
             if not isinstance(outcome, Ran):
                 raise DeviceError(str(outcome.error)) from outcome.error
             neffs = sorted(artifacts.rglob("*.neff"))
@@ -98,10 +102,10 @@ class _NeffTimer:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=core.settings.timeout,
+                timeout=core.seconds,
             )
         except subprocess.TimeoutExpired:
-            raise DeviceError(f"{what}: no answer within {core.settings.timeout:g} s") from None
+            raise DeviceError(f"{what}: no answer within {core.seconds:g} s") from None
         if done.returncode:
             raise DeviceError(f"{what} ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
@@ -150,10 +154,10 @@ class CaptureTimer(_NeffTimer):
                 raise DeviceError(f"{self._tool} capture wrote no profile")
             shown = ("-s", written[0], "--output-format", "summary-json")
             summary = self.call_tool("view", "-n", neff, *shown)
-        with contextlib.suppress(ValueError, TypeError):
-            for time in _total_times(json.loads(summary)):
-                return time
-        raise DeviceError(f"{self._tool} view shows no total_time: {summary[:200]}")
+        time = _TOTAL_TIME.search(summary)
+        if time is None:
+            raise DeviceError(f"{self._tool} view shows no total_time: {summary[:200]}")
+        return float(time[1])
 
 
 def p99_of(durations: list[float]) -> float:
@@ -180,15 +184,6 @@ def _write_inputs(call: KernelCall, folder: str) -> list[str]:
     return words
 
 
-def _total_times(summary: Any) -> Iterator[float]:
-    """Each ``total_time`` anywhere in a summary; its place differs between versions."""
-    if isinstance(summary, dict) and "total_time" in summary:
-        yield float(summary["total_time"])
-    parts = summary.values() if isinstance(summary, dict) else summary
-    for part in parts if isinstance(summary, (dict, list)) else ():
-        yield from _total_times(part)
-
-
 @contextlib.contextmanager
 def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
     """What times kernels of one dialect on the device, whose known kernel has come out right.
@@ -196,39 +191,30 @@ def opened_timer(load: Callable[[], Callable[..., Any]]) -> Iterator[Timer]:
     ``load`` imports a kernel of that dialect, once it is known that there is a device. Without one,
     or with nothing that times such kernels, it is a BackendMissingError.
     """
-    backend, sdk = device_backend(), detect_sdk()
-    dialect = dialect_of(load())
-    device = backend.backend_for(dialect)
-    if not isinstance(device, Device):
-        raise BackendMissingError(
-            f"the kernel is written for {dialect} NKI, which does not run here:\n"
-            f"  found:  {sdk.state}"
-        )
-    timer = find_timer(sdk, device)
+    devices = device_backend()
     try:
+        device = devices.backend_for(load())
+        timer = find_timer(device)
         device.check()
         yield timer
     finally:
-        device.close()
+        devices.close()
 
 
-def find_timer(sdk: Sdk, device: Device) -> Timer:
+def find_timer(device: Device) -> Timer:
     """What can time kernels of the device's generation; else the error says what to install."""
-    if device.entry.dialect == CLASSIC:
-        benchmark = sdk.classic.function("benchmark")
-        if benchmark is None:
-            raise BackendMissingError(
-                f"{sdk.classic.state}, whose neuronxcc.nki has no benchmark: nothing can time a "
-                "classic kernel"
-            )
-        return ClassicTimer(benchmark, device)
-    python = device.core.settings.nrtpy_python
-    tool = next(filter(None, map(shutil.which, TOOLS)), None)
-    if not keep_neffs() or (python is None and tool is None):
+    if device.detection.dialect == CLASSIC:
+        if lack := device.detection.lack("benchmark"):
+            raise BackendMissingError(f"nothing can time a classic kernel here.\n  found:  {lack}")
+        return ClassicTimer(device)
+    python = os.environ.get(NRTPY_PYTHON)
+    tool = next(filter(None, map(shutil.which, [python] if python else TOOLS)), None)
+    if tool is None or not keep_neffs():
+        lost = f"program {python}, which {NRTPY_PYTHON} names" if python else " and no ".join(TOOLS)
         raise BackendMissingError(
             "nothing can time a kernel of the newer SDK here.\n"
-            f"  found:  no {NRTPY_PYTHON}, no {' and no '.join(TOOLS)}\n"
+            f"  found:  no {lost}\n"
             "  remedy: with SDK 2.32, an environment with nrtpy (docs/how-to/measure-latency.md);\n"
             f"          before, aws-neuronx-tools, and {ARTIFACTS} set to an empty folder"
         )
-    return NrtpyTimer(python, device) if python else CaptureTimer(str(tool), device)
+    return NrtpyTimer(tool, device) if python else CaptureTimer(tool, device)

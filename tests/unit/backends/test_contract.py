@@ -12,7 +12,7 @@ import pytest
 from difftest.backends.base import Crashed, KernelCall, Ran, Rejected, poisoned
 from difftest.backends.device.backend import device_backend
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
-from difftest.backends.sdk import CLASSIC, NEWER, SdkSimulator, close_backend, detect_sdk
+from difftest.backends.sdk import CLASSIC, NEWER, SdkSimulator, detect_sdk
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import EMBEDDED, NEWER_EMBEDDED, write_package
 
@@ -26,10 +26,10 @@ FLOAT32 = np.dtype("float32")
 BACKENDS = {
     "embedded": lambda: EmbeddedSimulator(),
     "plain": lambda: PlainSimulator(),
-    "classic simulator": lambda: SdkSimulator(detect_sdk().classic, "classic"),
-    "newer simulator": lambda: SdkSimulator(detect_sdk().newer, "newer"),
-    "classic device": lambda: device_backend().backend_for(CLASSIC),
-    "newer device": lambda: device_backend().backend_for(NEWER),
+    "classic simulator": lambda: SdkSimulator(detect_sdk().classic),
+    "newer simulator": lambda: SdkSimulator(detect_sdk().newer),
+    "classic device": lambda: device_backend().backends[CLASSIC],
+    "newer device": lambda: device_backend().backends[NEWER],
 }
 
 
@@ -40,9 +40,10 @@ def backend(request, site, chip):
     if request.param.startswith("newer"):
         (site / "nki").mkdir()
         (site / "nki" / "__init__.py").write_text(NEWER_EMBEDDED)
-    made = BACKENDS[request.param]()
-    yield made
-    close_backend(made)
+    backend = BACKENDS[request.param]()
+    yield backend
+    if backend.name == "device":
+        backend.core.release()
 
 
 def ones(*shape):

@@ -1,6 +1,6 @@
 import pytest
 
-from difftest.backends.sdk import detect, detect_sdk
+from difftest.backends.sdk import detect_sdk
 from difftest.simulator.frontend.install import embedded
 from tests.unit.backends.sdk_standin import (
     SDK,
@@ -13,25 +13,25 @@ from tests.unit.backends.sdk_standin import (
 
 
 def test_nothing_installed(site):
-    assert detect().module is None
-    assert detect().state == "no package neuronxcc"
+    assert detect_sdk().classic.module is None
+    assert detect_sdk().classic.state == "no package neuronxcc"
 
 
 def test_the_empty_stub_is_named_as_a_stub(site):
     """The distribution neuronx-cc of PyPI holds a folder `neuronx-cc` that cannot be imported."""
     write_metadata(site, "neuronx-cc", "1.0.post1", STUB_TEXT)
     write_metadata(site, "nki", "0.0.1", STUB_TEXT)
-    assert detect().module is None
-    assert detect().state == (
-        "neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK; "
-        "nki 0.0.1 from PyPI, an empty stub that is not the SDK"
-    )
+    sdk, stub = detect_sdk(), "from PyPI, an empty stub that is not the SDK"
+    assert sdk.classic.module is sdk.newer.module is None
+    assert sdk.classic.state == f"neuronx-cc 1.0.post1 {stub}"
+    assert sdk.newer.state == f"nki 0.0.1 {stub}"
 
 
 def test_a_package_that_fails_to_import_is_not_the_sdk(site):
     write_package(site, "neuronxcc", None, f"raise ImportError({STUB_TEXT!r})")
-    assert detect().module is None
-    assert detect().state.startswith("the package neuronxcc, which fails to import: WRONG PACKAGE")
+    classic = detect_sdk().classic
+    assert classic.module is None
+    assert classic.state.startswith("the package neuronxcc, which fails to import: WRONG PACKAGE")
 
 
 @pytest.mark.parametrize("text", ["", f"raise ImportError({STUB_TEXT!r})"])
@@ -42,22 +42,23 @@ def test_a_stub_of_the_newer_package_is_not_the_sdk(site, text):
 
 def test_a_package_without_nki_is_not_the_sdk(site):
     write_package(site, "neuronxcc", None)
-    assert "No module named 'neuronxcc.nki'" in detect().state
+    assert "No module named 'neuronxcc.nki'" in detect_sdk().classic.state
 
 
 def test_the_embedded_modules_are_not_the_sdk(site):
     with embedded():
-        assert detect().state == "the embedded modules stand for neuronxcc in this process"
-        newer = detect_sdk().newer
-    assert newer.module is None
-    assert newer.state == "the embedded modules stand for nki in this process"
+        sdk = detect_sdk()
+    assert sdk.classic.module is sdk.newer.module is None
+    assert sdk.classic.state == "the embedded modules stand for neuronxcc in this process"
+    assert sdk.newer.state == "the embedded modules stand for nki in this process"
 
 
 def test_an_sdk_is_found_with_its_version(site):
     write_package(site, "neuronxcc", SDK)
     write_metadata(site, "neuronx-cc", "2.21.18209.0", "The Neuron compiler.")
-    assert detect().module is not None
-    assert detect().state == "neuronxcc 2.21.18209.0"
+    classic = detect_sdk().classic
+    assert classic.module is not None
+    assert (classic.state, classic.version) == ("neuronxcc 2.21.18209.0", "2.21.18209.0")
 
 
 @pytest.mark.parametrize(
@@ -83,4 +84,4 @@ def test_the_version_of_nki_tells_the_release(site, nki, release):
 )
 def test_baremetal_is_refused_from_sdk_2_30_on(site, compiler, refused):
     write_classic(site, compiler)
-    assert (detect_sdk().refuses_classic() is not None) is refused
+    assert bool(detect_sdk().refuses_classic()) is refused

@@ -6,13 +6,7 @@ import pytest
 
 from difftest.backends.base import Crashed, KernelCall, Ran
 from difftest.backends.device.backend import device_backend
-from difftest.backends.sdk import (
-    DialectError,
-    close_backend,
-    dialect_of,
-    function_of,
-    sdk_simulator,
-)
+from difftest.backends.sdk import DialectError, dialect_of, function_of, sdk_simulator
 from tests.unit.backends.sdk_standin import write_classic, write_newer
 
 KERNEL = """
@@ -92,4 +86,4 @@ def test_a_classic_kernel_is_reported_by_a_newer_device_before_anything_compiles
     assert found.startswith("  found:  neuronxcc.nki.baremetal of SDK 2.32 is not used: since 2.30")
     assert remedy.startswith("  remedy: port the kernel (NKI migration guide, 0.1.0 to 0.2.0)")
     assert not (tmp_path / "count").exists()
-    close_backend(backend)
+    backend.close()

@@ -25,9 +25,9 @@ from tests.unit.backends.sdk_standin import (
 def simulator(request, site):
     if request.param == "classic":
         write_classic(site)
-        return SdkSimulator(detect_sdk().classic, "classic")
+        return SdkSimulator(detect_sdk().classic)
     write_newer(site)
-    return SdkSimulator(detect_sdk().newer, "newer")
+    return SdkSimulator(detect_sdk().newer)
 
 
 def test_the_description_has_the_version(site):
@@ -42,8 +42,9 @@ def test_a_missing_sdk_says_what_was_found_and_how_to_get_it(site):
     with pytest.raises(BackendMissingError) as caught:
         sdk_simulator()
     assert str(caught.value).splitlines() == [
-        "the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
+        "the Neuron SDK's simulator is not here.",
         "  found:  neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK",
+        "  found:  no package nki",
         "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index",
         "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide),",
         "          after pip uninstall of a stub; or run on the embedded simulator:",

@@ -9,6 +9,7 @@ from difftest.backends.chosen import select_backends
 from difftest.backends.device.backend import device_backend
 from difftest.backends.device.core import CoreLease, DeviceError, InfrastructureError, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
+from tests.every import every
 from tests.unit.backends.sdk_standin import (
     STUB_TEXT,
     write_classic,
@@ -25,10 +26,11 @@ def test_without_device_and_sdk_the_error_names_both(site, nodes):
     assert str(caught.value).splitlines() == [
         "a Neuron device cannot be used here.",
         f"  found:  no Neuron device: {nodes} shows no neuron0",
-        "  found:  no Neuron SDK: neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the "
-        "SDK",
+        "  found:  neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK",
+        "  found:  no package nki",
         "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK",
-        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide);",
+        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide), of 2.29 or later for "
+        "kernels of nki;",
         "          without one, --simulate runs the same tests on a simulator",
     ]
 
@@ -55,7 +57,7 @@ def test_a_baremetal_that_returns_zeros_is_not_used(site, chip):
 def test_a_newer_sdk_before_numpy_arrays_is_not_enough(site, chip):
     (site / "nki").mkdir()
     (site / "nki" / "__init__.py").write_text("def jit(fn): return fn\n__version__ = '0.2.0'")
-    with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki runs no NumPy arrays"):
+    with pytest.raises(BackendMissingError, match=r"nki 0\.2\.0, whose nki has no simulate\n"):
         device_backend()
 
 
@@ -64,9 +66,9 @@ def backend(request, site, chip, monkeypatch):
     """A device of either generation, as the stand-in for its SDK shows it."""
     {"classic": write_classic, "newer": write_newer}[request.param](site)
     monkeypatch.setenv("DIFFTEST_DEVICE_TIMEOUT", "5")
-    made = device_backend()
-    yield made
-    made.close()
+    devices = device_backend()
+    yield devices
+    devices.close()
 
 
 @pytest.fixture
@@ -123,14 +125,25 @@ def test_a_device_that_is_not_believed_is_asked_once(backend, ran, monkeypatch):
     assert len(ran()) == 1
 
 
-def test_a_core_that_was_taken_is_not_asked_for_again(backend):
+def test_a_core_that_another_holds_is_an_error_until_it_is_free(backend):
     taken = CoreLease()
-    other = device_backend()
     with pytest.raises(NoCoreError, match=r"core 0 by process"):
-        run(other)
+        run(backend)
     taken.release()
-    with pytest.raises(NoCoreError):
-        run(other)
+    assert isinstance(run(backend), Ran)
+
+
+@every("text", ["soon", "0", "-1", "inf", "nan"])
+def test_a_time_that_is_none_names_the_variable(chip, monkeypatch, text):
+    monkeypatch.setenv("DIFFTEST_DEVICE_TIMEOUT", text)
+    with pytest.raises(BackendMissingError, match=rf"TIMEOUT: received '{text}'; accepted"):
+        device_backend()
+
+
+@every("text, seconds", [("", "60"), ("7", "7")])
+def test_an_execution_is_always_limited(backend, monkeypatch, text, seconds):
+    monkeypatch.setenv("NEURON_RT_EXEC_TIMEOUT", text)
+    assert backend.core.environment()["NEURON_RT_EXEC_TIMEOUT"] == seconds
 
 
 def test_the_newer_runtime_is_told_the_kernels_lnc(site, chip, monkeypatch):
@@ -198,8 +211,7 @@ def test_a_core_that_stays_busy_is_not_the_kernels_fault(backend, ran, monkeypat
 
 def test_a_hung_kernel_ends_only_its_own_process(backend, monkeypatch):
     run(backend)
-    backend_of = backend.backend_for(None)
-    monkeypatch.setattr(backend_of.core, "settings", type(backend_of.core.settings)(timeout=0.3))
+    monkeypatch.setattr(backend.core, "seconds", 0.3)
     monkeypatch.setenv("STANDIN_FAULT", "hang")
 
     def hanging(a, b):

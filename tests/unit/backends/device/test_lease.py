@@ -73,13 +73,6 @@ def test_a_process_on_the_core_keeps_it_when_its_leaseholder_lets_go():
     assert CoreLease().core == 0
 
 
-def test_releasing_twice_does_nothing():
-    taken = CoreLease()
-    taken.release()
-    taken.release()
-    assert CoreLease().core == 0
-
-
 def test_one_process_leases_a_core_once(cores):
     cores("0-1")
     first = CoreLease()

@@ -138,6 +138,9 @@ def test_without_any_tool_the_error_says_what_to_install(site, timer, monkeypatc
     monkeypatch.setenv("PATH", str(site))
     with pytest.raises(BackendMissingError, match=r"no neuron-explorer and no neuron-profile"):
         timer()
+    monkeypatch.setenv("DIFFTEST_NRTPY_PYTHON", "/no/python")
+    with pytest.raises(BackendMissingError, match="no program /no/python, which DIFFTEST_NRTPY"):
+        timer()
 
 
 def test_a_classic_sdk_without_benchmark_says_so(site, timer):
