@@ -7,6 +7,8 @@ from numpy.testing import assert_array_equal
 from difftest.simulator import NkiError
 from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import gate
+from difftest.simulator.instructions.gather import nonzero_with_count
 from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
 
@@ -35,3 +37,16 @@ def test_sequence_bounds(dtype):
     result = on_tiles(lambda x: nisa.sequence_bounds(segment_ids=x), ids)
     starts, ends = [8, 1, 1, 3, 3, 3, 8, 7], [-1, 3, 3, 6, 6, 6, -1, 8]
     assert_array_equal(result, np.array([[starts, ends]], dtype), strict=True)
+
+
+NONZERO = np.array([[0, 1, 1, 0, 0, 1, 0, 0]], np.int32)
+
+
+@every("dtype", [np.int32, np.float32])
+def test_the_documented_example_of_nonzero_with_count(dtype):
+    def compute(x):
+        out = nl.ndarray((1, 9), nl.int32)
+        return gate.issue(nonzero_with_count, (x,), (16, -1), dst=out)
+
+    result = on_tiles(compute, NONZERO.astype(dtype))
+    assert_array_equal(result, np.array([[17, 18, 21, -1, -1, -1, -1, -1, 3]], np.int32))

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from difftest.simulator import ShapeError
+from difftest.simulator import NkiError, ShapeError, launch
+from difftest.simulator.frontend import kernel as nki
+from difftest.simulator.frontend.classic import isa as nisa
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions.gate import write
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Space
+from tests.every import every
 from tests.unit.simulator.on_tiles import normal, on_tiles
 from tests.unit.simulator.stored import stored
 
@@ -75,3 +78,21 @@ def test_a_result_does_not_share_its_memory_with_an_operand():
     assert_array_equal(copied, data)
     assert_array_equal(doubled, data)
     assert changed[0].tolist() == [9, 9, 9]
+
+
+TABLE = normal(10, 6)
+INDEX = np.array([[7], [0], [7], [9]], np.int32)
+
+
+@every("write", ["gather", "scatter"])
+def test_indices_do_not_lead_around_an_immutable_parameter(write):
+    @nki.jit
+    def kernel(table, index):
+        named = table[nl.load(index), nl.arange(6)[None, :]]
+        if write == "scatter":
+            nl.store(named, nl.zeros((4, 6), nl.float32))
+        else:
+            nisa.dma_copy(dst=table[0:4], src=named)
+
+    with pytest.raises(NkiError, match="a kernel does not write to its parameters"):
+        launch(kernel, [TABLE, INDEX])

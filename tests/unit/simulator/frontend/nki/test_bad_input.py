@@ -26,6 +26,14 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         ),
         (lambda: nisa.tensor_copy(None, tile((2, 2))), KernelError, "takes a tile as dst"),
         (lambda: nisa.tensor_copy(tile((2, 2)), tile((2, 2)), engine=5), KernelError, "engine=5"),
+        (
+            lambda: nisa.scalar_tensor_tensor(
+                *(tile((4, 8), nl.int32), tile((4, 8), nl.int32), nl.bitwise_and),
+                *(1, nl.bitwise_or, tile((4, 8), nl.int32)),
+            ),
+            KernelError,
+            "arithmetic operator",
+        ),
         (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
         (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
         (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "no such dtype"),

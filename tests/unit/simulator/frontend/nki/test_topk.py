@@ -40,6 +40,21 @@ def kernel(k, n, written=True, **options):
     return run
 
 
+@every("k", [16, 32])
+def test_each_sixteen_partitions_are_one_problem(k):
+    x = shuffled(3, 6)
+    values, numbers = launch(kernel(k, 90), [x], level="0.7").outputs
+    for group in range(3):
+        rows = slice(16 * group, 16 * group + 16)
+        snake = x[rows].T.reshape(-1)[:90].astype(np.float32)
+        columns = k // 16
+        found = numbers[rows, :columns].T.reshape(-1)
+        assert sorted(snake[found]) == sorted(snake)[-k:]
+        assert_array_equal(values[rows, :columns].T.reshape(-1).astype(np.float32), snake[found])
+        assert (values[rows, columns:] == -1).all()
+        assert (numbers[rows, columns:] == 99).all()
+
+
 def test_what_the_last_column_has_beyond_the_results_counts_as_never_written():
     with pytest.raises(UnwrittenError, match="by topk at"):
         launch(kernel(8, 32), [shuffled(1, 2)], level="0.7")
