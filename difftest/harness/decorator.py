@@ -14,7 +14,7 @@ import hypothesis
 from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
 from difftest.harness.edge_checks import check_edges
-from difftest.harness.failures import DifferentialFailure
+from difftest.harness.failures import DifferentialFailure, NothingComparedError
 from difftest.harness.limits import LIMITS
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import runnable
@@ -128,7 +128,9 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         runner: Runner = fixtures.pop(RUNNER_FIXTURE)
         bound = BoundCase(spec, case, runner)
         function(case=bound, **fixtures)
-        bound.require_comparison()
+        if not bound.verdicts:
+            told = f"the test of {spec.name} compared nothing: its function must call case.check()"
+            raise NothingComparedError(told)
         return bound
 
     def run_drawn(case: Case, **fixtures: Any) -> None:
@@ -145,7 +147,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             runner.repeats.add(spec, case)
         except BaseException as error:
             verdicts = getattr(error, "verdicts", {})
-            runner.repeats.failed()
+            runner.repeats.has_failed = True
             if LIMITS.expired > expired:
                 runner.repeats.expired(spec, case, error)
             if isinstance(error, DifferentialFailure) and runner.repeats.is_last:

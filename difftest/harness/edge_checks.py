@@ -12,7 +12,7 @@ import numpy as np
 
 from difftest.backends.base import Backend, Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
-from difftest.harness.edges import Edge, defaults_of, edges_of, plainest_call
+from difftest.harness.edges import Edge, defaults_of, edges_of
 from difftest.harness.failures import BrokenReferenceError, EdgeFailure
 from difftest.harness.filling import fillings_of, has_sizes, keeps_traces
 from difftest.harness.limits import LIMITS, USED, CaseLimitError, limit
@@ -49,20 +49,13 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
     traces.
     """
     __tracebackhide__ = True
-    for backend in runner.backends:
-        if has_edges(spec, (backend,)):
-            _check_on(backend, runner, spec)
-
-
-def _check_on(backend: Backend, runner: Runner, spec: KernelSpec) -> None:
-    """First the plainest case: of a kernel that is wrong there, calls outside tell nothing."""
-    __tracebackhide__ = True
-    record = functools.partial(run_recorded, runner, backend)
-    filling = fillings_of(spec, record) if keeps_traces(backend) else ()
-    for edge in itertools.chain(plainest_call(spec), edges_of(spec), filling):
-        outcome = _run(runner, backend, spec, edge)
-        with _patience() if edge.fills else limit(None, None):
-            judge_edge(runner, spec, edge, backend, outcome)
+    for backend in (one for one in runner.backends if has_edges(spec, (one,))):
+        record = functools.partial(run_recorded, runner, backend)
+        filling = fillings_of(spec, record) if keeps_traces(backend) else ()
+        for edge in itertools.chain(edges_of(spec), filling):
+            outcome = _run(runner, backend, spec, edge)
+            with _patience() if edge.fills else limit(None, None):
+                judge_edge(runner, spec, edge, backend, outcome)
 
 
 def _patience() -> contextlib.ExitStack:

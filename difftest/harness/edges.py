@@ -44,13 +44,16 @@ class Edge:
 
 
 def edges_of(spec: KernelSpec) -> Iterator[Edge]:
-    """The call with the kernel's defaults; and if the spec has rejections, all calls outside."""
-    defaults = defaults_of(spec)
+    """The plainest case, the kernel's defaults; and if the spec has rejections, calls outside.
+
+    Of a kernel that is wrong in the plainest case the others tell nothing.
+    """
+    base, defaults = plainest(spec, {}), defaults_of(spec)
+    yield from _edge(base, spec, "the plainest case", inside=True)
     if defaults:
         shown = ", ".join(f"{name}={value}" for name, value in defaults.items())
         values = plainest(spec, defaults) or _beside(spec, defaults)
         yield from _edge(values, spec, f"the defaults, {shown}", inside=True)
-    base = plainest(spec, {})
     if not spec.rejects or base is None:
         return
     yield from _other_values(spec, base)
@@ -68,11 +71,6 @@ def _beside(spec: KernelSpec, defaults: Mapping[str, Any]) -> dict[str, Any] | N
 def is_size(value: object) -> bool:
     """Whether a value of the domain may be one of an array."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def plainest_call(spec: KernelSpec) -> Iterator[Edge]:
-    """The plainest case, which the domain has."""
-    yield from _edge(plainest(spec, {}), spec, "the plainest case", inside=True)
 
 
 def _edge(

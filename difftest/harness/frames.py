@@ -85,6 +85,11 @@ def is_installed(file: str) -> bool:
     return any(name in parts for name in _INSTALLED)
 
 
+def is_authors(file: str) -> bool:
+    """Whether a file is of whoever wrote the kernels and the tests."""
+    return not (file.startswith("<") or is_library(file) or is_installed(file))
+
+
 def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:
     """Whether a ``raise`` or an ``assert`` in ``function`` or in code of its own made the error.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +29,7 @@ class Repeats:
         self._agreed: set[int] = set()
         self._replaced: dict[int, bool] = {}
         self._in_a_row = 0
-        self._failed = False
+        self.has_failed = False
         self.over: tuple[int, BaseException] | None = None
         """The case whose time was over, and its failure: none is run after it."""
 
@@ -46,17 +47,13 @@ class Repeats:
         agreed = _mark(spec, case) in self._agreed
         if choices not in self._replaced:
             self._in_a_row = self._in_a_row + 1 if agreed else 0
-            self._replaced[choices] = 0 < self._in_a_row <= _IN_A_ROW and not self._failed
+            self._replaced[choices] = 0 < self._in_a_row <= _IN_A_ROW and not self.has_failed
         if self._replaced[choices]:
             raise UnsatisfiedAssumption("the case was drawn before, and agreed")
         return agreed
 
     def add(self, spec: KernelSpec, case: Case) -> None:
         self._agreed.add(_mark(spec, case))
-
-    def failed(self) -> None:
-        """A case failed: Hypothesis shrinks it now."""
-        self._failed = True
 
     @property
     def is_last(self) -> bool:
@@ -73,6 +70,11 @@ def _mark(spec: KernelSpec, case: Case) -> int:
     return hash((spec, repr(case)))
 
 
+@functools.lru_cache(maxsize=4096)  # Hypothesis keeps the labels of thousands of cases
+def _apart(label: int, place: int) -> int:
+    return label + place
+
+
 def begin_case(data: Any) -> bool | None:
     """Whether Hypothesis is free in all that it chooses for a case but the first choice.
 
@@ -81,7 +83,9 @@ def begin_case(data: Any) -> bool | None:
     """
     begin, count = getattr(data, "start_span", None), itertools.count()
     if begin is not None:
-        data.start_span = lambda label: begin(label if type(label) is str else label + next(count))
+        data.start_span = lambda label: begin(
+            label if type(label) is str else _apart(label, next(count))
+        )
     known = (*(getattr(data, "prefix", None) or ()),)
     if len(known) == 2 and not isinstance(known[1], int):
         return None

@@ -72,7 +72,7 @@ _MOVING = (54, 60, 66)
 """The same where data only move: NaN and infinities are among the outliers."""
 _WIDE, _NEGATIVE, _ENDS = 62, 75, 85
 """The same of integers as wide as the dtype, of negative ones, and of those at both ends."""
-_SAMPLES = 9
+SAMPLES = 9
 """Cases on which a reference shows its nature."""
 _FAR, _SCALED, _SPECIAL = 7, 11, 13
 """The first numbers, up to the last, of cases in which all numbers of one input are far from 0, and
@@ -308,7 +308,7 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 def _samples(spec: KernelSpec) -> list[Case]:
     """The same few cases each time."""
     try:
-        return examples(cases_like(spec, Nature()), _SAMPLES)
+        return examples(cases_like(spec, Nature()), SAMPLES)
     except SpecError:
         raise
     except (ValueError, ArithmeticError, HypothesisException):
@@ -413,7 +413,7 @@ def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case
     Drawn last, so that what is left without it is a case of ordinary data, which shrinks.
     """
     special = draw(st.integers(0, _SPECIAL))
-    narrow = [name for name, known in nature.exponents.items() if known]
+    narrow = [name for name in spec.dtypes if nature.exponents.get(name)]
     if special >= _SCALED and narrow:
         case = replace(case, dtype=draw(_one_of(narrow)))
     known = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}

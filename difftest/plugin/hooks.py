@@ -213,6 +213,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except SpecError as error:
         raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
     except KeyboardInterrupt as interrupt:
+        session.stopped.append(item)
         if isinstance(interrupt.__cause__, pytest.exit.Exception):
             raise interrupt.__cause__ from None
         raise
@@ -324,8 +325,9 @@ def pytest_terminal_summary(
     from difftest.plugin.session import misdirected, tally_of
 
     reports = [report for several in terminalreporter.stats.values() for report in several]
-    ran = [backend.name for backend in session.runner.backends] if session.runner else []
-    tally = tally_of(reports) if session.runner else None  # which imports NumPy
+    backends = session.runner.backends if session.runner else ()
+    ran = [backend.name for backend in backends]
+    tally = tally_of([*reports, *session.stopped]) if session.runner else None  # imports NumPy
     lines: list[str] = []
     if session.runner or session.uncollected:  # else a session pays for no import
         from difftest.plugin.summary import summary_lines
@@ -343,7 +345,6 @@ def pytest_terminal_summary(
         from difftest.plugin.run_report import versions
         from difftest.report.document import session_document, write_report
 
-        backends = session.runner.backends if session.runner else ()
         left, code = session.uncollected, int(exitstatus)
         with unless_broken(REPORT.name):
             document = session_document(versions(), backends, reports, left, code)

@@ -377,12 +377,10 @@ def _words(given: Mapping[str, Any]) -> list[str]:
     words = []
     if choice := given.get(SIMULATE.key):
         words.append(SIMULATE.name if choice == SIMULATORS[0] else f"{SIMULATE.name}={choice}")
-    if given.get(DEVICE.key):
-        words.append(DEVICE.name)
     for option in (LEVEL, STRICTNESS, TIMEOUT, MEMORY):
         if value := given.get(option.key):
             words.append(f"{option.name}={value}")
-    words += [option.name for option in (NO_EXACT, HAZARDS) if given.get(option.key)]
+    words += [option.name for option in (DEVICE, NO_EXACT, HAZARDS) if given.get(option.key)]
     return words
 
 
@@ -425,6 +423,7 @@ class Session:
     request: Request
     runner: Runner | None = None
     uncollected: set[str] = field(default_factory=set)  # modules left out for want of a backend
+    stopped: list[pytest.Item] = field(default_factory=list)  # amid their cases: no report tells
     ran_again: bool = False  # a failing case in a process of its own: one of a session does
 
 

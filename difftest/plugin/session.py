@@ -207,10 +207,10 @@ def save_failure(item: pytest.Item, request: Request, failure: CaseFailure) -> s
 
 
 def tally_of(reports: Iterable[object]) -> Tally:
-    """The sum of the tallies that reports of tests carry, of this process or of workers."""
+    """The sum of the tallies that reports of tests carry, or tests that were stopped."""
     from difftest.harness.tally import PROPERTY, tally_from_json, total_of
 
-    calls = [one for one in reports if getattr(one, "when", None) == "call"]
+    calls = [one for one in reports if getattr(one, "when", "call") == "call"]
     properties = [dict(getattr(one, "user_properties", ())) for one in calls]
     return total_of([tally_from_json(one[PROPERTY]) for one in properties if PROPERTY in one])
 

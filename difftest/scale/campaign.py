@@ -35,7 +35,7 @@ from difftest.harness.failures import (
     DifferentialFailure,
     HazardFailure,
 )
-from difftest.harness.frames import is_installed, is_library
+from difftest.harness.frames import is_authors
 from difftest.harness.questions import Reference
 from difftest.harness.repeats import Repeats
 from difftest.harness.report import Reproduction
@@ -114,20 +114,15 @@ class KernelCoverage(CoverageCollector):
 
     def trace_branch(self, code: CodeType, source_offset: int, dest_offset: int) -> Any:
         """A branch, as ``sys.monitoring`` tells it."""
-        if not is_own_file(code.co_filename):
+        if not is_authors(code.co_filename):
             return sys.monitoring.DISABLE
         return super().trace_branch(code, source_offset, dest_offset)
 
     def trace_pre_312(self, frame: Any, event: Any, arg: Any) -> Any:
         """A line, as ``sys.settrace`` tells it."""
-        if not is_own_file(frame.f_code.co_filename):
+        if not is_authors(frame.f_code.co_filename):
             return None
         return super().trace_pre_312(frame, event, arg)
-
-
-def is_own_file(file: str) -> bool:
-    """Whether a file is of whoever wrote the kernels and the tests."""
-    return not (file.startswith("<") or is_library(file) or is_installed(file))
 
 
 _enter_fixtures = FuzzTarget._enter_fixtures

@@ -25,7 +25,7 @@ from difftest.harness.limits import limit
 from difftest.harness.nature import Nature, nature_of
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, elements_of
-from difftest.harness.strategies import cases_like
+from difftest.harness.strategies import SAMPLES, cases_like
 from difftest.harness.verdict import BothRejected, Match
 from difftest.host.collecting import with_spec
 from difftest.host.pool import START, LostTask, answer_all, results
@@ -37,8 +37,6 @@ from difftest.verdict.outcome import Outcome
 _TIMES = ("predicted_us", "low_us", "high_us", "limited_by", "caution")
 _TRIES, _BYTES = 10, 2**14
 """For each case so many draws are tried, each from so many random bytes."""
-_SAMPLES = 9
-"""Cases on which a reference shows its nature."""
 
 
 def cases_of(spec: KernelSpec, nature: Nature, count: int) -> list[Case]:
@@ -94,16 +92,14 @@ class PointJudge:
         return {**_row(judgement), "seconds": time.monotonic() - began}
 
     def _nature(self, spec: KernelSpec) -> Nature:
-        """Of the reference over the whole domain, found once, for the dtypes of the spec."""
+        """Of the reference over the whole domain, found once."""
         if spec.reduction == 0:
             return Nature(moves=True, selects=True)
         if spec.machine not in self._natures:
             whole = replace(self.spec, machine=spec.machine)
-            samples = cases_of(whole, Nature(), _SAMPLES)
+            samples = cases_of(whole, Nature(), SAMPLES)
             self._natures[spec.machine] = nature_of(whole, samples)
-        nature = self._natures[spec.machine]
-        exponents = nature.exponents.items()
-        return replace(nature, exponents={name: e for name, e in exponents if name in spec.dtypes})
+        return self._natures[spec.machine]
 
 
 def judge_cases(place: PlacedSpec, drawn: list[Case], judgement: Judgement) -> None:

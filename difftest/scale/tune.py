@@ -7,7 +7,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import click
@@ -26,7 +26,7 @@ from difftest.host.waiting import patient
 from difftest.scale.axes import Axes, PlacedSpec, Point, check_axes, placed
 from difftest.scale.engine import PointJudge
 from difftest.scale.shown import microseconds, point_text
-from difftest.scale.store import need
+from difftest.scale.store import identity_of, key_of, need
 from difftest.scale.sweep import CASES, OVER, axes_of_command
 from difftest.simulator.machine import MACHINES, TRN2
 from difftest.timing import UnknownCostError, predict
@@ -72,6 +72,7 @@ class Tuner:
 
     So many ``cases`` are drawn to judge a point that would be the best; the case whose time counts
     is one more. ``attempts`` is what is known, in order; ``ladder``, what was the best when found.
+    ``study`` is where Optuna keeps it, if anywhere: a search goes on with what is there.
     """
 
     spec: KernelSpec
@@ -79,19 +80,27 @@ class Tuner:
     cases: int = 5
     attempts: list[Attempt] = field(default_factory=list)
     ladder: list[Attempt] = field(default_factory=list)
+    study: Mapping[str, Any] = field(default_factory=dict)
 
     def search(self, trials: int, start: Mapping[str, int]) -> Iterator[Attempt]:
         """Look at so many points, or all; the first has these places on the axes."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+        try:
+            study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0), **self.study)
+        except Exception as error:  # of whatever keeps it
+            raise click.UsageError(f"--storage: {str(error).splitlines()[0]}") from None
         counts = {axis.name: len(axis.values) for axis in self.axes.axes}
         kinds: Any = {
             name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
         }
-        study.enqueue_trial(dict(start))
+        study.enqueue_trial(dict(start), skip_if_exists=True)
         times: dict[tuple[int, ...], float] = {}
+        for told in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
+            if known := told.user_attrs.get("attempt"):
+                times[tuple(told.params[name] for name in counts)] = float(told.value or 0)
+                yield self.attempt({}, Attempt(**known))
         repeats = 0
         while len(times) < min(trials, len(self.axes)):
             if repeats > _REPEATS:
@@ -105,6 +114,7 @@ class Tuner:
                 values = (axis.values[n] for axis, n in zip(self.axes.axes, at, strict=True))
                 attempt = self.attempt(dict(zip(counts, values, strict=True)))
                 times[at] = _WORST if attempt.own_us is None else attempt.own_us
+                trial.set_user_attr("attempt", asdict(attempt))
                 yield attempt
             study.tell(trial, times[at])
 
@@ -113,10 +123,10 @@ class Tuner:
         """Microseconds of the best point's own part; infinity if there is none."""
         return (self.ladder[-1].own_us if self.ladder else None) or math.inf
 
-    def attempt(self, point: Point) -> Attempt:
-        """Look at a point, no further than it can still be the best."""
-        attempt = self.timed(point, self.best_us)
-        attempt = self.judged(attempt) if attempt.status == AGREES else attempt
+    def attempt(self, point: Point, known: Attempt | None = None) -> Attempt:
+        """Look at a point, no further than it can still be the best, unless it is known."""
+        attempt = known or self.timed(point, self.best_us)
+        attempt = self.judged(attempt) if not known and attempt.status == AGREES else attempt
         self.attempts.append(attempt)
         self.ladder += [attempt] * (attempt.status == AGREES)
         return attempt
@@ -289,6 +299,7 @@ def _times(slow: Attempt, fast: Attempt) -> str:
 @click.option("--start", multiple=True, metavar="NAME=VALUE", help="To begin at; else the first.")
 @click.option("--trials", type=click.IntRange(1), default=30, help="Points to look at.")
 @click.option("--cases", type=click.IntRange(1), default=CASES, help="To judge a best point.")
+@click.option("--storage", metavar="URL", help="Optuna's, such as sqlite:///tune.db. It goes on.")
 @click.option("--exhaustive", is_flag=True, help="Then look at all points: the best's place.")
 @patient
 @click.pass_context
@@ -301,9 +312,12 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
     need("optuna", "tuning")
     axes = axes_of_command(options.pop("over"), None, options.pop("case"))
     cases, begin, tuners = options.pop("cases"), parse_keywords(start), list[Tuner]()
+    storage = options.pop("storage")
 
     def run(spec: Any) -> list[str]:
-        tuners.append(Tuner(spec, axes, cases))
+        name = f"{test} {key_of(identity_of(spec, test), test, axes.shared, cases)}"
+        kept = {"storage": storage, "study_name": name, "load_if_exists": True}
+        tuners.append(Tuner(spec, axes, cases, study=kept if storage else {}))
         return [*tuned(tuners[0], begin, **options)]
 
     click.echo("\n".join(with_spec(test, run)))

@@ -197,7 +197,7 @@ class Judge:
             if isinstance(failure, DifferentialFailure) and self._backend.last is not None:
                 self.judgement.failure = failure
                 failure.spec = self._replaying()
-            self._runner.repeats.failed()
+            self._runner.repeats.has_failed = True
             if not self.shrink:
                 raise _Stop from None
             raise

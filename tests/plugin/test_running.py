@@ -304,6 +304,26 @@ def test_what_ends_a_session_ends_it(project, kernel, reference, line, said):
     assert "disagrees" not in result.stdout.str()
 
 
+def test_of_a_test_that_ctrl_c_stops_what_had_run_is_counted(project):
+    """pytest makes no report of it, and reports carry the counts."""
+    stopped = """
+ran = []
+
+
+@kernel_test(kernel=add, edges=False, **SPEC | dict(reference=right))
+def test_add(case):
+    case.check()
+    ran.append(case)
+    if len(ran) == 7:
+        raise KeyboardInterrupt
+"""
+    project.pytester.makepyfile(test_body=BODY + QUITS.partition("@kernel_test")[0] + stopped)
+    result = project.pytester.run(sys.executable, "-m", "pytest", "--simulate", "-v")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.re_match_lines([r"add +embedded +7 |add +7 "])
+    assert "no case: " not in result.stdout.str()
+
+
 def test_a_debugger_that_is_left_ends_the_session(project):
     body = QUITS.format(line="breakpoint()", kernel="wrong", reference="right")
     project.pytester.makepyfile(test_body=BODY + body)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from difftest.harness.frames import is_installed, is_library
+from difftest.harness.frames import is_authors
 from difftest.report.mutants.mutant import codes_in, functions_in, source_of
 from difftest.simulator.frontend.launchable import function_in
 
@@ -30,7 +30,7 @@ def functions_of(kernel: Callable[..., Any]) -> tuple[FunctionType, ...]:
 
 def _is_authors(function: FunctionType) -> bool:
     file = function.__code__.co_filename
-    if file.startswith("<") or is_library(file) or is_installed(file):
+    if not is_authors(file):
         return False
     try:
         lines = {line for line, _ in functions_in(source_of(file).tree)}

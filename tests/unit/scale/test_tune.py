@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import warnings
 from dataclasses import replace
 
 import click
@@ -131,6 +133,36 @@ def test_what_cannot_be_searched_is_refused(axis, case, start, told):
     tuner = Tuner(SPEC, Axes(parse_axes([axis]), case))
     with pytest.raises(click.UsageError, match=told):
         list(tuned(tuner, start, 2))
+
+
+def test_a_storage_keeps_what_is_known_and_a_search_goes_on(tmp_path, monkeypatch):
+    """After a stop amid a point, too; what is kept is neither timed nor judged again."""
+    monkeypatch.setattr("difftest.scale.tune.with_spec", lambda test, use: use(SPEC))
+    words = ["tune", TEST, "--over", SIZES, "--case", json.dumps(CASE), "--cases", "1"]
+    words += ["--storage", f"sqlite:///{tmp_path}/tune.db"]
+    timed, asked = Tuner.timed, []
+
+    def stopping(tuner, point, *limit):
+        asked.append(point["columns_at_once"])
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return timed(tuner, point, *limit)
+
+    monkeypatch.setattr(Tuner, "timed", stopping)
+    assert CliRunner().invoke(main, [*words, "--trials", "8"]).exit_code != 0
+    result = CliRunner().invoke(main, [*words, "--trials", "8"])
+    assert result.exit_code == 0, result.output
+    assert "8 of 8 points looked at" in result.output
+    assert "best: columns_at_once=64" in result.output
+    first, again = asked[:3], asked[4:]
+    assert not {*first} & {*again}
+    assert len(again) <= 6  # five points, and the kernel's own sizes
+    wrong = CliRunner().invoke(main, [*words[:-1], "sqlite:////nowhere/at/all.db"])
+    assert (wrong.exit_code, wrong.output.count("\n")) == (2, 4)
+    assert "--storage: " in wrong.output.splitlines()[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # Optuna's connections end with a process
+        gc.collect()
 
 
 def test_the_command(monkeypatch):
