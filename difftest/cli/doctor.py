@@ -26,7 +26,6 @@ def doctor(context: click.Context) -> None:
     for subject, detection in (("classic SDK", sdk.classic), ("newer SDK", sdk.newer)):
         rows.append(("--" if detection.module is None else "ok", subject, detection.state))
     rows.append(("ok", "--simulate=embedded", "part of this package: works everywhere"))
-    works = False
     ways: dict[str, Callable[[], Backend]] = {
         "--simulate=sdk": lambda: sdk_simulator(sdk),
         "--device": lambda: device_backend(sdk),

@@ -103,7 +103,7 @@ class PredictedP99(NamedTuple):
 
 def predict_p99(kernel: Callable[..., Any], test: PerformanceTest) -> PredictedP99:
     """The p99 latency in microseconds that the timing model predicts; nothing is measured."""
-    result = launch(kernel, test.arguments(np.random.RandomState(0)), {"pool_size": test.pool_size})
+    result = launch(kernel, test.arguments(), {"pool_size": test.pool_size})
     latency = predict_latency(result.trace, TRN2, True)
     return PredictedP99(latency.get_latency_percentile(99), *latency.get_interval())
 

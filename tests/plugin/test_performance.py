@@ -44,7 +44,7 @@ def test_it_measures_and_decides(stage, pytester, monkeypatch):
             "*latency thresholds*",
             "32x16, float32, no pool: full",
             "  measured: p99 100.0 us (nc_latency of nki.benchmark)",
-            "  limits:   110 us relaxed, 110 us full (the course's assignment, Part 2)",
+            "  limits:   110 us relaxed, 110 us full (the course's assignment)",
             "32x16, float16, no pool: missed",
         ]
     )

@@ -1,8 +1,10 @@
 from difftest.backends.device.faults import FAULTS, Blame, find_fault
 from tests.every import every
 
-INFRASTRUCTURE = ("NRT_TIMEOUT", "NRT_EXEC_NC_BUSY", "NRT_EXEC_UNIT_UNRECOVERABLE")
-KERNEL = ("NRT_EXEC_OOB", "NRT_EXEC_BAD_INPUT", "NRT_EXEC_COMPLETED_WITH_NUM_ERR")
+BLAMED = {
+    Blame.INFRASTRUCTURE: ("NRT_TIMEOUT", "NRT_EXEC_NC_BUSY", "NRT_EXEC_UNIT_UNRECOVERABLE"),
+    Blame.KERNEL: ("NRT_EXEC_OOB", "NRT_EXEC_BAD_INPUT", "NRT_EXEC_COMPLETED_WITH_NUM_ERR"),
+}
 
 
 @every(
@@ -29,14 +31,9 @@ def test_the_name_decides_where_a_number_belongs_to_another():
     assert find_fault("NrtError: NRT_FAILURE(6)").blame is Blame.KERNEL
 
 
-@every("name", INFRASTRUCTURE)
-def test_faults_of_the_infrastructure(name):
-    assert find_fault(f"{name}({FAULTS[name].number})").blame is Blame.INFRASTRUCTURE
-
-
-@every("name", KERNEL)
-def test_faults_of_the_kernel(name):
-    assert find_fault(f"{name}({FAULTS[name].number})").blame is Blame.KERNEL
+@every("blame, names", BLAMED.items())
+def test_faults_of_the_infrastructure_and_of_the_kernel(blame, names):
+    assert {find_fault(f"{name}({FAULTS[name].number})").blame for name in names} == {blame}
 
 
 def test_every_hardware_error_is_the_infrastructures():
