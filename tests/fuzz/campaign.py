@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
@@ -16,13 +15,8 @@ from tests.fuzz.comparison import MODES, Disagreement, check
 from tests.fuzz.program import Program
 from tests.fuzz.reduction import reduced
 from tests.fuzz.strategies import programs
-from tests.fuzz.todays import todays_programs
 
-DIALECTS: dict[str, Callable[[int], Any]] = {
-    "classic": programs,
-    "nki": todays_programs,
-}
-"""The programs of each dialect of NKI."""
+DIALECTS = ("classic", "nki")
 ROUND = 2000
 """Programs drawn for one seed; Hypothesis keeps no more than that in memory."""
 
@@ -67,7 +61,7 @@ class Campaign:
     ) -> None:
         self.modes = modes
         self.longest = longest
-        self.drawn = DIALECTS[dialect]
+        self.dialect = dialect
         self.report = report
         self.statistics = Statistics()
 
@@ -110,7 +104,8 @@ class Campaign:
             report_multiple_bugs=False,
         )
         try:
-            settled(hypothesis.seed(seed)(hypothesis.given(self.drawn(self.longest))(test)))()
+            drawn = hypothesis.given(programs(self.dialect, self.longest))
+            settled(hypothesis.seed(seed)(drawn(test)))()
         except (Disagreement, hypothesis.errors.Flaky):
             failure = reduced(smallest[0], self.modes)
             self.statistics.failures[failure.signature] = failure

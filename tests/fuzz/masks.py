@@ -12,10 +12,8 @@ def maybe(scene: Scene, shape: Shape, percent: int = 20) -> str:
 
 
 def of_product(scene: Scene, depth: int, rows: int, columns: Shape) -> str:
-    """The argument ``mask=`` of a matrix product, or nothing: each of its axes in its own shape."""
+    """The text of a mask of a matrix product: each of its axes in its own shape."""
     choices = scene.choices
-    if not choices.chance(20):
-        return ""
     parts = []
     ones = ", None" * len(columns)
     if choices.chance(50):
@@ -28,30 +26,14 @@ def of_product(scene: Scene, depth: int, rows: int, columns: Shape) -> str:
         parts.append(
             f"(nl.arange({columns[-1]})[None, None, {inner}:] < {choices.integer(0, columns[-1])})"
         )
-    return f", mask={' & '.join(parts)}"
-
-
-def of_operand(scene: Scene, text: str, shape: Shape) -> str:
-    """``text``, an operand of a matrix product, or with a mask between brackets behind it."""
-    choices = scene.choices
-    if len(shape) != 2 or not choices.chance(12):
-        return text
-    depth, free = shape
-    chosen = choices.pick(
-        (
-            f"nl.arange({depth})[:, None] < {choices.integer(0, depth)}",
-            f"nl.arange({free})[None, :] >= {choices.integer(0, free - 1)}",
-            f"nl.arange({depth})[:, None] <= nl.arange({free})[None, :]",
-        )
-    )
-    return f"{text}[{chosen}]"
+    return " & ".join(parts)
 
 
 def mask(scene: Scene, shape: Shape) -> str:
     """The text of a mask over ``shape``."""
     choices = scene.choices
     kind = choices.pick(("box", "box", "diagonal", "two", "truth", "loop"))
-    if kind == "truth":
+    if kind == "truth" or not shape:
         return _truth(scene)
     grid = scene.grid_index(shape)
     axis = choices.integer(0, len(shape) - 1)

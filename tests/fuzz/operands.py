@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Any
 
-from tests.fuzz.exactness import ROUGH, Quality, constant
-from tests.fuzz.program import Input
-from tests.fuzz.scene import Operand, Scene, Shape, Value
-from tests.fuzz.views import Wanted, access, base_for, view_of, whole
+import numpy as np
+
+from difftest.simulator import Space
+from difftest.simulator.dtypes import NAMES, is_integer
+from tests.fuzz import chains, views
+from tests.fuzz.scene import Access, Scene, Shape, Value
+from tests.unit.simulator.instructions.calls.spelling import named
+from tests.unit.simulator.instructions.calls.tensors import NEWER_DTYPES
 
 FLOATS = ("float32", "bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2")
 INTEGERS = ("int32", "uint8", "int8", "int16", "uint16", "uint32")
-DTYPES = (
-    "float32",
-    "float32",
-    "int32",
-    "float16",
-    "bfloat16",
-    "uint8",
-    "bool_",
-    *FLOATS[3:],
-    *INTEGERS[2:],
+DTYPES = tuple(
+    NAMES[name] for name in ("float32", "int32", "bfloat16", "uint8", "bool", *FLOATS, *INTEGERS)
 )
-ON_CHIP = ("sbuf", "psum")
 PARTITIONS = (2, 1, 3, 4, 5, 8, 16, 32, 128)
 FREE = (2, 1, 3, 4, 5, 8, 6, 12, 16)
-
-RECIPES: tuple[tuple[str, Quality], ...] = (
-    ("np.arange(7) - 3", Quality(2)),
-    ("np.arange(11) / 4", Quality(2, 2)),
-    ("np.array([0, 1])", Quality(1)),
-    ("(np.arange(13) * 5 % 13 - 6) / 2", Quality(3, 1)),
-    ("np.array([1])", Quality(1)),
+PLAIN = (
+    "np.arange(7) - 3",
+    "np.arange(11) / 4",
+    "np.array([0, 1])",
+    "(np.arange(13) * 5 % 13 - 6) / 2",
+    "np.array([1])",
 )
 WIDE_INTEGERS = (
     "np.array([2**31 - 1, -(2**31), 3, -1, 2**24 + 1])",
@@ -45,6 +39,10 @@ SPECIALS = (
     "np.array([1e-45, -1e-40, 3e38, 65504.0, -2.5, 6e-8, 448.0])",
     "np.array([0.1, 1 / 3, 1e-3, 2049.0, 257.0, -17.3])",
 )
+LARGEST = {"float8_e4m3": 240, "float8_e5m2": 240, "float16": 65504}
+FILL = "fill"
+"""What wrote to a tensor that no drawn statement has written to: it is not given back."""
+ON_CHIP = (Space.SBUF, Space.PSUM)
 
 
 def shape_of(scene: Scene, ndim: int | None = None) -> Shape:
@@ -55,123 +53,131 @@ def shape_of(scene: Scene, ndim: int | None = None) -> Shape:
     return (choices.pick(PARTITIONS), *free)
 
 
-def dtype_of(scene: Scene, allowed: tuple[str, ...] | None = None) -> str:
-    """A dtype, one that is not allowed in a spoilt program."""
-    if allowed is None or scene.spoil():
-        return scene.choices.pick(DTYPES)
-    return scene.choices.pick(allowed)
-
-
-def new_input(
-    scene: Scene, shape: Shape, dtype: str, *, exact: bool = False, mutable: bool = False
-) -> Value:
-    """An argument of the kernel: a tensor in HBM, which it may write to if ``mutable``."""
+def expression_of(scene: Scene, dtype: str) -> str:
+    """NumPy's text for the values of an argument: mostly small ones, seldom the odd ones."""
     choices = scene.choices
-    kind = "plain" if exact else choices.pick(("plain", "plain", "plain", "wide", "special"))
-    if kind == "wide" and dtype in INTEGERS:
+    kind = choices.pick(("plain", "plain", "plain", "odd"))
+    if kind == "odd" and dtype in INTEGERS:
         limits = f"np.iinfo(np.{dtype})"
-        expression = f"np.clip({choices.pick(WIDE_INTEGERS)}, {limits}.min, {limits}.max)"
-        quality = ROUGH
-    elif kind == "special" and dtype in FLOATS:
-        expression, quality = choices.pick(SPECIALS), ROUGH
-        if dtype.startswith("float8"):
-            expression = f"np.clip({expression}, -240, 240)"
-        elif dtype == "float16":
-            expression = f"np.clip({expression}, -65504, 65504)"
-    else:
-        expression, quality = choices.pick(RECIPES)
-        if dtype.startswith("u") or dtype == "bool_":
-            expression = f"np.abs({expression})"
-    value = Value(scene.fresh("m" if mutable else "a"), shape, dtype, "hbm", quality.rounded(dtype))
-    value.argument, value.writable = True, mutable
-    scene.inputs.append(Input(value.name, shape, dtype, expression, mutable))
-    return value
+        return f"np.clip({choices.pick(WIDE_INTEGERS)}, {limits}.min, {limits}.max)"
+    if kind == "odd" and dtype in FLOATS:
+        most = LARGEST.get(dtype)
+        odd = choices.pick(SPECIALS)
+        return f"np.clip({odd}, -{most}, {most})" if most else odd
+    plain = choices.pick(PLAIN)
+    return f"np.abs({plain})" if dtype.startswith("u") or dtype == "bool_" else plain
 
 
 def filled(
-    scene: Scene, shape: Shape, dtype: str, space: str, *, exact: bool = False, blocks: int = 0
+    scene: Scene,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    space: Space = Space.SBUF,
+    expression: str = "",
 ) -> Value:
-    """A new tensor on chip, all of it written."""
-    choices = scene.choices
-    name = scene.fresh("t")
-    value = Value(name, shape, dtype, space, blocks=blocks)
-    sizes = ", ".join(
-        f"nl.par_dim({s})" if blocks and k == blocks else str(s) for k, s in enumerate(shape)
+    """A new tensor, all of it written: from an argument, in its buffer."""
+    name, kind = scene.fresh("t"), named(dtype)
+    made = f"{name} = nl.ndarray({shape}, nl.{kind}, buffer=nl.{space.value})"
+    if dtype in NEWER_DTYPES:
+        number = 1 if kind.startswith("float8_e8m0") else 0  # which has no zero
+        scene.emit(made, "nl.ndarray")
+        scene.emit(f"nisa.memset({name}, {number})", "nisa.memset")
+        return scene.declare(name, FILL)
+    host = "float32" if kind == "tfloat32" else kind
+    given = scene.argument(
+        shape, host, expression or expression_of(scene, kind), mutable=scene.dialect == "nki"
     )
-    kinds = ["load", "full", "memset", "iota", "zeros"]
-    kind = choices.pick(kinds) if not blocks and space == "sbuf" else "zeros"
-    if kind == "load" and dtype != "tfloat32":
-        source = new_input(scene, shape, dtype, exact=exact)
-        scene.emit(f"{name} = nl.load({source.name})", "nl.load")
-        value.quality, value.opcode = source.quality, "nl.load"
-    elif kind == "iota":
-        index = scene.grid_index(shape)
-        terms = " + ".join(f"{k + 1} * {index}[{k}]" for k in range(len(shape)))
-        scene.emit(f"{name} = nisa.iota({terms}, dtype=nl.{dtype})", "nisa.iota")
-        largest = sum((k + 1) * (size - 1) for k, size in enumerate(shape))
-        value.quality, value.opcode = constant(largest).rounded(dtype), "nisa.iota"
+    if space is given.space and host == kind:
+        return given
+    if space is Space.SBUF:
+        cast = "" if host == kind else f", dtype=nl.{kind}"
+        scene.emit(f"{name} = nl.load({given.name}{cast})", "nl.load")
+        return scene.declare(name, FILL)
+    scene.emit(made, "nl.ndarray")
+    if space.is_hbm:
+        scene.emit(f"nisa.dma_copy(dst={name}, src={given.name})", "nisa.dma_copy")
+    elif scene.dialect == "nki":
+        scene.emit(f"nisa.tensor_copy({name}, nl.load({given.name}))", "nisa.tensor_copy")
     else:
-        number = choices.pick((0, 1, 2, 3, 0.5, -1))
-        if dtype.startswith("u") or dtype == "bool_":
-            number = abs(number)
-        if kind == "memset":
-            scene.emit(f"{name} = nisa.memset({shape}, {number}, dtype=nl.{dtype})", "nisa.memset")
-        else:
-            scene.emit(
-                f"{name} = nl.full(({sizes}), {number}, nl.{dtype}, buffer=nl.{space})"
-                if number or choices.chance(30)
-                else f"{name} = nl.zeros(({sizes}), nl.{dtype}, buffer=nl.{space})",
-                "nl.full",
-            )
-        value.quality, value.opcode = constant(number).rounded(dtype), f"nl.{kind}"
-    return scene.declare(value)
+        scene.emit(f"{name}[...] = nl.load({given.name})", "nl.load")
+    return scene.declare(name, FILL)
+
+
+def blocked(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space) -> Value:
+    """A new tensor of zeros or ones with a block dimension before its partitions."""
+    name = scene.fresh("t")
+    sizes = f"{shape[0]}, nl.par_dim({shape[1]}), {', '.join(map(str, shape[2:]))}"
+    number = scene.choices.pick((0, 1))
+    scene.emit(
+        f"{name} = nl.full(({sizes}), {number}, nl.{named(dtype)}, buffer=nl.{space.value})",
+        "nl.full",
+    )
+    return scene.declare(name, FILL, blocks=1)
+
+
+def view_of(scene: Scene, value: Value) -> Access:
+    """A view of a value, as the dialect has them."""
+    return (chains if scene.dialect == "nki" else views).view_of(scene, value)
+
+
+def known(
+    scene: Scene, spaces: Sequence[Space] = ON_CHIP, dtypes: Sequence[Any] | None = None
+) -> Access | None:
+    """A view of a value that is there."""
+    found = scene.suitable(spaces=tuple(spaces), dtypes=dtypes)
+    return view_of(scene, scene.choices.pick(found)) if found else None
 
 
 def operand(
     scene: Scene,
     shape: Shape | None = None,
     *,
-    spaces: tuple[str, ...] = ON_CHIP,
-    dtypes: tuple[str, ...] | None = None,
-    exact: bool = False,
-    loose: bool = False,
-    suits: Callable[[Shape], bool] | None = None,
-) -> Operand:
+    spaces: Sequence[Space] = (Space.SBUF,),
+    dtypes: Sequence[np.dtype[Any]] | None = None,
+    plain: bool = False,
+) -> Access:
     """A tile to read: an old one, a part of it, or a new one, of ``shape`` if that is given.
 
-    ``exact`` asks for values that float32 adds up exactly, ``loose`` allows inexact ones.
+    ``plain`` if it may have no odd values.
     """
+    made = _any_operand(scene, shape, spaces, dtypes)
+    if plain and made.value.is_odd:
+        value = filled(scene, made.shape, made.dtype, spaces[0], "np.arange(7)")
+        return scene.access(value.name, value)
+    return made
+
+
+def _any_operand(
+    scene: Scene,
+    shape: Shape | None,
+    spaces: Sequence[Space],
+    dtypes: Sequence[np.dtype[Any]] | None,
+) -> Access:
     choices = scene.choices
-    if scene.spoil():
-        anything = [value for value in scene.values if loose or not value.quality.loose]
-        if anything:
-            return view_of(scene, choices.pick(anything[::-1]))
-    known = scene.suitable(spaces=spaces, dtypes=dtypes, exact=exact, loose=loose)
     if shape is None:
-        fit = [value for value in known if value.space != "hbm"]
-        if fit and choices.chance(75):
-            found = view_of(scene, choices.pick(fit))
-            if suits is None or suits(found.shape):
-                return found
+        found = known(scene, spaces, dtypes) if choices.chance(80) else None
+        if found is not None:
+            return found
         shape = shape_of(scene)
-        if suits is not None and not suits(shape):
-            shape = next(s for s in _SOME_SHAPES if suits(s))
-    fit = [value for value in known if _holds(value, shape)]
-    if fit and choices.chance(60):
-        return _part(scene, choices.pick(fit), shape)
-    wanted = base_for(scene, shape, reading=True)
-    space = "psum" if "psum" in spaces and choices.chance(12) else spaces[0]
-    dtype = dtype_of(scene, dtypes)
-    if space == "psum" and (dtypes is None or "float32" in dtypes):
-        dtype = "float32"
-    value = filled(scene, wanted.shape, dtype, space, exact=exact, blocks=wanted.block)
-    return access(scene, value, shape, wanted)
+    fit = [v for v in scene.suitable(spaces=tuple(spaces), dtypes=dtypes) if holds(v, shape)]
+    if fit and choices.chance(70):
+        return part_of(scene, choices.pick(fit), shape)
+    space = spaces[0] if choices.chance(85) else choices.pick(spaces)
+    return new(scene, shape, choices.pick(dtypes or DTYPES), space, reading=True)
 
 
-_SOME_SHAPES = ((2, 8), (1, 4), (16, 8), (32, 4), (2, 2, 4), (1, 2, 2, 2), (2, 6), (128, 8))
+def new(scene: Scene, shape: Shape, dtype: np.dtype[Any], space: Space, *, reading: bool) -> Access:
+    """An access of ``shape`` of a new tensor, all of it written."""
+    if scene.dialect == "nki" or space.is_hbm or len(shape) < 2:
+        value = filled(scene, shape, dtype, space)
+        return scene.access(value.name, value)
+    wanted = views.base_for(scene, shape, reading=reading)
+    make = blocked if wanted.kind == "block" else filled
+    return views.access(scene, make(scene, wanted.shape, dtype, space), shape, wanted)
 
 
-def _holds(value: Value, shape: Shape) -> bool:
+def holds(value: Value, shape: Shape) -> bool:
+    """Whether a part of a value has the shape."""
     return (
         value.blocks == 0
         and len(value.shape) == len(shape)
@@ -179,71 +185,61 @@ def _holds(value: Value, shape: Shape) -> bool:
     )
 
 
-def _part(scene: Scene, value: Value, shape: Shape) -> Operand:
+def part_of(scene: Scene, value: Value, shape: Shape) -> Access:
     """An access of ``shape`` of a tensor that is at least as large along each axis."""
-    kind = scene.choices.pick(("sliced", "indexed"))
     if value.shape == shape and scene.choices.chance(50):
-        return whole(value)
-    return access(scene, value, shape, Wanted(value.shape, kind, tuple(range(len(shape)))))
+        return scene.access(value.name, value)
+    kinds = ("sliced",) if scene.dialect == "nki" else ("sliced", "indexed")
+    wanted = views.Wanted(value.shape, scene.choices.pick(kinds), tuple(range(len(shape))))
+    return views.access(scene, value, shape, wanted)
 
 
 def destination(
     scene: Scene,
     shape: Shape,
+    dtype: np.dtype[Any],
+    spaces: Sequence[Space] = (Space.SBUF,),
     *,
-    dtype: str | None = None,
-    spaces: tuple[str, ...] = ("sbuf", "psum"),
     fill: bool = False,
-) -> Operand:
-    """A tile to write to. ``fill`` if its old values matter; ``dtype`` if it must be that one."""
+    apart: Sequence[Value] = (),
+) -> Access:
+    """A tile to write to, none of those ``apart``; ``fill`` if its old values matter."""
     choices = scene.choices
-    wants = None if dtype is None else (dtype,)
-    known = [
+    fit = [
         value
-        for value in scene.suitable(spaces=spaces, dtypes=wants)
-        if value.writable and _holds(value, shape)
+        for value in scene.suitable(spaces=tuple(spaces), dtypes=(dtype,))
+        if value.writable and holds(value, shape) and value not in apart
     ]
-    if known and choices.chance(50):
-        return _part(scene, choices.pick(known), shape)
-    wanted = base_for(scene, shape, reading=False)
-    space = "psum" if "psum" in spaces and choices.chance(15) else "sbuf"
-    chosen = dtype or dtype_of(scene)
-    if fill or choices.chance(50):
-        value = filled(scene, wanted.shape, chosen, space, exact=True, blocks=wanted.block)
-        return access(scene, value, shape, wanted)
+    if fit and choices.chance(50):
+        return part_of(scene, choices.pick(fit), shape)
+    space = spaces[0] if choices.chance(85) else choices.pick(spaces)
+    if scene.dialect == "nki":  # as many elements, in that shape or another
+        shape = choices.pick((shape, shape, (shape[0], math.prod(shape[1:])), (*shape, 1)))
+    if (fill or choices.chance(40)) and dtype not in NEWER_DTYPES:
+        return new(scene, shape, dtype, space, reading=False)
+    wanted = views.base_for(scene, shape, reading=False) if not space.is_hbm else None
+    if scene.dialect == "nki" or wanted is None or wanted.kind == "block":
+        wanted = views.Wanted(shape, "whole")
     name = scene.fresh("e")
-    sizes = ", ".join(
-        f"nl.par_dim({s})" if wanted.block and k == wanted.block else str(s)
-        for k, s in enumerate(wanted.shape)
-    )
-    scene.emit(f"{name} = nl.ndarray(({sizes}), nl.{chosen}, buffer=nl.{space})", "nl.ndarray")
-    value = Value(name, wanted.shape, chosen, space, constant(0), wanted.block, readable=False)
-    scene.declare(value)
-    return access(scene, value, shape, wanted)
+    text = f"{name} = nl.ndarray({wanted.shape}, nl.{named(dtype)}, buffer=nl.{space.value})"
+    if space is Space.SHARED_HBM:
+        scene.before(text)
+        scene.kept.append(scene.declare(name))
+    else:
+        scene.emit(text, "nl.ndarray")
+        scene.declare(name)
+    return views.access(scene, scene.values[-1], shape, wanted)
 
 
-def number(scene: Scene, dtype: str = "float32", *, nonzero: bool = False) -> tuple[str, Quality]:
-    """A Python number, seldom a NumPy one, and its quality."""
+def number(scene: Scene) -> str:
+    """A Python number, seldom a NumPy one."""
     choices = scene.choices
     value = choices.pick((1, 2, 0, 3, 0.5, -1, -2, 1.25, 38))
-    if nonzero and value == 0:
-        value = 2
     if choices.chance(10):
-        return f"np.float32({value})", constant(value)
-    if choices.chance(4):
-        return choices.pick(('float("inf")', "1e30", "0.1")), ROUGH
-    return str(value), constant(value)
+        return f"np.float32({value})"
+    return choices.pick(('float("inf")', "1e30", "0.1")) if choices.chance(4) else str(value)
 
 
-def vector(scene: Scene, partitions: int, dtypes: tuple[str, ...] | None = None) -> Operand:
-    """A tile with one element in each partition."""
-    return operand(scene, (partitions, 1), dtypes=dtypes)
-
-
-def renamed(source: Operand, text: str, **changes: object) -> Operand:
-    """An expression over an operand: another text, and no base to write to."""
-    return replace(source, text=text, base=None, covers=False, **changes)  # type: ignore[arg-type]
-
-
-def elements(shape: Shape) -> int:
-    return math.prod(shape)
+def integers_of(dtype: np.dtype[Any]) -> bool:
+    """Whether bitvec operators take it."""
+    return is_integer(dtype) or dtype == np.bool_

@@ -116,11 +116,9 @@ Statement = Line | Loop
 
 @dataclass(frozen=True)
 class Output:
-    """A returned tensor, or a mutable argument: its name, whether it is only close, and the line
-    that made its values."""
+    """A returned tensor, or a mutable argument: its name, and the line that made its values."""
 
     name: str
-    loose: bool
     opcode: str
 
 
@@ -136,10 +134,8 @@ class Program:
     """The mutable arguments."""
     machine: str = "trn2"
     grid: tuple[int, ...] = ()
-    zero_sign: bool = True
-    """Whether zeros are compared with their signs: a maximum of 0.0 and -0.0 may be either."""
-    name: str = field(default="kernel", repr=False)
     dialect: str = "classic"
+    name: str = field(default="kernel", repr=False)
 
     @property
     def statements(self) -> int:

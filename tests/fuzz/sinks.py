@@ -1,129 +1,47 @@
-"""Where an instruction's result goes: a new name, an access of a tensor, or an update in place."""
+"""Where an expression's result goes: a new name, an access of a tensor, or an update in place."""
 
 from __future__ import annotations
 
-from tests.fuzz.exactness import ROUGH, either, product, total
-from tests.fuzz.masks import mask, maybe
-from tests.fuzz.operands import FLOATS, destination, dtype_of
-from tests.fuzz.scene import Operand, Scene, Shape, Value
+from tests.fuzz.masks import maybe
+from tests.fuzz.operands import DTYPES, FLOATS, destination
+from tests.fuzz.scene import Scene, Shape
 
 UPDATES = {"+=": "add", "-=": "subtract", "*=": "multiply"}
 
 
-def finish(
-    scene: Scene,
-    shape: Shape,
-    dtype: str,
-    *,
-    masks: bool = True,
-    loose: bool = False,
-    over: Shape | None = None,
-) -> tuple[str, str, bool]:
-    """The arguments ``dtype=`` and ``mask=`` as text, the result's dtype, and whether it is masked.
-
-    ``over`` is what the mask covers, if not ``shape``.
-    """
-    choices = scene.choices
-    text = ""
-    if loose and dtype not in FLOATS:
-        dtype = "float32"
-        text += f", dtype=nl.{dtype}"
-    elif choices.chance(25):
-        dtype = dtype_of(scene, FLOATS if loose else None)
-        text += f", dtype=nl.{dtype}"
-    masked = bool(masks) and choices.chance(22)
-    if masked:
-        text += f", mask={mask(scene, over or shape)}"
-    return text, dtype, masked
-
-
-def target_text(target: Operand) -> str:
+def target_text(text: str) -> str:
     """An access as the left side of an assignment."""
-    return target.text if target.text.endswith("]") else f"{target.text}[...]"
+    return text if text.endswith("]") else f"{text}[...]"
 
 
-def sink(scene: Scene, result: Operand) -> None:
-    """Draw where an expression's value goes, and emit the statement."""
+def sink(scene: Scene, text: str, shape: Shape, opcode: str) -> None:
+    """Draw where the value of an expression of ``shape`` goes, and emit the statement."""
     choices = scene.choices
-    kind = choices.pick(("assign", "name", "name", "update"))
-    if len(result.shape) < 2 or len(result.shape) > 4:
-        kind = "name"
-    if result.opcode == "=" and kind == "name":
-        kind = "assign"  # a name would be the same tensor, not a copy
-    if kind == "assign":
-        _assign(scene, result)
-    elif kind == "update" and not result.quality.loose:
-        _update(scene, result)
-    else:
-        quality = ROUGH if result.masked and not result.quality.loose else result.quality
+    kind = choices.pick(("name", "name", "assign", "update"))
+    if scene.dialect == "nki" or kind == "name" or not 2 <= len(shape) <= 4:
         name = scene.fresh("t")
-        scene.emit(f"{name} = {result.text}", result.opcode)
-        scene.declare(
-            Value(
-                name,
-                result.shape,
-                result.dtype,
-                result.space,
-                quality.rounded(result.dtype),
-                opcode=result.opcode,
-            )
-        )
+        scene.emit(f"{name} = {text}", opcode)
+        scene.declare(name, opcode)
+    elif kind == "assign":
+        target = destination(scene, shape, choices.pick(DTYPES))
+        scene.emit(f"{target_text(target.text)} = {text}", opcode)
+        target.value.opcode = opcode
+    else:
+        _update(scene, text, shape)
 
 
-def _assign(scene: Scene, result: Operand) -> None:
-    dtype = None
-    if result.quality.loose:
-        dtype = scene.choices.pick(("float32", result.dtype, "bfloat16"))
-    target = destination(scene, result.shape, dtype=dtype)
-    scene.emit(f"{target_text(target)} = {result.text}", result.opcode)
-    value = target.base
-    scene.wrote(
-        Operand(
-            target.text,
-            target.shape,
-            target.dtype,
-            base=value,
-            covers=target.covers,
-            masked=result.masked,
-        ),
-        result.quality,
-        result.opcode,
-    )
-    if value is not None and not value.readable and not scene.integers and not result.masked:
-        scene.declare(
-            Value(
-                target_text(target),
-                target.shape,
-                value.dtype,
-                value.space,
-                value.quality,
-                writable=False,
-                opcode=result.opcode,
-            )
-        )
-
-
-def _update(scene: Scene, result: Operand) -> None:
+def _update(scene: Scene, text: str, shape: Shape) -> None:
     """``target += value`` and kin; inside a loop perhaps ``nl.loop_reduce``."""
-    target = destination(scene, result.shape, fill=True)
-    if target.quality.loose:
-        return
-    operator = scene.choices.pick(tuple(UPDATES))
-    reduced = scene.integers and target.text.isidentifier() and scene.choices.chance(50)
-    if reduced:
-        name, _ = scene.integers[-1]
-        dtype = f", dtype=nl.{scene.choices.pick(FLOATS)}" if scene.choices.chance(30) else ""
+    choices = scene.choices
+    target = destination(scene, shape, choices.pick(DTYPES), fill=True)
+    operator = choices.pick(tuple(UPDATES))
+    if scene.integers and target.text.isidentifier() and choices.chance(50):
+        dtype = f", dtype=nl.{choices.pick(FLOATS)}" if choices.chance(30) else ""
         scene.emit(
-            f"{target.text} = nl.loop_reduce({result.text}, op=np.{UPDATES[operator]}, "
-            f"loop_indices=[{name}]{dtype}{maybe(scene, result.shape)})",
+            f"{target.text} = nl.loop_reduce({text}, op=np.{UPDATES[operator]}, "
+            f"loop_indices=[{scene.integers[-1][0]}]{dtype}{maybe(scene, shape)})",
             "nl.loop_reduce",
         )
     else:
-        scene.emit(f"{target_text(target)} {operator} {result.text}", operator)
-    if scene.integers:
-        quality = ROUGH  # as often as the loop runs
-    elif operator == "*=":
-        quality = product(target.quality, result.quality)
-    else:
-        quality = total(either(target.quality, result.quality), 2)
-    scene.wrote(target, quality, operator)
+        scene.emit(f"{target_text(target.text)} {operator} {text}", operator)
+    target.value.opcode = operator

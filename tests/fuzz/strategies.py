@@ -1,122 +1,107 @@
-"""The strategy that draws whole programs."""
+"""The strategy that draws whole programs, of both dialects."""
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.fuzz import bits, elementwise, movement, products, reductions, searches, selections
+from difftest.simulator import MACHINES, NkiError, launch
+from difftest.simulator.frontend.kernel import as_kernel
+from difftest.simulator.frontend.nki.kernel import jit
+from tests.fuzz import language, statements, today
+from tests.fuzz.operands import DTYPES, filled, shape_of
 from tests.fuzz.program import Program
-from tests.fuzz.scene import Choices, Operand, Scene
-from tests.fuzz.sinks import sink
-
-EXPRESSIONS: tuple[Callable[[Scene], Operand | None], ...] = (
-    elementwise.copies,
-    elementwise.copies,
-    elementwise.language_binary,
-    elementwise.language_binary,
-    elementwise.tensor_tensor,
-    elementwise.tensor_scalar,
-    elementwise.scalar_tensor_tensor,
-    elementwise.unary,
-    elementwise.activation,
-    elementwise.functions,
-    movement.load,
-    movement.load_beyond,
-    movement.gather,
-    movement.dma_transpose,
-    movement.load_transpose,
-    movement.shared_constant,
-    products.matmul,
-    products.transpose,
-    reductions.tensor_reduce,
-    reductions.language_reduction,
-    reductions.partition_reduce,
-    reductions.tensor_scalar_reduce,
-    reductions.scan,
-    reductions.statistics,
-    selections.where,
-    selections.affine_select,
-    selections.range_select,
-    searches.max8,
-    searches.find_index8,
-    searches.match_replace8,
-    searches.gather_flattened,
-    searches.local_gather,
-    searches.copy_from_offset,
-    searches.sequence_bounds,
-    searches.dropout,
-    searches.rand,
-    bits.reinterpreted,
-    bits.reinterpreted,
-)
-"""Instructions that return a tile."""
-
-EFFECTS: tuple[Callable[[Scene], None], ...] = (
-    movement.store,
-    movement.dma_copy,
-    movement.scatter,
-    movement.atomic_add,
-    movement.dense_index,
-    products.accumulate,
-    selections.select_reduce,
-    selections.copy_predicated,
-    searches.stream_shuffle,
-    searches.copy_to_offset,
-    searches.random_seed,
-    bits.written_through,
-)
-"""Instructions that write to a destination which they are given."""
+from tests.fuzz.scene import Choices, EndedError, Scene
 
 LOOPS = ("affine_range", "sequential_range", "static_range")
 DEEPEST = 2
+SPOILT = {"classic": 20, "nki": 30}
+"""In how many of a hundred programs a rule may be broken."""
+MACHINES_OF = {"classic": ("trn2", "trn2", "trn2", "trn1"), "nki": ("trn2", "trn3")}
+TRIES = 3
+"""How often a statement is drawn anew that a rule forbids."""
 
 
-@st.composite
-def _statement(draw: Callable[[Any], Any], scene: Scene) -> None:
-    """Draw one statement into the scene."""
+def statement(scene: Scene) -> None:
+    """One statement: a drawn call of an instruction, what ``nl`` has besides, or a loop."""
     choices = scene.choices
-    if len(scene.integers) < DEEPEST + len(scene.grid) and choices.chance(10):
-        body = draw(st.integers(1, 3))
-        scene.loop(
-            scene.fresh("k"),
-            choices.pick(LOOPS),
-            choices.integer(1, 3),
-            lambda: [draw(_statement(scene)) for _ in range(body)] and None,
-        )
+    nested = len(scene.integers) - len(scene.grid)
+    if nested < (DEEPEST if scene.dialect == "classic" else 1) and choices.chance(10):
+        count, length = choices.integer(1, 3), choices.integer(1, 3)
+        scene.loop(choices.pick(LOOPS), count, lambda: several(scene, length))
         return
-    number = choices.integer(0, len(EXPRESSIONS) + len(EFFECTS) - 1)
-    if number < len(EXPRESSIONS):
-        result = EXPRESSIONS[number](scene)
-        if result is not None:
-            sink(scene, result)
+    if choices.chance(75):
+        statements.call(scene, choices.pick(statements.examples_of(scene.dialect)))
     else:
-        EFFECTS[number - len(EXPRESSIONS)](scene)
+        choices.pick(today.TODAY if scene.dialect == "nki" else language.CLASSIC)(scene)
+
+
+def several(scene: Scene, count: int) -> None:
+    for _ in range(count):
+        legal(scene)
+
+
+def legal(scene: Scene) -> None:
+    """A statement; one that a rule forbids is drawn anew."""
+    for _ in range(TRIES):
+        try:
+            statement(scene)
+        except NkiError:
+            continue
+        return
+
+
+def draw_lines(scene: Scene, longest: int) -> None:
+    """All lines of a kernel; it ends early where one is refused."""
+    choices = scene.choices
+    try:
+        if scene.grid:
+            scene.before("g0 = nl.program_id(0)")
+            scene.integers.append(("g0", 2))
+        for _ in range(choices.integer(1, 2)):
+            filled(scene, shape_of(scene), choices.pick(DTYPES))
+        if choices.chance(15):
+            language.padded(scene)
+        for _ in range(choices.integer(1, longest)):
+            legal(scene)
+    except EndedError:
+        pass
 
 
 @st.composite
-def programs(draw: Callable[[Any], Any], longest: int = 8) -> Program:
+def programs(draw: Callable[[Any], Any], dialect: str = "classic", longest: int = 8) -> Program:
     """Whole kernels of up to ``longest`` drawn statements (and those that these need)."""
-    choices = Choices(draw)
-    scene = Scene(choices, lawful=not choices.chance(20))
-    scene.machine = "trn1" if choices.chance(15) else "trn2"
-    if choices.chance(20):
+    return program(Choices(draw), dialect, longest)
+
+
+def program(choices: Choices, dialect: str, longest: int) -> Program:
+    """A kernel, drawn while it runs in a launch of its own."""
+    scene = Scene(choices, dialect, lawful=not choices.chance(SPOILT[dialect]))
+    machine = choices.pick(MACHINES_OF[dialect])
+    if dialect == "classic" and choices.chance(20):
         scene.grid = (2,)
-        scene.emit("g0 = nl.program_id(0)", "nl.program_id")
-        scene.integers.append(("g0", 2))
-    if choices.chance(25):
-        movement.padded(scene)
-    for _ in range(draw(st.integers(1, longest))):
-        draw(_statement(scene))
-    outputs = scene.outputs()
-    return Program(
-        tuple(scene.inputs),
-        tuple(scene.bodies[0]),
-        outputs,
-        scene.mutated(),
-        scene.machine,
-        scene.grid,
-        scene.zero_sign,
-    )
+    made: list[Any] = []
+    stopped: list[BaseException] = []
+
+    def kernel() -> None:
+        try:
+            draw_lines(scene, longest)
+            made.append((scene.outputs(), scene.mutated()))
+        except BaseException as error:  # of Hypothesis, which no launch knows
+            stopped.append(error)
+
+    decorated = jit(kernel) if dialect == "nki" else as_kernel(kernel)
+    with warnings.catch_warnings(), contextlib.suppress(NkiError):  # of all of it: it has no room
+        warnings.simplefilter("ignore")
+        launch(decorated, grid=(1,) * len(scene.grid), machine=MACHINES[machine], record=False)
+    if stopped:
+        raise stopped[0]
+    if not made:
+        made.append(((), ()))
+    outputs, mutated = made[0]
+    body = (*scene.top, *scene.bodies[0])
+    return Program(tuple(scene.inputs), body, outputs, mutated, machine, scene.grid, dialect)

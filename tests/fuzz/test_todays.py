@@ -24,7 +24,7 @@ def program(given: Input, shape: tuple[int, ...], *lines: str) -> Program:
         "nisa.dma_copy(out, t)",
     ]
     body = tuple(Line(text, "nisa.dma_copy") for text in (*lines, *stored))
-    return Program((given,), body, (Output("out", False, "out"),), dialect="nki")
+    return Program((given,), body, (Output("out", "out"),), dialect="nki")
 
 
 def viewed(view: str, shape: tuple[int, ...]) -> Program:

@@ -70,7 +70,7 @@ WHOLE = Program(
         Line("h = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)", "nl.ndarray"),
         Line("nl.store(h[:, 0:3], nl.load(a))", "nl.store"),
     ),
-    (Output("h", loose=False, opcode="nl.store"),),
+    (Output("h", "nl.store"),),
 )
 """A kernel whose output has holes."""
 
@@ -93,7 +93,7 @@ SEEN_AS_BITS = Program(
         Line("h = nl.ndarray((2, 4), nl.uint16, buffer=nl.shared_hbm)", "nl.ndarray"),
         Line("nl.store(h, t.view(nl.uint16))", "nl.store"),
     ),
-    (Output("h", loose=False, opcode="nl.store"),),
+    (Output("h", "nl.store"),),
 )
 """A kernel that writes and reads the bits of a narrow float on chip."""
 
@@ -110,7 +110,7 @@ MUTABLE = Program(
     (Input("m", (2, 4), "float32", "np.arange(8)", mutable=True),),
     (Line("nl.store(m[:, 0:3], 9)", "nl.store"),),
     (),
-    (Output("m", loose=False, opcode="nl.store"),),
+    (Output("m", "nl.store"),),
 )
 """A kernel that returns nothing and writes to its argument."""
 
@@ -148,7 +148,7 @@ def test_a_refused_launch_leaves_its_arguments_alone(monkeypatch):
 def test_mutable_arguments_are_drawn():
     drawn = []
 
-    @settings(max_examples=200, database=None, phases=[Phase.generate])
+    @settings(max_examples=60, database=None, phases=[Phase.generate])
     @hypothesis.seed(0)
     @hypothesis.given(programs())
     def draw(program):
@@ -156,4 +156,4 @@ def test_mutable_arguments_are_drawn():
 
     draw()
     assert sum(bool(program.mutated) for program in drawn) > 3
-    assert sum(bool(program.grid) for program in drawn) > 6
+    assert sum(bool(program.grid) for program in drawn) > 3

@@ -71,7 +71,7 @@ def tensor_scalar(d: Drawing) -> DrawnCall:
         same = BITWISE if ops[0].bitvec else ARITHMETIC
         ops.append(ALU_OPS[d.pick(same)])
     if ops[0].bitvec:  # numbers that are patterns of every integer dtype
-        first, second = (max(x, 0.0) if isinstance(x, float) else x for x in (first, second))
+        first, second = (max(x, 0) if isinstance(x, int | float) else x for x in (first, second))
     names = [op.name for op in ops]
     engines = [Engine.VECTOR] if ops[0].bitvec else [Engine.VECTOR, Engine.GPSIMD]
     if names in (["multiply", "add"], ["multiply"], ["add"]):

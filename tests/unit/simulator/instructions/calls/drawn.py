@@ -232,7 +232,8 @@ class Drawing:
     def vector(self, role: str, partitions: int, low: int = -4, high: int = 4) -> Any:
         """A number, or a vector with one element in each partition."""
         if role not in self.forced and self.flag():
-            return float(self.integer(low, high))
+            number = self.integer(low, high)
+            return number if self.flag() else float(number)
         return self.tile(role, (partitions, 1), low=low, high=high)
 
     def dst(self, shape: Any, *, among: Sequence[Any] | None = None, **given: Any) -> Operand:

@@ -17,6 +17,7 @@ from tests.unit.simulator.instructions.calls.drawn import (
 from tests.unit.simulator.instructions.calls.tensors import Affine
 
 REDUCING = ("add", "subtract", "maximum", "minimum", "multiply", *LOGICAL)
+SCANNING = ("add", "subtract", "multiply", "maximum", "minimum")
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 
 
@@ -79,7 +80,7 @@ def tensor_scalar_reduce(d: Drawing) -> DrawnCall:
 def tensor_tensor_scan(d: Drawing) -> DrawnCall:
     shape = d.shape()
     spaces = d.not_both_in_psum("data0", "data1")
-    op0, op1 = (ALU_OPS[d.pick(("add", "subtract", "multiply", "maximum"))] for _ in range(2))
+    op0, op1 = (ALU_OPS[d.pick(SCANNING)] for _ in range(2))
     reverse = (d.flag(), d.flag())
     return DrawnCall(
         d.record,

@@ -46,9 +46,17 @@ def said(value: Any, name: str) -> str:
 
 
 def spelled(
-    call: DrawnCall, dialect: str, names: Mapping[str, str] | None = None, more: str = ""
+    call: DrawnCall,
+    dialect: str,
+    names: Mapping[str, str] | None = None,
+    more: str = "",
+    *,
+    dtype: bool = True,
 ) -> str:
-    """The call, its tensors by the ``names`` of their roles, with ``more`` arguments after it."""
+    """The call, its tensors by the ``names`` of their roles, with ``more`` arguments after it.
+
+    ``dtype`` says whether a classic call names that of its result.
+    """
     record = call.record
     tensors = {**call.operands, **call.destinations}
     held = {**call.beside, **tensors}
@@ -63,17 +71,20 @@ def spelled(
     if by_hand is not None:
         return by_hand(call, texts, more)
     texts = {name: text for name, text in texts.items() if values[name] is not None}
-    return written(record.name, dialect, texts, call, more)
+    return written(record.name, dialect, texts, call, more, dtype=dtype)
 
 
-def written(name: str, dialect: str, texts: Said, call: DrawnCall, more: str = "") -> str:
+def written(
+    name: str, dialect: str, texts: Said, call: DrawnCall, more: str, *, dtype: bool = True
+) -> str:
     """A function called with those of the texts that it has parameters for."""
     module, parameters = function(name, dialect)
     given = {one: texts[one] for one in parameters if one in texts}
     for one in parameters.keys() - given.keys():  # no operator
         if one != "dtype" and parameters[one].default is inspect.Parameter.empty:
             given[one] = "nl.bypass"
-    if "dtype" in parameters and "dst" not in parameters:
+    said_dtype = dtype or name in ("iota", "memset")
+    if "dtype" in parameters and "dst" not in parameters and said_dtype:
         given["dtype"] = f"nl.{named(call.role('dst').dtype)}"
     if "engine" in parameters and (call.engine is not Engine.UNKNOWN or not call.record.classic):
         engine = Engine.VECTOR if call.engine is Engine.UNKNOWN else call.engine
