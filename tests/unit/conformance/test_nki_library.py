@@ -225,11 +225,12 @@ def test_a_suite_that_passes_ends_with_0(monkeypatch, tmp_path, capsys):
     assert "python -m conformance.nki_library PATH test -k 'passes or traces'" in printed
 
 
-def test_no_test_is_no_table(suite):
-    done = recipe(suite, "test", "-k", "nothing_of_this_name")
-    assert done.returncode == 2
-    assert "conformance: pytest ended with" in done.stderr
-    assert "| **all**" not in done.stdout
+def test_no_test_is_no_table(suite, monkeypatch, capsys):
+    monkeypatch.setattr(pytest, "main", lambda *_, **__: pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert nki_library.main([str(suite), "test"]) == 2
+    printed = capsys.readouterr()
+    assert "conformance: pytest ended with NO_TESTS_COLLECTED" in printed.err
+    assert "| **all**" not in printed.out
 
 
 def test_another_folder_is_refused(tmp_path, capsys):

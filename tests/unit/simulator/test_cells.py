@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from difftest.simulator.errors import KernelError, NkiError, OracleError, ShapeError
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
 from tests.every import every
+from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.cells import (
     FOLLOWED,
     MASKS,
@@ -35,7 +35,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::difftest.simulator.instructions.matmul.AccumulationWarning"
 )
 
-NIGHTLY = settings.default.max_examples >= 1000
 BY_INDICES = ("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src")
 """Their operands are indexed by tiles already."""
 BY_CHANCE = ("dropout", "rand", "rand2", "rng")

@@ -20,6 +20,7 @@ from difftest.simulator.strictness import RuleWarning
 from difftest.simulator.tape import TapedForm, taping
 from difftest.simulator.tape_json import TapeFormatError, tape_from_json, tape_to_json
 from tests.every import every
+from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.instructions.calls.drawn import Operand
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS, drawn
 from tests.unit.simulator.small_runs import RUNS, in_turn, kernels_of_the_tree
@@ -109,7 +110,7 @@ def test_each_record():
     """As its record is issued, and as the classic dialect spells it."""
     seen = set()
     for name in sorted(EXAMPLES):
-        for seed in range(2):
+        for seed in range(2 if NIGHTLY else 1):
             call = drawn(name, random.Random(seed).choice)
             replay_of(call, "record", seen)
             if call.is_classic:

@@ -26,6 +26,7 @@ from difftest.timing.dma import DmaEngines
 from difftest.timing.planner import planned_order
 from difftest.timing.schedule import Schedule
 from tests.every import every
+from tests.kernels.budget import NIGHTLY
 from tests.unit.timing import blocks, convolutions
 from tests.unit.timing.programs import Builder, whole
 
@@ -35,7 +36,6 @@ def predicted(kernel, shapes, dtype="float16", compiler=LIKELY, *, dge=False):
     return predict(trace, TRN2, dge=dge, compiler=compiler)
 
 
-NIGHTLY = settings.default.max_examples >= 1000
 BLOCKS = [(16 * 128, 512), (4, 128, 512)]
 FEWER = [(8 * 128, 512), (4, 128, 512)]
 MORE = [(64 * 128, 512), (4, 128, 512)]

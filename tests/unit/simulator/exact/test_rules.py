@@ -26,13 +26,14 @@ from difftest.simulator.instructions.gate import fit
 from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.reduce import AVERAGE
 from tests.every import every
+from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.instructions.calls.examples import drawn
 from tests.unit.simulator.instructions.calls.tensors import Operand, place, place_today
 
 EVERY_DTYPE = ExactSettings(dtypes=("float8_e5m2",))
 ROUGH = 0.7310585786300049
 """Times this, no value fills fewer bits than float32 has."""
-SEEDS = 12
+SEEDS = 12 if NIGHTLY else 6
 
 
 def test_each_activation_has_one():

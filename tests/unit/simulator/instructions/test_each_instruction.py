@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from difftest.simulator.dtypes import DTYPES, name_of
 from difftest.simulator.instructions.record import INSTRUCTIONS, Takes
 from tests.every import every
+from tests.kernels.budget import NIGHTLY
 from tests.unit.simulator.instructions.calls.drawn import MODES, Operand, difference
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS, drawn
 
-NIGHTLY = settings.default.max_examples >= 1000
 EXAMPLES_EACH = 5
 """Drawn calls of each instruction; more where the profile draws more (nightly)."""
 WITHOUT_DATA = (Takes.NUMBER, Takes.INDEX)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -11,6 +12,48 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.gather import nonzero_with_count
 from tests.every import every
 from tests.unit.simulator.on_tiles import integers, normal, on_tiles
+
+DATA = normal(5, 20)
+WITH_TIES = integers(5, 20, low=0, high=5, dtype=np.float32)
+NARROW = DATA.astype(ml_dtypes.bfloat16)
+LONG = normal(3, 2500, seed=3)
+LONG_WITH_TIES = integers(3, 2500, low=0, high=9, dtype=np.float32)
+CLUSTERED = np.sort(LONG, axis=1)  # all of the largest lie at the end, after the last whole fold
+DATA_OF_ALL_KINDS = {
+    "distinct": DATA,
+    "ties": WITH_TIES,
+    "narrow": NARROW,
+    "long": LONG,
+    "long, ties": LONG_WITH_TIES,
+    "clustered": CLUSTERED,
+    "folded": np.ascontiguousarray(CLUSTERED[:, ::-1]),
+}
+
+
+def largest(data):
+    return -np.sort(-data.reshape(len(data), -1), axis=1)[:, :8]
+
+
+def first_places(data, values):
+    """Each value's first place that no equal value before it has taken."""
+    places = np.empty(values.shape, np.uint32)
+    for p, row in enumerate(data):
+        free = np.ones(row.size, bool)
+        for k, value in enumerate(values[p]):
+            places[p, k] = np.flatnonzero((row == value) & free)[0]
+            free[places[p, k]] = False
+    return places
+
+
+@every("kind", DATA_OF_ALL_KINDS)
+def test_max8_and_its_places(kind):
+    data = DATA_OF_ALL_KINDS[kind]
+    values, places = on_tiles(
+        lambda x: (nisa.max8(src=x), nisa.nc_find_index8(data=x, vals=nisa.max8(src=x))), data
+    )
+    assert_array_equal(values, largest(data), strict=True)
+    assert_array_equal(places, first_places(data, largest(data)), strict=True)
+    assert all(len(set(row)) == 8 for row in places.tolist())
 
 
 def test_gather_flattened():

@@ -32,7 +32,7 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
                 *(1, nl.bitwise_or, tile((4, 8), nl.int32)),
             ),
             KernelError,
-            "arithmetic operator",
+            "arithmetic operators",
         ),
         (lambda: nl.ndarray((2, 0), nl.float32), ShapeError, "positive sizes"),
         (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
