@@ -285,7 +285,7 @@ class Seat:
     program : its place in the grid.
     baton : of the programs that run side by side; None where one runs alone.
     number : of this program to the baton.
-    steps : how many instructions it has issued.
+    steps : how many instructions it has asked for, where it runs beside others.
     rank : among several ranks; None where a kernel is launched alone.
     """
 
@@ -308,6 +308,7 @@ class Turns(Follower):
     def asked(self, issued: Any) -> None:
         seat, order = self._core.seat, self._core.loops.order
         seat.baton.check()
+        seat.steps += 1
         for access in (issued.dst, *issued.operands):
             storage = getattr(access, "_storage", None)
             if storage is not None and storage.allocation.space is Space.SHARED_HBM:

@@ -294,7 +294,7 @@ class Core:
         """The random numbers for the instruction that runs: if it asks again, the same again."""
         seat, turns = self.seat, self.loops.turns
         turn = seat.program, tuple([(each.loop.location, each.number) for each in turns])
-        return self.draws.at(turn, seat.steps)
+        return self.draws.at(turn, self.instructions)
 
     @taped("seed")
     def seed(self, value: int) -> None:
@@ -413,7 +413,6 @@ class Core:
         """Count an instruction, and tell of what it read and wrote."""
         number = self.instructions
         self.instructions = number + 1
-        self.seat.steps += 1
         _, writes, reads, _, _, _, moved = touched
         if moved is not None:
             moved._storage.allocation.moves += 1

@@ -41,7 +41,7 @@ _CALLS: dict[tuple[Machine, str], dict[Any, Call]] = {}
 """By machine and dialect, and by signature."""
 _PLAIN = frozenset((float, int, type(None)))
 """Most operands that are no tiles."""
-_touched = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
+_tuple = tuple.__new__  # a NamedTuple's own __new__ takes twice the time
 _DISTINCT = (str, AluOp, type(None))
 """Options that are equal to nothing else."""
 
@@ -68,9 +68,9 @@ def run(core: Core, issued: Issue) -> Any:
     followers = core.followers
     for ask in followers.asked:
         ask(issued)
-    resolves = issued.instruction.resolves
-    if resolves is not None and issued.options[0] is not False:
-        resolves(core, issued)
+    instruction = issued.instruction
+    if instruction.resolves is not None and issued.options[0] is not False:
+        instruction.resolves(core, issued)
     call = prepare(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
@@ -84,7 +84,7 @@ def run(core: Core, issued: Issue) -> Any:
             watch(core, call, issued)
     if _reads_gaps(core, call, issued):
         issued.gaps = Gapped(core, call, issued)
-    in_place = call.instruction.in_place
+    in_place = instruction.in_place
     results = (_let_move if in_place else _results)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
@@ -92,7 +92,7 @@ def run(core: Core, issued: Issue) -> Any:
         _put(issued, results, in_part)
     if issued.gaps is not None:
         issued.gaps.settle(issued.where)
-    for tell in core.followers.after:
+    for tell in followers.after:
         tell(call, issued)
     _record(core, call, issued, in_part)
     return issued.dst
@@ -175,7 +175,6 @@ def _put(issued: Issue, results: Any, in_part: list[Part]) -> None:
 def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
     """Tell the launch what was read and written."""
     dst, operands, moved = issued.dst, issued.operands, issued.moved
-    kind = call.kind
     tells = core.followers.touched
     numbers = call.numbers(operands) if tells and call.numbers is not None else ()
     if call.is_simple and not issued.indices:
@@ -187,9 +186,9 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
             reads.append(dst)
         if issued.where is not None:
             in_part.append((dst, issued.where))
-        core.count(_touched(Touched, (kind, (dst,), reads, call.roles, numbers, in_part, moved)))
+        core.count(_tuple(Touched, (call.kind, (dst,), reads, call.roles, numbers, in_part, moved)))
         return
-    instruction = call.instruction
+    instruction, kind = call.instruction, call.kind
     written = [(dst, "dst")]
     for role, other in zip(instruction.destinations[1:], issued.others, strict=False):
         if other is not None:

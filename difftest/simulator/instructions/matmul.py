@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -255,34 +255,34 @@ class AccumulationWarning(UserWarning):
 
 def accumulates(core: Core, issued: Issue) -> None:
     """Say whether a matmul adds to ``dst``; None where it adds to some of its elements only."""
-    accumulate, *options = issued.options
-    if core.trace.dialect != "nki":
-        return
+    accumulate, dst = issued.options[0], issued.dst
+    adds: bool | None = bool(accumulate)
     if accumulate is None:
         issued.said = (("inferred", True),)
+        started = _products(dst)
+        adds = True if started.all() else None if started.any() else False
     elif not isinstance(accumulate, (bool, np.bool_)):
         rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
         raise refused("nc_matmul", rule, did, f"accumulate={accumulate!r:.60}")
-    dst, adds = issued.dst, cast("bool | None", bool(accumulate))
-    if isinstance(dst, Tile) and (adds or accumulate is None):
-        started = _products(dst)
-        if adds and not started.all():
-            _check_start(core, dst)
-        elif not adds:
-            adds = True if started.all() else None if started.any() else False
-    issued.options = (adds, *options)
+    elif adds and core.trace.dialect == "nki":
+        _check_start(core, dst)
+    issued.options = (adds, *issued.options[1:])
 
 
-def _products(dst: Tile) -> Any:
-    """Where a matmul was the last to write."""
-    products = dst._storage.products
-    if products is None or (dst._strided and dst._pattern is dst._storage.whole):
-        return np.False_ if products is None else products
+def _products(dst: Any) -> Any:
+    """Where a matmul was the last to write; nobody keeps that of what indices name."""
+    products = dst._storage.products if isinstance(dst, Tile) else None
+    if products is None:
+        return np.False_
+    if dst._strided and dst._pattern is dst._storage.whole:
+        return products
     return dst._gather(products)
 
 
-def _check_start(core: Core, dst: Tile) -> None:
+def _check_start(core: Core, dst: Any) -> None:
     """Say what is wrong with adding where no matmul wrote."""
+    if not isinstance(dst, Tile) or _products(dst).all():
+        return
     if dst._fresh() is not None:
         raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
     if core.machine.nc_version < 4:

@@ -98,9 +98,7 @@ def _issuing(
 
 def _into(dst: Any, dtype: Any, where: str) -> Any:
     """A ``dst`` on chip, of the dtype that a call asks for, if it does."""
-    dst = on_chip(dst, where, "dst")
-    same_dtype(dtype, dst, where)
-    return dst
+    return _indexed(on_chip(dst, where, "dst"), dtype, where)
 
 
 def _indexed(dst: Any, dtype: Any, where: str) -> Any:

@@ -97,9 +97,12 @@ class DeviceValue(NKIObject):
     __hash__ = object.__hash__
     __lt__ = __le__ = __gt__ = __ge__ = partialmethod(_refuse, "a comparison")
     __eq__: Any = __lt__
-    __ne__: Any = __lt__
+
+    def __neg__(self) -> NoReturn:
+        self._refuse("arithmetic")
+
     _calculate: Any = partialmethod(_refuse, "arithmetic")
-    __neg__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _calculate
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _calculate
     __mod__ = __rmod__ = _calculate
 
@@ -171,7 +174,7 @@ class NkiScalar(DeviceValue):
         super().__init__(held, frozen=True, label=label)
         self.dtype = dtype
 
-    def _with(self, other: Any, operate: Any) -> Any:
+    def _with(self, operate: Any, other: Any) -> Any:
         if isinstance(other, NkiScalar):
             if other.dtype != self.dtype:
                 got = f"{self.dtype} and {other.dtype}"
@@ -183,10 +186,10 @@ class NkiScalar(DeviceValue):
             pair = np.array([self.device_value(), right], dtype=np.int64)
             return NkiScalar(int(operate(pair[:1], pair[1:])[0]), self.dtype)
 
-    __add__ = __radd__ = partialmethod(_with, operate=np.add)
-    __sub__ = partialmethod(_with, operate=np.subtract)
-    __rsub__ = partialmethod(_with, operate=lambda right, left: np.subtract(left, right))
-    __mul__ = __rmul__ = partialmethod(_with, operate=np.multiply)
+    __add__ = __radd__ = partialmethod(_with, np.add)
+    __sub__ = partialmethod(_with, np.subtract)
+    __rsub__ = partialmethod(_with, lambda right, left: np.subtract(left, right))
+    __mul__ = __rmul__ = partialmethod(_with, np.multiply)
 
 
 # -- while register: -------------------------------------------------------------------------------
