@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-from difftest.simulator.errors import near
-
 TURNS = ("it never ran", "never a second turn", "never a third turn")
 """What is said of a loop that made no turn, or one, or two."""
 BRANCHES = ("never true", "never false")
@@ -143,6 +141,8 @@ class Missed:
 
 def missed(coverage: Coverage) -> list[Missed]:
     """What no case did, by file and line. Of a loop without a second turn a third is not said."""
+    from difftest.simulator.errors import near  # a run without a backend is spared NumPy
+
     ran, found = defaultdict(list), []
     for *place, kernel in sorted(coverage.kernels):
         ran[(*place,)].append(kernel)

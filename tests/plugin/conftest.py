@@ -97,6 +97,12 @@ def test_add(case):
     case.check()
 """
 
+MORE = """
+    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
+    examples=[{"m": 128, "n": 2048}],
+"""
+"""A refusal, and an example in each dtype, of a test's spec."""
+
 
 class Project:
     """A repository of someone who has installed the plugin, in pytester's folder."""

@@ -3,6 +3,8 @@ import textwrap
 
 import pytest
 
+from tests.plugin.conftest import MORE
+
 NOT_COLLECTED = (
     "1 module of kernel tests was not collected, for no backend was asked for: "
     "run with --simulate (a simulator) or --device (a NeuronCore)"
@@ -74,12 +76,6 @@ def test_the_embedded_modules_are_there_for_conftests_and_gone_after_the_run(pro
     assert sys.modules.get("neuronxcc") is before
     assert project.run("--simulate", "--no-such-option").ret == pytest.ExitCode.USAGE_ERROR
     assert sys.modules.get("neuronxcc") is before
-
-
-MORE = """
-    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
-    examples=[{"m": 128, "n": 2048}],
-"""
 
 
 def test_examples_and_rejections_are_tests_of_their_own(project):

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.plugin.conftest import MORE
+
 
 def counts(result):
     """The rows of the summary: kernel -> heading -> its number."""
@@ -18,12 +20,6 @@ def counts(result):
         row[0]: {name: int(cell) for name, cell in zip(lines[head][1:], row[1:], strict=True)}
         for row in rows
     }
-
-
-MORE = """
-    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
-    examples=[{"m": 128, "n": 2048}],
-"""
 
 
 def test_the_summary_counts_what_was_compared(project):
@@ -113,7 +109,7 @@ def run_body(project, body, *options):
 CHECK = "def test_{0}(case):\n    case.check()\n"
 TESTS = {
     "domain": """SPEC["domain"] = {"n": lambda: None}
-@kernel_test(kernel=add, edges=False, **SPEC)
+@kernel_test(kernel=add, **SPEC)
 """,
     "nan": """SPEC["inputs"] = dict.fromkeys("ab", Input("n 2", data=st.just(Fill(float("nan")))))
 @kernel_test(kernel=subtract, edges=False, **SPEC)
@@ -166,8 +162,9 @@ def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
     modules |= {"test_idle": BODY + idle, "test_fixtures": BODY + fixtures}
     project.pytester.makepyfile(**modules)
     result = project.run("--simulate", "--difftest-report=report.json")
-    result.assert_outcomes(failed=len(SAID), passed=2)
+    result.assert_outcomes(failed=len(SAID) + 1, passed=2)
     text = result.stdout.str()
+    assert text.count("what its function returned: received None; accepted: ") == 2, "edges, too"
     for name, lines in SAID.items():
         report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
         pytest.LineMatcher(report.splitlines()).fnmatch_lines(lines)

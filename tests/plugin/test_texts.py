@@ -3,14 +3,10 @@
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from tests.plugin.conftest import KERNEL, REFERENCE
+from tests.plugin.conftest import KERNEL, MORE, REFERENCE
 
 FILES = "--junitxml=r.xml", "--difftest-report=r.md"
 FAR = "nl.multiply(nl.multiply(nl.add(nl.load(a), nl.load(b)), 3e38), 3e38)"
-MORE = """
-    rejects=[Rejection({"m": 129, "n": 2}, match="partition")],
-    examples=[{"m": 128, "n": 2048}],
-"""
 
 
 def test_the_whole_text_of_a_failure(project):
