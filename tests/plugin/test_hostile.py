@@ -292,9 +292,10 @@ def test_add(case):
 """
 
 
-def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, fresh_runs):
-    """Where lines are watched by ``sys.settrace``, as before Python 3.12."""
-    monkeypatch.setattr(watching, "Watch", functools.partial(watching.Watch, None))
+@pytest.mark.parametrize("watch", [watching.Watch, functools.partial(watching.Watch, None)])
+def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, watch, fresh_runs):
+    """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
+    monkeypatch.setattr(watching, "Watch", watch)
     project.pytester.makepyfile(test_endless=ENDLESS)
     result = project.run("--simulate", "--case-timeout=0.2")
     result.assert_outcomes(failed=1)
