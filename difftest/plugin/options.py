@@ -237,10 +237,10 @@ def add_keys(parser: pytest.Parser) -> None:
 def add_options(parser: pytest.Parser, config: pytest.Config, args: Sequence[str]) -> None:
     """Declare those options that nobody else has, and whose key is not set in their place."""
     free = _free(parser)
-    given = _given(free, config.known_args_namespace, args)
+    options = _options(free, config.known_args_namespace, args)
     group = parser.getgroup("difftest", "kernels against their references (difftest)")
     for option in free:
-        if option.key in given or not config.getini(option.key):
+        if option.key in options or not config.getini(option.key):
             option.declare(group)
 
 
@@ -265,25 +265,25 @@ def read_request(
     for option in OPTIONS:
         if option.accepted and option.key in keys:
             _check_choice(option.key, keys[option.key], option.accepted)
-    options = _given(free, config.known_args_namespace, args)
-    given = {**keys, **options} if final else {**options, **keys}
-    simulate = given.get(SIMULATE.key, "no")
+    options = _options(free, config.known_args_namespace, args)
+    values = {**keys, **options} if final else {**options, **keys}
+    simulate = values.get(SIMULATE.key, "no")
     return Request(
         None if simulate == "no" else simulate,
-        given.get(DEVICE.key) in (True, "yes"),
-        given.get(CASE.key),
+        values.get(DEVICE.key) in (True, "yes"),
+        values.get(CASE.key),
         (*_words(options), *_overrides(config)),
-        given.get(REPORT.key),
-        given.get(LEVEL.key),
-        given.get(STRICTNESS.key),
-        given.get(NO_EXACT.key) != "no",
-        given.get(HAZARDS.key) in (True, "yes"),
-        taken=tuple(one for one in OPTIONS if one not in free and one.key not in keys),
+        values.get(REPORT.key),
+        values.get(LEVEL.key),
+        values.get(STRICTNESS.key),
+        values.get(NO_EXACT.key) != "no",
+        values.get(HAZARDS.key) in (True, "yes"),
+        taken=tuple(option for option in OPTIONS if option not in free and option.key not in keys),
         case_key=None if CASE in free else CASE.key,
-        save=given.get(SAVE.key),
-        timeout=_amount(TIMEOUT, given),
-        memory=_amount(MEMORY, given),
-        mutate=_amount(MUTATE, given),
+        save=values.get(SAVE.key),
+        timeout=_amount(TIMEOUT, values),
+        memory=_amount(MEMORY, values),
+        mutate=_amount(MUTATE, values),
     )
 
 
@@ -356,45 +356,45 @@ def _is_known(parser: pytest.Parser, name: str) -> bool:
     return name not in unknown
 
 
-def _given(
+def _options(
     options: Iterable[Option], namespace: argparse.Namespace, args: Sequence[str]
 ) -> dict[str, Any]:
     """Those of our options that were given, by key: here, or to pytest-xdist for its workers."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    found = argparse.Namespace()
+    parsed = argparse.Namespace()
     for option in options:
         option.declare(parser)
-        setattr(found, option.key, getattr(namespace, option.key, None))
+        setattr(parsed, option.key, getattr(namespace, option.key, None))
     try:
-        parser.parse_known_args(list(args), found)
+        parser.parse_known_args(list(args), parsed)
     except argparse.ArgumentError:  # which pytest will name itself
         return {}
-    return {name: value for name, value in vars(found).items() if value not in (None, False)}
+    return {name: value for name, value in vars(parsed).items() if value not in (None, False)}
 
 
-def _words(given: Mapping[str, Any]) -> list[str]:
+def _words(options: Mapping[str, Any]) -> list[str]:
     """The options that chose the backends, as they are written."""
     words = []
-    if choice := given.get(SIMULATE.key):
+    if choice := options.get(SIMULATE.key):
         words.append(SIMULATE.name if choice == SIMULATORS[0] else f"{SIMULATE.name}={choice}")
     for option in (LEVEL, STRICTNESS, TIMEOUT, MEMORY):
-        if value := given.get(option.key):
+        if value := options.get(option.key):
             words.append(f"{option.name}={value}")
-    words += [option.name for option in (DEVICE, NO_EXACT, HAZARDS) if given.get(option.key)]
+    words += [option.name for option in (DEVICE, NO_EXACT, HAZARDS) if options.get(option.key)]
     return words
 
 
 def _overrides(config: pytest.Config) -> list[str]:
     """The ``-o`` of our keys, once each: pytest parses the command line more than once."""
-    given = dict.fromkeys(config.known_args_namespace.override_ini or ())
-    left = tuple(f"{one.key}=" for one in (CASE, REPORT, SAVE, MUTATE))
-    ours = [one for one in given if one.startswith("difftest_") and not one.startswith(left)]
-    return [word for one in ours for word in ("-o", one)]
+    keys = dict.fromkeys(config.known_args_namespace.override_ini or ())
+    left = tuple(f"{option.key}=" for option in (CASE, REPORT, SAVE, MUTATE))
+    ours = [key for key in keys if key.startswith("difftest_") and not key.startswith(left)]
+    return [word for key in ours for word in ("-o", key)]
 
 
-def _amount(option: Option, given: Mapping[str, Any]) -> float | None:
+def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
     """A number that is more than 0, where an option has one."""
-    if (text := given.get(option.key)) is None:
+    if (text := values.get(option.key)) is None:
         return None
     try:
         amount = float(text)

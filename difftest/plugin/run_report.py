@@ -31,7 +31,7 @@ def add_suite_properties(config: pytest.Config, backends: Iterable[Backend]) -> 
     xml = config.stash.get(xml_key, None)
     if xml is None:
         return
-    said = {f"backend_{one.name}": one.description for one in backends}
+    said = {f"backend_{backend.name}": backend.description for backend in backends}
     said |= {f"version_{name}": version for name, version in versions().items()}
     for name, text in said.items():
         xml.add_global_property(f"difftest_{name}", text)

@@ -103,8 +103,8 @@ def misdirected(config: pytest.Config) -> str:
     """What is wrong if another's option of our name was given, and no key says what is meant."""
     session = config.stash[SESSION]
     for option in (SIMULATE, DEVICE):
-        given = config.getoption(option.name, None)
-        if option in session.request.taken and session.uncollected and given in (True, *SIMULATORS):
+        value = config.getoption(option.name, None)
+        if option in session.request.taken and session.uncollected and value in (True, *SIMULATORS):
             accepted = "yes" if option is DEVICE else SIMULATORS[0]
             return (
                 f"{option.name} was given, and a conftest or another plugin that declares it takes "
@@ -121,7 +121,7 @@ def make_importable(config: pytest.Config) -> None:
     The config's cleanup undoes it.
     """
     packages = ("neuronxcc", "nki")
-    if not any(one in sys.modules or importlib.util.find_spec(one) for one in packages):
+    if not any(name in sys.modules or importlib.util.find_spec(name) for name in packages):
         from difftest.host.installation import embedded_with_predictions
 
         modules = embedded_with_predictions().install()
@@ -210,9 +210,9 @@ def tally_of(reports: Iterable[object]) -> Tally:
     """The sum of the tallies that reports of tests carry, or tests that were stopped."""
     from difftest.harness.tally import PROPERTY, tally_from_json, total_of
 
-    calls = [one for one in reports if getattr(one, "when", "call") == "call"]
-    properties = [dict(getattr(one, "user_properties", ())) for one in calls]
-    return total_of([tally_from_json(one[PROPERTY]) for one in properties if PROPERTY in one])
+    calls = [report for report in reports if getattr(report, "when", "call") == "call"]
+    properties = [dict(getattr(call, "user_properties", ())) for call in calls]
+    return total_of([tally_from_json(row[PROPERTY]) for row in properties if PROPERTY in row])
 
 
 def select_case(config: pytest.Config, items: list[pytest.Item], text: str) -> None:

@@ -41,7 +41,7 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
         name = twins.get((kernel, backend), kernel)
         label = name.rpartition(" (")[0] if name in twins.values() else ""
         rows[label or name, backend].update(asdict(counts))
-    well = [key for key, one in rows.items() if not one["inconclusive"] + one["both_rejected"]]
+    well = [key for key, row in rows.items() if not row["inconclusive"] + row["both_rejected"]]
     for key in well if len(rows) > 2 * _FEW and not verbose else ():
         rows[f"{len({name for name, _ in well})} others (-v)", key[1]].update(rows.pop(key))
     columns = {"kernel": [kernel for kernel, _ in rows], "backend": [on for _, on in rows]}
@@ -51,7 +51,7 @@ def table_text(tally: Tally, verbose: bool) -> list[str]:
         if any(counts[name] for counts in rows.values()) and (verbose or name != "nonfinite"):
             columns[title] = [str(counts[name]) for counts in rows.values()]
     sides = {"kernel": "<", "backend": "<"}
-    forms = [f"{sides.get(one, '>')}{max(map(len, [one, *all_]))}" for one, all_ in columns.items()]
+    forms = [f"{sides.get(k, '>')}{max(map(len, [k, *cells]))}" for k, cells in columns.items()]
     lines = [tuple(columns), *zip(*columns.values(), strict=True)]
     return ["  ".join(map(format, cells, forms)).rstrip() for cells in lines]
 
@@ -86,13 +86,13 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
 
     That a loop never had a third turn is said to who wants all: often nothing in the domain can.
     """
-    places = [one for one in missed(tally.coverage) if verbose or one.what != TURNS[-1]]
+    places = [place for place in missed(tally.coverage) if verbose or place.what != TURNS[-1]]
     alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for one in places:
-        alike[one.file, one.what, _named(one.kernels, 1)].append(str(one.line))
+    for at in places:
+        alike[at.file, at.what, _named(at.kernels, 1)].append(str(at.line))
         if verbose:
-            yield f"no case: {one.file}:{one.line}: {one.what} ({', '.join(one.kernels)})"
-            yield f"           {one.source}"
+            yield f"no case: {at.file}:{at.line}: {at.what} ({', '.join(at.kernels)})"
+            yield f"           {at.source}"
     for (file, what, names), lines in [] if verbose else [*alike.items()][:_FEW]:
         yield f"no case: {file}:{_named(lines)}: {what} ({names})"
     if not verbose and (left := sum(map(len, [*alike.values()][_FEW:]))):

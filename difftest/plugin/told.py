@@ -40,8 +40,8 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     # Of one bug, as far as anybody can tell: the same words, with other numbers.
     said = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
     bug = re.sub(r"\d", "", f"{item.originalname} {failure.headline.partition(' at ')[0]} {said}")
-    given = item.callspec.params if hasattr(item, "callspec") else {"": ""}
-    (case,) = given.values()
+    parameters = item.callspec.params if hasattr(item, "callspec") else {"": ""}
+    (case,) = parameters.values()
     case = case.dtype if isinstance(case, Case) else case and "at the edges"
     setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
 
@@ -68,7 +68,7 @@ def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]
                 again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
                 lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
             entry.lines = [_painted(line, getattr(lead, BUG)[2], writer) for line in lines]
-    left = [one for several in bugs for one in several[1:]]
+    left = [report for reports in bugs for report in reports[1:]]
     stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
     try:
         yield

@@ -245,8 +245,8 @@ def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
     """The modules of a constant that the kernel's code reads when it runs."""
     functions = functions_of(spec.kernel)
     modules = {id(function.__globals__): function.__globals__ for function in functions}
-    read = {id(one.__globals__) for one in functions if name in code_names(one.__code__)}
-    have = {at for at, one in modules.items() if is_plain(one.get(name, one))}
+    read = {id(f.__globals__) for f in functions if name in code_names(f.__code__)}
+    have = {at for at, module in modules.items() if is_plain(module.get(name, module))}
     if have & read:
         return [modules[at] for at in have & read]
     if have:
@@ -255,10 +255,10 @@ def _modules_with(spec: KernelSpec, name: str) -> list[dict[str, Any]]:
             "constant was made of it when its file was imported; give the name of that"
         )
     constants = {
-        key for one in modules.values() for key in one if key.isupper() and is_plain(one[key])
+        key for home in modules.values() for key in home if key.isupper() and is_plain(home[key])
     }
-    known = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
+    names = {*spec.domain, *_parameters(spec), *constants, "dtype", "machine", "level", "kernel"}
     raise click.UsageError(
         f"{name} is no name of the domain, parameter or constant of {spec.name}"
-        f"{others(name, known)}"
+        f"{others(name, names)}"
     )

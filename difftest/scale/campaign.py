@@ -231,22 +231,22 @@ class CampaignRunner(Runner):
         if not observability_enabled():
             return
         finding = found_of(failure, _node(), self.root, self.setting, self.traces)
-        known = self.findings.get(finding.id)
+        stored = self.findings.get(finding.id)
         which = finding.test, finding.kernel
         if which not in self._first:
-            self._first[which] = finding, known
-            if known is None or known.state == CLOSED:
+            self._first[which] = finding, stored
+            if stored is None or stored.state == CLOSED:
                 self.findings.put(finding)
             return
         first, before = self._first.pop(which)
         if before is None or before.state == CLOSED:
             self.findings.drop(first)
-            known = before if finding.id == first.id else known
+            stored = before if finding.id == first.id else stored
             if before is not None:
                 self.findings.put(before)
-        if known is None or known.state == CLOSED:
-            self.findings.put(replace(finding, found=known.found) if known else finding)
-            print(f"difftest: {'back: ' if known else ''}{finding}", file=sys.stderr, flush=True)
+        if stored is None or stored.state == CLOSED:
+            self.findings.put(replace(finding, found=stored.found) if stored else finding)
+            print(f"difftest: {'back: ' if stored else ''}{finding}", file=sys.stderr, flush=True)
 
 
 def _node() -> str:

@@ -57,16 +57,16 @@ def fuzz(
             progress.update(bar, completed=done, description=told)
     broken = [worker for worker in workers if worker.process.exitcode]
     took = (time.monotonic() - begun) / 60
-    for one in workers:
-        one.process.terminate()
-        one.end()
+    for worker in workers:
+        worker.process.terminate()
+        worker.end()
     if broken:
         raise click.ClickException("a process of the campaign broke down; it says why above")
-    found = [finding for finding in Findings() if finding.changed >= start]
-    if not found and not sum(cases):
+    fresh = [finding for finding in Findings() if finding.changed >= start]
+    if not fresh and not sum(cases):
         raise click.ClickException("no case has run: name kernel tests, and give it more time")
-    click.echo(f"{len(found)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
-    context.exit(1 if found else 0)
+    click.echo(f"{len(fresh)} found in {sum(cases):,} cases, {took:.1f} minutes: difftest findings")
+    context.exit(1 if fresh else 0)
 
 
 class _Share(dict[str, Any]):
@@ -155,13 +155,13 @@ def findings(context: click.Context) -> None:
 @findings.command("list")
 def list_findings() -> None:
     """List all findings, open ones first."""
-    rows = sorted(Findings(), key=lambda one: one.state, reverse=True)
+    rows = sorted(Findings(), key=lambda finding: finding.state, reverse=True)
     if not rows:
         click.echo("no findings: difftest fuzz looks for some")
         return
     table = titled_table("Findings", ("Id", "State", "Since", "Kind", "Line", "Shapes", "Test"), ())
-    for one in rows:
-        line = one.id, one.state, one.changed[:10], one.kind, one.place, one.shapes, one.test
+    for row in rows:
+        line = row.id, row.state, row.changed[:10], row.kind, row.place, row.shapes, row.test
         table.add_row(*line)
     print_table(table_console(), table)
 
@@ -215,8 +215,8 @@ def bisect(id: str, good: str | None, bad: str, levels: bool) -> None:
 
 def _found(id: str) -> Found:
     stored = Findings()
-    found = stored.get(id)
-    if found is None:
-        ids = ", ".join(finding.id for finding in stored if finding.state == OPEN) or "none"
+    finding = stored.get(id)
+    if finding is None:
+        ids = ", ".join(entry.id for entry in stored if entry.state == OPEN) or "none"
         raise click.UsageError(f"no one finding begins with {id!r}; open are {ids}")
-    return found
+    return finding

@@ -237,7 +237,7 @@ class Findings:
     def __iter__(self) -> Iterator[Found]:
         """Each finding, in the state that it came to last; the oldest first."""
         newest = _newest([*self._files(), *(finding for _, finding in self._entries())])
-        return iter(sorted(newest.values(), key=lambda one: (one.found, one.id)))
+        return iter(sorted(newest.values(), key=lambda finding: (finding.found, finding.id)))
 
     def get(self, id: str) -> Found | None:
         """The finding of an id, or of its first digits if one alone begins so."""
@@ -259,14 +259,14 @@ class Findings:
     def exchange(self) -> None:
         """Let the files have what the database has, and the other way round."""
         files, entries = _newest(self._files()), _newest(finding for _, finding in self._entries())
-        for found in self:
-            is_entered = self.database is None or entries.get(found.id) == found
-            if files.get(found.id) != found or not is_entered:
-                self.put(found)
+        for finding in self:
+            is_entered = self.database is None or entries.get(finding.id) == finding
+            if files.get(finding.id) != finding or not is_entered:
+                self.put(finding)
 
-    def _forget(self, found: Found) -> None:
-        for entry, finding in tuple(self._entries()):
-            if finding.id == found.id and self.database is not None:
+    def _forget(self, finding: Found) -> None:
+        for entry, stored in tuple(self._entries()):
+            if stored.id == finding.id and self.database is not None:
                 self.database.delete(KEY, entry)
 
     def _file(self, finding: Found) -> Path:
@@ -287,4 +287,4 @@ class Findings:
 
 def _newest(several: Iterable[Found]) -> dict[str, Found]:
     """By id the one whose state changed last."""
-    return {finding.id: finding for finding in sorted(several, key=lambda one: one.changed)}
+    return {finding.id: finding for finding in sorted(several, key=lambda finding: finding.changed)}

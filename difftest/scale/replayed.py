@@ -69,7 +69,7 @@ class _Replayed:
         if not items or test is None:
             return items
         node = f"{collector.nodeid}::{name}"
-        own = [one for one in self.known.values() if one.test == node and self._is_fit(one, test)]
+        own = [f for f in self.known.values() if f.test == node and self._is_fit(f, test)]
         if not own:
             return items
         cases = [case_from_json(finding.case_text, test.spec) for finding in own]

@@ -51,8 +51,8 @@ def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     click.echo(f"{len(rows)} points: {parts}")
     names = varying(rows, axes) or list(axes)
     timed = sorted(
-        (one for one in rows if one["predicted_us"] is not None),
-        key=lambda one: float(one["predicted_us"]),
+        (row for row in rows if row["predicted_us"] is not None),
+        key=lambda row: float(row["predicted_us"]),
     )
     if timed:
         title = f"The fastest{f' {LISTED} of {len(timed)}' * (len(timed) > LISTED)}, as predicted"
@@ -140,7 +140,7 @@ def shifts(pairs: Sequence[tuple[Row, Row]], axes: Sequence[str]) -> list[Shift]
         change = math.log(new["predicted_us"] / old["predicted_us"])
         for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
             groups[group].append(change)
-    moved = {group: [one for one in changes if one] for group, changes in groups.items()}
+    moved = {group: [change for change in changes if change] for group, changes in groups.items()}
     tested = [group for group, changes in moved.items() if len(changes) >= LEAST]
     chances = [wilcoxon(moved[group]).pvalue for group in tested]
     return [
@@ -180,17 +180,17 @@ def comparison(
 
 def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
     sure = [shift for shift in shifts(pairs, names) if shift.chance < SURE]
-    for one in sure:
-        way = "slower" if one.ratio > 1 else "faster" if one.ratio < 1 else "shifted"
+    for shift in sure:
+        way = "slower" if shift.ratio > 1 else "faster" if shift.ratio < 1 else "shifted"
         yield (
-            f"{way}: {one.group}: {one.ratio:.3f} times, the median of {one.points} points, "
-            f"{one.changed} changed (predicted; p = {one.chance:.2g}, Wilcoxon)"
+            f"{way}: {shift.group}: {shift.ratio:.3f} times, the median of {shift.points} points, "
+            f"{shift.changed} changed (predicted; p = {shift.chance:.2g}, Wilcoxon)"
         )
     changed = [(n["predicted_us"] / o["predicted_us"], o, n) for o, n in _timed(pairs)]
     if not sure:
         count = sum(ratio != 1 for ratio, *_ in changed)
         yield f"no shift of the predicted latencies is sure; {count} points changed"
-    for ratio, before, now in sorted(changed, key=lambda one: -one[0])[:3]:
+    for ratio, before, now in sorted(changed, key=lambda pair: -pair[0])[:3]:
         if ratio > 1:
             times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"

@@ -98,9 +98,9 @@ class Tuner:
         study.enqueue_trial(dict(start), skip_if_exists=True)
         times: dict[tuple[int, ...], float] = {}
         for told in study.get_trials(states=[optuna.trial.TrialState.COMPLETE]):
-            if known := told.user_attrs.get("attempt"):
+            if stored := told.user_attrs.get("attempt"):
                 times[tuple(told.params[name] for name in counts)] = float(told.value or 0)
-                yield self.attempt({}, Attempt(**known))
+                yield self.attempt({}, Attempt(**stored))
         repeats = 0
         while len(times) < min(trials, len(self.axes)):
             if repeats > _REPEATS:
@@ -123,10 +123,10 @@ class Tuner:
         """Microseconds of the best point's own part; infinity if there is none."""
         return (self.ladder[-1].own_us if self.ladder else None) or math.inf
 
-    def attempt(self, point: Point, known: Attempt | None = None) -> Attempt:
-        """Look at a point, no further than it can still be the best, unless it is known."""
-        attempt = known or self.timed(point, self.best_us)
-        attempt = self.judged(attempt) if not known and attempt.status == AGREES else attempt
+    def attempt(self, point: Point, stored: Attempt | None = None) -> Attempt:
+        """Look at a point, no further than it can still be the best, unless it is stored."""
+        attempt = stored or self.timed(point, self.best_us)
+        attempt = self.judged(attempt) if not stored and attempt.status == AGREES else attempt
         self.attempts.append(attempt)
         self.ladder += [attempt] * (attempt.status == AGREES)
         return attempt
@@ -136,7 +136,7 @@ class Tuner:
 
         Told anew after each point. What is faster than the best is judged.
         """
-        attempts = {tuple(one.point.values()): one for one in self.attempts if one.latency_us}
+        attempts = {tuple(a.point.values()): a for a in self.attempts if a.latency_us}
         before = count = 0
         for whole in self.axes.points():
             point = {axis.name: whole[axis.name] for axis in self.axes.axes}
@@ -238,8 +238,8 @@ def tuned(
     for axis in tuner.axes.axes:
         value = start.get(axis.name, axis.values[0])
         if value not in axis.values:
-            known = ", ".join(map(str, axis.values))
-            raise click.UsageError(f"--start {axis.name}={value}: the axis has {known}")
+            values = ", ".join(map(str, axis.values))
+            raise click.UsageError(f"--start {axis.name}={value}: the axis has {values}")
         places[axis.name] = axis.values.index(value)
     points = len(tuner.axes)
     with warnings.catch_warnings():
@@ -263,10 +263,10 @@ def _ladder(tuner: Tuner, own: Attempt | None) -> Iterator[str]:
     yield f"{len(tuner.attempts)} of {len(tuner.axes)} points looked at; all times are predicted"
     for before, attempt in zip([None, *tuner.ladder], tuner.ladder, strict=False):
         yield f"{microseconds(attempt.latency_us):>10} us  {_step(before, attempt)}"
-    for status, count in Counter(one.status for one in tuner.attempts).most_common():
+    for status, count in Counter(attempt.status for attempt in tuner.attempts).most_common():
         yield f"  {count} {_LEFT.get(status, status.replace('_', ' '))}"
     if not tuner.ladder:
-        reasons = dict.fromkeys(f"{one.status}: {one.reason}" for one in tuner.attempts)
+        reasons = dict.fromkeys(f"{attempt.status}: {attempt.reason}" for attempt in tuner.attempts)
         yield f"no point is correct: {'; '.join([*reasons][:3])}"
         return
     best = tuner.ladder[-1]

@@ -57,7 +57,7 @@ def test_a_missing_sdk_is_a_usage_error_that_says_how_to_get_it(project):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            "ERROR: the Neuron SDK's simulator (neuronxcc.nki.simulate_kernel) is not here.",
+            "ERROR: the Neuron SDK's simulator is not here.",
             "  found:  *",
             "  remedy: on Linux x86-64, install neuronx-cc from AWS's own package index",
         ]
@@ -73,7 +73,7 @@ def test_a_missing_device_is_a_usage_error_never_a_fallback(project):
         [
             "ERROR: a Neuron device cannot be used here.",
             "  found:  no Neuron device: /dev shows no neuron0",
-            "  found:  no Neuron SDK: *",
+            "  found:  *",
             "  remedy: run on a Trn1, Trn2 or Inf2 instance*",
         ]
     )

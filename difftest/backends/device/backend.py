@@ -59,5 +59,5 @@ def device_backend(sdk: Sdk | None = None) -> Devices:
             f"          ({SETUP_GUIDE}), of 2.29 or later for kernels of nki;\n"
             "          without one, --simulate runs the same tests on a simulator"
         )
-    present = [found for found in (sdk.classic, sdk.newer) if not lacks[found.dialect]]
-    return Devices({found.dialect: Device(found, core, nodes[0]) for found in present}, lacks)
+    ways = [generation for generation in (sdk.classic, sdk.newer) if not lacks[generation.dialect]]
+    return Devices({way.dialect: Device(way, core, nodes[0]) for way in ways}, lacks)
