@@ -33,7 +33,7 @@ def helper(columns):
 
 
 def of_a_helper(rows, columns):
-    return bool(helper(columns)) and rows > 100
+    return bool(helper(columns)) and rows > 290
 
 
 def of_a_turn(rows, columns):
@@ -49,8 +49,8 @@ def refusing(rows, columns):
         raise ValueError(columns)
 
 
-def spec_of(kernel):
-    domain = {"rows": sizes(1, 300), "columns": sizes(1, 700)}
+def spec_of(kernel, dtypes=("float32",), **more):
+    domain = {"rows": sizes(1, 300), "columns": sizes(1, 700), **more}
     inputs = {"x": "rows columns"}
     names = ("rows", "columns")
 
@@ -58,14 +58,19 @@ def spec_of(kernel):
         return np.array(kernel(rows, columns))
 
     spec = KernelSpec(
-        kernel=run, reference=lambda x: x, domain=domain, inputs=inputs, parameters=names
+        kernel=run,
+        reference=lambda x: x,
+        domain=domain,
+        inputs=inputs,
+        parameters=names,
+        dtypes=dtypes,
     )
     object.__setattr__(spec, "kernel", kernel)
     return spec
 
 
 @every("kernel", [both, apart, of_a_helper, of_a_turn])
-@pytest.mark.parametrize("seed", range(2 if NIGHTLY else 1))
+@pytest.mark.parametrize("seed", range(8 if NIGHTLY else 1))
 def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     met = []
 
@@ -77,6 +82,22 @@ def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
 
     collect()
     assert any(met)
+
+
+@every("seed", range(8 if NIGHTLY else 1))
+def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
+    """Nothing aims at a pool of 3 in bfloat16, and what aims at sizes leaves room for it."""
+    spec = spec_of(both, ("float32", "bfloat16"), pool=(1, 2, 3))
+    met = []
+
+    @hypothesis.seed(seed)
+    @settings(database=None, deadline=None, max_examples=60, phases=[Phase.generate])
+    @given(cases(spec))
+    def collect(case):
+        met.append((case.values["pool"], case.dtype) == (3, "bfloat16"))
+
+    collect()
+    assert sum(met) > 2
 
 
 def test_a_case_that_aims_shrinks_as_any_other():
