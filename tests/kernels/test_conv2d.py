@@ -66,6 +66,7 @@ if NIGHTLY:
         TWO_PARTIAL_SUMS,
         THREE_BLOCKS_OF_CHANNELS,
     ],
+    edges=NIGHTLY,
 )
 def test_fused_conv2d_maxpool(case):
     case.check()
@@ -78,7 +79,7 @@ def test_fused_conv2d_maxpool(case):
     domain={"BLOCK_BYTES": (1024, 512), **layers(most_products=2**27, block_bytes=1024)},
     inputs=INPUTS,
     parameters=(*PARAMETERS, "BLOCK_BYTES"),
-    edges=NIGHTLY,  # the memory that the test above fills
+    edges=NIGHTLY,
     dtypes=DTYPES,
     reduction=roundings,
 )
@@ -97,7 +98,7 @@ SMALL_TILES = {"BLOCK_BYTES": 128, "TILE_WINDOWS": 6}
     domain={"BLOCK_BYTES": (128, 1, 600), "TILE_WINDOWS": (6, 1, 4, 9), **small_layers()},
     inputs=INPUTS,
     parameters=(*PARAMETERS, *SMALL_TILES),
-    edges=NIGHTLY,  # the memory that the test above fills
+    edges=NIGHTLY,
     dtypes=DTYPES,
     reduction=roundings,  # stricter than the exact run, which lets a few sums round into float16
     examples=in_turn(
@@ -121,7 +122,7 @@ def test_fused_conv2d_maxpool_in_small_tiles(case):
     parameters=PARAMETERS,
     dtypes=DTYPES,
     reduction=roundings,
-    edges=NIGHTLY,  # the memory that the first test fills
+    edges=NIGHTLY,
     lnc="cores",
     examples=[
         {"cores": 2, **layer(height=3, width=3)},  # one row: nothing is left for the second core

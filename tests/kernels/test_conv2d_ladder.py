@@ -23,7 +23,6 @@ LAYERS = {
     "rejects": REJECTIONS,
     "edges": NIGHTLY,
 }
-"""The rungs fill the memory that test_conv2d fills: every night alone."""
 EXAMPLES = [
     layer(c_in=256, c_out=256, pool_size=2, batch=2, width=6, height=4),
     layer(filter_size=1, width=40, height=30),  # three PSUM tiles of positions
