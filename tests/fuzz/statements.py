@@ -53,6 +53,7 @@ class SceneDrawing(Drawing):
         self.offered: Access | None = None
         self.targets: list[Value] = []
         """What it writes to: of two that overlap, the last one holds."""
+        self.first: np.dtype[Any] | None = None
         self.whole = example in WITH_WHOLE
         self.plain = record.name in OF_PLAIN
         parameters = function(record.name, scene.dialect)[1]
@@ -70,6 +71,13 @@ class SceneDrawing(Drawing):
             self.offered = found
             return found.shape
         return super().shape(ranks, partitions or (1, 2, 3, 8, 32, 128))
+
+    def dtype(self, role: str, among: Sequence[Any] | None = None) -> np.dtype[Any]:
+        """A dtype of the role, often that of the first operand, which some rules ask for."""
+        allowed = [one for one in self.roles[role].dtypes or DTYPES if not among or one in among]
+        if self.first in allowed and self.choices.chance(50):
+            return self.first
+        return super().dtype(role, among)
 
     def tile(
         self,
@@ -99,6 +107,7 @@ class SceneDrawing(Drawing):
             if made is None or not self._fits(made, shape, spaces, dtypes):
                 made = self._operand(shape, spaces, dtypes)
         self.texts[role] = made.text
+        self.first = made.dtype if self.first is None else self.first
         if self.returns and role == "dst":
             self.texts[role] = sinks.target_text(made.text)
         values = zeros if values is None else values
