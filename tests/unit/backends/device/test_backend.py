@@ -131,6 +131,11 @@ def test_a_core_that_another_holds_is_an_error_until_it_is_free(backend):
         run(backend)
     taken.release()
     assert isinstance(run(backend), Ran)
+    backend.close()
+    taken = CoreLease()
+    with pytest.raises(NoCoreError):
+        run(backend)
+    taken.release()
 
 
 @every("text", ["soon", "0", "-1", "inf", "nan"])
