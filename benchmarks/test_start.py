@@ -39,8 +39,12 @@ def seconds(words: tuple[str, ...], folder: Path) -> float:
 
 
 def environment() -> dict[str, str]:
-    """One thread of BLAS: to make more is paid by whoever imports NumPy."""
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    """One thread of BLAS: to make more is paid by whoever imports NumPy.
+
+    Bytecode is kept: who starts a second time does not compile again.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "OPENBLAS_NUM_THREADS": "1"}
 
 
 @pytest.mark.parametrize("name", STARTS)

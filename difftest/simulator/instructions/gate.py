@@ -68,9 +68,8 @@ def run(core: Core, issued: Issue) -> Any:
     followers = core.followers
     for ask in followers.asked:
         ask(issued)
-    instruction = issued.instruction
-    if instruction.resolves is not None and issued.options[0] is not False:
-        instruction.resolves(core, issued)
+    if issued.instruction.resolves is not None and issued.options[0] is not False:
+        issued.instruction.resolves(core, issued)
     call = prepare(core, issued)
     if issued.dst is None:
         issued.dst = new_tile(core, call)
@@ -84,7 +83,7 @@ def run(core: Core, issued: Issue) -> Any:
             watch(core, call, issued)
     if _reads_gaps(core, call, issued):
         issued.gaps = Gapped(core, call, issued)
-    in_place = instruction.in_place
+    in_place = call.instruction.in_place
     results = (_let_move if in_place else _results)(call, issued)
     if observer is not None and (observer.alarm or call.counts):
         observer.look(call, issued, results)
