@@ -91,7 +91,7 @@ class HelperLine(Location):
         return (self.called_at, *self.called_at.calls)
 
     def __str__(self) -> str:
-        called = [f", called at {line.file}:{line.line}" for line in self.calls]
+        called = [f", called at {near(line.file)}:{line.line}" for line in self.calls]
         return f"{super().__str__()}{''.join(called)}"
 
 
