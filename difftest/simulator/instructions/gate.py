@@ -91,7 +91,7 @@ def run(core: Core, issued: Issue) -> Any:
         _put(issued, results, in_part)
     if issued.gaps is not None:
         issued.gaps.settle(issued.where)
-    for tell in followers.after:
+    for tell in core.followers.after:
         tell(call, issued)
     _record(core, call, issued, in_part)
     return issued.dst
