@@ -56,6 +56,7 @@ def bare(record: Instruction) -> Instruction:
         facts=lambda call: {},
         opcode=lambda call: call.name,
         reads_dst=lambda call: False,
+        resolves=None,
         in_place=False,
         carries=None,
     )
