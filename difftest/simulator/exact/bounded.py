@@ -176,7 +176,7 @@ def add(left: Bounded, right: Bounded) -> Bounded:
     return rounded(left.value + right.value, both(left.error, right.error), left, right, adds=True)
 
 
-def added_at(before: Bounded, made: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
+def added_at(before: Bounded, terms: Bounded, places: Any, growth: Callable[..., float]) -> Bounded:
     """What an addition to each place leaves there; a place named twice is added to twice.
 
     ``growth`` is the relative error of a number of roundings, as :func:`gamma` has it.
@@ -185,17 +185,17 @@ def added_at(before: Bounded, made: Bounded, places: Any, growth: Callable[..., 
     error, times = np.zeros(value.shape), np.zeros(value.shape)
     if before.error is not None:
         error[...] = before.error
-    np.add.at(value, places, made.value)
-    np.add.at(sizes, places, np.abs(made.value))
+    np.add.at(value, places, terms.value)
+    np.add.at(sizes, places, np.abs(terms.value))
     np.add.at(times, places, 1.0)
-    if made.error is not None:
-        np.add.at(error, places, made.error)
+    if terms.error is not None:
+        np.add.at(error, places, terms.error)
     most = int(times.max(initial=0.0))
-    if before.error is None and made.error is None and most == 1:
-        return rounded(value[places], None, before, made, adds=True)
+    if before.error is None and terms.error is None and most == 1:
+        return rounded(value[places], None, before, terms, adds=True)
     error = error + growth(most, value.size) * (sizes + error)
-    sums = max(before.sums, made.sums) + most - 1
-    again = before.partial or made.partial or most > 1
+    sums = max(before.sums, terms.sums) + most - 1
+    again = before.partial or terms.partial or most > 1
     return Bounded(value[places], error[places], FLOAT32, sums, adds=True, partial=again)
 
 
@@ -205,7 +205,7 @@ def added_or_put(held: Bounded, added: Bounded, missing: Array | None) -> Bounde
     total = add(held, added)
     if missing is None:
         return total
-    fresh, other = (np.zeros(()) if one.error is None else one.error for one in (added, total))
+    fresh, other = (np.zeros(()) if part.error is None else part.error for part in (added, total))
     value = np.where(missing, added.value, total.value)
     error = np.where(missing, fresh, other)
     return Bounded(value, error, FLOAT32, total.sums, total.adds, total.partial)
@@ -367,8 +367,8 @@ def as_bounded(array: Array, dtype: DType, *, computed: bool = False) -> Bounded
     ):
         return Bounded(value, np.abs(value) * UNIT, FLOAT32)
     # Of tfloat32 the host may give bits that the dtype has not, which only an engine rounds off.
-    known = dtype in ROUNDINGS and dtype != TFLOAT32
-    return Bounded(value, None, dtype if known else None)
+    fits = dtype in ROUNDINGS and dtype != TFLOAT32
+    return Bounded(value, None, dtype if fits else None)
 
 
 # -- the Scalar Engine's functions -----------------------------------------------------------------

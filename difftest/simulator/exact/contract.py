@@ -48,12 +48,12 @@ NO_CHAIN = Chain((), wide=False)
 
 def chain_of(operands: Sequence[Any], multiplies: bool = False) -> Chain:
     """What an instruction takes of running sums and products."""
-    tiles = [one for one in operands if isinstance(one, Tile)]
+    tiles = [operand for operand in operands if isinstance(operand, Tile)]
     held = [tile._storage.exact for tile in tiles if tile._storage.exact is not None]
-    lines = tuple(one.line for one in held if one.line is not None)
+    lines = tuple(exact.line for exact in held if exact.line is not None)
     if not (lines or multiplies):
         return NO_CHAIN
-    products = tuple(one.product for one in held if one.product is not None)
+    products = tuple(exact.product for exact in held if exact.product is not None)
     return Chain(lines, any(tile.dtype == FLOAT32 for tile in tiles), products, multiplies)
 
 
@@ -138,28 +138,28 @@ class Contract:
             return None
         return replace(self.settings, results=tuple(outputs) or (FLOAT32,))
 
-    def into(self, made: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
+    def into(self, numbers: Bounded, dtype: DType, chain: Chain, name: str) -> Bounded:
         """What an instruction of this name writes to a tensor of ``dtype``."""
         rounding = ROUNDINGS[dtype]
         narrow = rounding.unit > UNIT
-        adds = narrow and made.adds
-        sums = min(made.sums + adds, 255)
+        adds = narrow and numbers.adds
+        sums = min(numbers.sums + adds, 255)
         loops = narrow and chain is not NO_CHAIN and chain.loops(kernel_location(), adds=adds)
         if loops and adds and chain.wide:
             sums = max(sums, FREE_SUMS + 1)  # a loop adds partial sums of float32 up
-        if narrow and dtype != made.dtype:
+        if narrow and dtype != numbers.dtype:
             limit = self._coarsest if sums <= FREE_SUMS else self.sums
-            if loops or made.partial:
+            if loops or numbers.partial:
                 limit = min(limit, self._again)
-            exact = made.error is None and representable(made.value, dtype)
+            exact = numbers.error is None and representable(numbers.value, dtype)
             if rounding.unit > limit and not exact:
                 what = RUNNING_SUM if rounding.unit <= self._coarsest else name
                 key = (what, kernel_location())
                 self.narrowed.setdefault(key, Narrowing(*key, dtype))
                 unit = self.sums if limit == self._coarsest else limit
                 rounding = Rounding(unit, rounding.tiny, rounding.largest)
-        result = into(made, dtype, rounding)
-        partial = adds or made.partial
+        result = into(numbers, dtype, rounding)
+        partial = adds or numbers.partial
         if result.sums != sums or result.adds or result.partial != partial:
             result = Bounded(result.value, result.error, result.dtype, sums, partial=partial)
         return result

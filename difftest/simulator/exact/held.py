@@ -81,15 +81,15 @@ class Owners:
         return np.ndarray(like.shape, _OWNER, owners, first * _OWNER.itemsize, steps)
 
 
-def holding(tile: Tile, made: Bounded, where: Array | None) -> Held:
+def holding(tile: Tile, numbers: Bounded, where: Array | None) -> Held:
     """What a tile's tensor holds with these numbers; before they were the machine's own."""
-    error = np.zeros(()) if made.error is None else spread(made)
-    planes = [one if one.shape == tile.shape else fit(one, tile) for one in (made.value, error)]
+    error = np.zeros(()) if numbers.error is None else spread(numbers)
+    planes = [p if p.shape == tile.shape else fit(p, tile) for p in (numbers.value, error)]
     if where is not None or not tile._is_whole():
-        return _in_part(tile, (planes[0], planes[1], made.sums), where)
+        return _in_part(tile, (planes[0], planes[1], numbers.sums), where)
     shape = tile._storage.allocation.shape
     value, error = (_own(plane, tile.shape).reshape(shape) for plane in planes)
-    return Held(value, error, np.full(shape, made.sums, np.uint8) if made.sums else None)
+    return Held(value, error, np.full(shape, numbers.sums, np.uint8) if numbers.sums else None)
 
 
 def _in_part(tile: Tile, parts: tuple[Any, Any, int], where: Array | None) -> Held:

@@ -82,7 +82,7 @@ class Losses:
 
     def take(self, operands: Sequence[Bounded]) -> None:
         """All its tiles, rounded or not."""
-        self._arguments = [one.value for one in operands if one.value.size > 1]
+        self._arguments = [operand.value for operand in operands if operand.value.size > 1]
 
     def read(self, machine: Array, exact: Bounded) -> None:
         """One of its operands."""

@@ -110,28 +110,28 @@ class Numbers(Lifted):
         return value
 
     def __setitem__(self, index: Any, numbers: Any) -> None:
-        filled, made = self._filled, self._of(numbers)
+        filled, source = self._filled, self._of(numbers)
         assert filled is not None
-        self._held.value[index] = made.value
-        self._held.error[index] = 0.0 if made.error is None else made.error
+        self._held.value[index] = source.value
+        self._held.error[index] = 0.0 if source.error is None else source.error
         held, whole = filled._held, index is ...
-        filled._rounded = made.error is not None if whole else None
-        about = (made.dtype, made.sums, made.adds and whole, made.partial)
+        filled._rounded = source.error is not None if whole else None
+        about = (source.dtype, source.sums, source.adds and whole, source.partial)
         if not whole and about != (held.dtype, held.sums, held.adds, held.partial):
             about = (FLOAT32, 0, False, False)
         held.dtype, held.sums, held.adds, held.partial = about
 
     def computed(self, ufunc: Any, *operands: Any) -> Numbers:
         rule = ARITHMETIC.get(ufunc)
-        given = [self._of(operand) for operand in operands]
+        values = [self._of(operand) for operand in operands]
         if rule is not None:
-            return self._made(rule(*given))
+            return self._made(rule(*values))
         if ufunc in _COMPARISONS:
-            return self._made(compared(self.run, ufunc, *given))
+            return self._made(compared(self.run, ufunc, *values))
         if ufunc in _LOGIC:
-            return self._made(_logic(self.run, ufunc, *given))
+            return self._made(_logic(self.run, ufunc, *values))
         if ufunc in (np.mod, np.fmod):
-            return self._made(_remainder(self.run, ufunc, *given))
+            return self._made(_remainder(self.run, ufunc, *values))
         raise self._unknown(f"np.{ufunc.__name__}")
 
     def reduced(self, ufunc: Any, axes: Axes, *, keepdims: bool) -> Numbers:
@@ -162,11 +162,11 @@ class Numbers(Lifted):
         return self._made(Bounded(np.full(like.shape, float(number)), None, FLOAT32))
 
     def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Numbers:
-        given = [self._of(part) for part in parts]
-        value = join([part.value for part in given], axis=axis)
-        if all(part.error is None for part in given):
+        values = [self._of(part) for part in parts]
+        value = join([part.value for part in values], axis=axis)
+        if all(part.error is None for part in values):
             return self._made(Bounded(value, None, FLOAT32))
-        errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in given]
+        errors = [np.zeros_like(p.value) if p.error is None else spread(p) for p in values]
         error = join(errors, axis=axis)
         return self._made(Bounded(value, error if error.any() else None, FLOAT32))
 
@@ -381,9 +381,9 @@ whether all meaning is lost then."""
 
 def looked_up(run: Run, call: Call, *operands: Any) -> None:
     """Places, which could be others if rounded values stood in another order, or were 0 or not."""
-    rounded = [one for one in operands if isinstance(one, Bounded) and one.error is not None]
+    rounded = [item for item in operands if isinstance(item, Bounded) and item.error is not None]
     if call.name == "nonzero_with_count":
-        rounded = [one for one in rounded if doubtful_truth(one).any()]
+        rounded = [item for item in rounded if doubtful_truth(item).any()]
     if rounded:
         reason, lost = _LOOKED_UP[call.name]
         run.doubt(reason, lost=lost)

@@ -140,64 +140,64 @@ class Shadow(Follower):
             return
         if inner is not None:
             reach = call.instruction.reach(call)
-            if any(one is not None for one in others) or reach not in (Reach.ELEMENT, Reach.AXES):
+            if any(tile is not None for tile in others) or reach not in (Reach.ELEMENT, Reach.AXES):
                 self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
                 return
         values = [self._read(plan, call, operand, where) for operand in operands]
         if not plan.in_place:
             if self.losses is not None:
-                self.losses.take([one for one in values if isinstance(one, Bounded)])
+                self.losses.take([value for value in values if isinstance(value, Bounded)])
             self._chain = chain_of(operands, plan.multiplies)
         if inner is not None and reach is Reach.AXES:
             values[0] = _left_by_mask(call, values[0], inner)
-        made: Any = None
+        results: Any = None
         if plan.in_bits:
-            self.sure(*[one for one in values if isinstance(one, Bounded)])
+            self.sure(*[value for value in values if isinstance(value, Bounded)])
         else:
             rule = RULES.get(call.name)
-            made = self._lifted(call, values) if rule is None else rule(self, call, *values)
+            results = self._lifted(call, values) if rule is None else rule(self, call, *values)
         if call.reads_dst and isinstance(dst, Tile):
-            made = self._added(call, made, dst)
-        first, *rest = made if type(made) is tuple else (made,)
+            results = self._added(call, results, dst)
+        first, *rest = results if type(results) is tuple else (results,)
         if not call.is_simple:
             first, where = self._through_indices(plan, call, (first, dst, operands), where)
         if plan.by_dma:
             first = first.shaped(lambda array: array.reshape(dst.shape))
         self._pending.append(_pending(dst, first, where))
         if others:
-            pairs = zip_longest(others, rest)
-            self._pending += [_pending(tile, one, None) for tile, one in pairs if tile is not None]
+            rows = zip_longest(others, rest)
+            self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
 
     def _lifted(self, call: Call, values: list[Any]) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
         instruction = call.instruction
         compute = instruction.moves if instruction.in_place else instruction.meaning
-        given = [
+        operands = [
             Numbers(self, value if type(value) is Bounded else number(value))
             if isinstance(value, (Bounded, int, float, np.generic))
             else value
             for value in values
         ]
         if "reduce_cmd" not in call.options:
-            made = compute(call, *given)
+            results = compute(call, *operands)
         else:
             registers = current().registers
             machine, registers.accumulators = registers.accumulators, self.accumulators
             try:
-                made = compute(call, *given)
+                results = compute(call, *operands)
             finally:
                 registers.accumulators = machine
-        return tuple(map(_numbers, made)) if type(made) is tuple else _numbers(made)
+        return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
 
-    def _added(self, call: Call, made: Bounded, dst: Tile) -> Bounded:
+    def _added(self, call: Call, numbers: Bounded, dst: Tile) -> Bounded:
         """What is added to what ``dst`` holds; of a product to what a product left there."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
             products = dst._storage.products
             missing = None if products is None else ~dst._gather(products)
             if missing is None or missing.all():
-                return made
-        return added_or_put(self.stored(dst), made, missing)
+                return numbers
+        return added_or_put(self.stored(dst), numbers, missing)
 
     def _read(self, plan: Plan, call: Call, operand: Any, where: Array | None) -> Any:
         """An operand as its rule takes it: the numbers of a tile, or what else was given."""
@@ -215,7 +215,7 @@ class Shadow(Follower):
 
     def _through_indices(self, plan: Plan, call: Call, moved: Any, where: Any) -> Any:
         """What reaches a destination, and where: indices may lead out, or name a place twice."""
-        made, dst, operands = moved
+        numbers, dst, operands = moved
         arrays: Any = ()
         if isinstance(dst, IndirectTile):
             self.sure(*map(self.take, dst._index_tiles))
@@ -226,22 +226,22 @@ class Shadow(Follower):
                 chosen = there.reshape(dst.shape)  # it lies where the numbers do
                 where = chosen if where is None else chosen & where.reshape(dst.shape)
         if isinstance(dst, IndirectTile):
-            made = made.shaped(lambda array: array.reshape(dst.shape))
+            numbers = numbers.shaped(lambda array: array.reshape(dst.shape))
             if call.reads_dst:
                 places = tuple(array[where] for array in arrays)
-                made = added_at(self.stored(dst._base), made.part(where), places, self.gamma)
-                made = made.shaped(lambda array: _spread_over(where, array))
-        return made, where
+                numbers = added_at(self.stored(dst._base), numbers.part(where), places, self.gamma)
+                numbers = numbers.shaped(lambda array: _spread_over(where, array))
+        return numbers, where
 
     def sent(self, src: Tile) -> Bounded | None:
         """What a tile holds now, for another core; None where the machine's values are exact."""
         held = self.held(src)
         return None if held is None else held.shaped(np.copy)
 
-    def foresee_effect(self, opcode: str, dst: Tile, made: Bounded | None) -> None:
+    def foresee_effect(self, opcode: str, dst: Tile, numbers: Bounded | None) -> None:
         """As :meth:`before`, of what another core :meth:`sent`, or nothing rounds."""
         self._begin(opcode)
-        self._pending = [*(self._pending or ()), Pending(dst, made)]
+        self._pending = [*(self._pending or ()), Pending(dst, numbers)]
 
     def _begin(self, name: str) -> None:
         self._name = name
@@ -323,18 +323,18 @@ class Shadow(Follower):
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def put(self, tile: Any, made: Bounded | None, where: Array | None) -> None:
+    def put(self, tile: Any, numbers: Bounded | None, where: Array | None) -> None:
         """Note what the machine has just written to a tile, as :class:`Pending` says it."""
         storage = tile._storage
         line = product = None
-        if made is not None:
-            adds = made.adds
-            made = self.written(made, tile.dtype)
+        if numbers is not None:
+            adds = numbers.adds
+            numbers = self.written(numbers, tile.dtype)
             narrow = is_float(tile.dtype) and ROUNDINGS[tile.dtype].unit > UNIT
             product = kernel_location() if narrow and self._chain.multiplies else None
-            if made is not None and made.sums:
+            if numbers is not None and numbers.sums:
                 line = kernel_location() if adds else next(iter(self._chain.lines), None)
-        clean = made is None or (made.error is None and not made.sums)
+        clean = numbers is None or (numbers.error is None and not numbers.sums)
         if storage.shared:
             self.owners.note(tile, where, rounded=not clean)
         if clean and (storage.exact is None or (storage.shared and not storage.in_hbm)):
@@ -346,29 +346,29 @@ class Shadow(Follower):
         if clean and where is None and tile._is_whole():
             storage.exact = None
             return
-        if made is None:
-            made = Bounded(raw_values(tile).astype(np.float64))
-        exact = holding(tile, made, where)
+        if numbers is None:
+            numbers = Bounded(raw_values(tile).astype(np.float64))
+        exact = holding(tile, numbers, where)
         storage.exact = exact._replace(
-            line=line or exact.line, product=product, partial=made.partial
+            line=line or exact.line, product=product, partial=numbers.partial
         )
         if self.losses is not None:
-            self.losses.wrote(tile, raw_values(tile), made, where)
+            self.losses.wrote(tile, raw_values(tile), numbers, where)
 
-    def written(self, made: Bounded, dtype: DType) -> Bounded | None:
+    def written(self, numbers: Bounded, dtype: DType) -> Bounded | None:
         """Numbers as a tensor of ``dtype`` holds them; None where the machine's are exact."""
         if is_float(dtype):
-            return self.contract.into(made, dtype, self._chain, self._name)
-        if made.error is None or dtype not in (*INTEGERS, BOOL) or made.dtype == dtype:
-            return None if made.error is None or made.dtype != dtype else made
-        whole = into_integers(made, dtype)
+            return self.contract.into(numbers, dtype, self._chain, self._name)
+        if numbers.error is None or dtype not in (*INTEGERS, BOOL) or numbers.dtype == dtype:
+            return None if numbers.error is None or numbers.dtype != dtype else numbers
+        whole = into_integers(numbers, dtype)
         if whole is not None:
             self.doubt(f"a rounded value is converted to {name_of(dtype)}", lost=False)
         return whole
 
     def sure(self, *numbers: Bounded) -> None:
         """Say so where numbers that name elements, or whose bits count, may be others."""
-        if any(one.error is not None and one.error.any() for one in numbers):
+        if any(value.error is not None and value.error.any() for value in numbers):
             self.doubt("a rounded value names elements", lost=True)
 
     # -- what arithmetic needs --------------------------------------------------------------------
@@ -406,20 +406,20 @@ def _spread_over(where: Array, chosen: Array) -> Array:
     return full
 
 
-def _numbers(made: Any) -> Any:
+def _numbers(result: Any) -> Any:
     """What a meaning made: None for a plain array, whose elements the machine has too."""
-    if type(made) is Masked:
-        chosen: Any = made.chosen
+    if type(result) is Masked:
+        chosen: Any = result.chosen
         plain = chosen.settled() != 0 if isinstance(chosen, Numbers) else chosen
-        return Masked(_numbers(made.values), plain)
-    return made.held if isinstance(made, Numbers) else None
+        return Masked(_numbers(result.values), plain)
+    return result.held if isinstance(result, Numbers) else None
 
 
-def _pending(tile: Any, made: Any, where: Array | None) -> Pending:
-    if type(made) is Masked:
-        where = made.chosen if where is None else made.chosen & where
-        made = made.values
-    return Pending(tile, made, where)
+def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
+    if type(result) is Masked:
+        where = result.chosen if where is None else result.chosen & where
+        result = result.values
+    return Pending(tile, result, where)
 
 
 def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
@@ -490,11 +490,11 @@ def exact_run(
     shadow: Shadow, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
 ) -> ExactRun:
     """What the exact run of a launch has come to."""
-    found = shadow.losses.found.values() if shadow.losses is not None else ()
+    losses = shadow.losses.found.values() if shadow.losses is not None else ()
     return ExactRun(
         tuple(exact_output(shadow, tile) for tile in outputs),
         tuple((array, exact_output(shadow, tile)) for array, _, tile in arguments),
         tuple(shadow.doubts.values()),
         tuple(shadow.contract.narrowed.values()),
-        tuple(sorted(found, key=lambda loss: -loss.happened)),
+        tuple(sorted(losses, key=lambda loss: -loss.happened)),
     )

@@ -152,12 +152,12 @@ def alu_op(op: object, where: str, ops: Mapping[str, AluOp] = ALU_OPS) -> AluOp:
     KernelError : ``op`` is not an operator of the instruction ``where``.
     """
     name = name_of_operator(op, _NUMPY_NAMES)
-    found = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
-    if found is None:
+    operation = ops.get(_REDUCTION_NAMES.get(name, name) if name else "")
+    if operation is None:
         rule = "takes an operator of nki.language (or its NumPy equivalent)"
         did = f"got {op!r:.40} as its operator"
         raise refused(where, rule, did, f"op={op!r}", limit=", ".join(sorted(ops)))
-    return found
+    return operation
 
 
 def check_generation(op: AluOp, where: str, machine: Machine) -> None:

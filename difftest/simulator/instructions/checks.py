@@ -134,8 +134,8 @@ def check(core: Core, issued: Issue) -> Call:
     for role, tile in zip(instruction.destinations, (dst, *issued.others), strict=False):
         if tile is not None:
             destinations[role.name] = _describe(instruction, role, tile)
-    given = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
-    options = {name: given[name] for name in instruction.options}
+    table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
+    options = {name: table[name] for name in instruction.options}
     call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
     call.dialect, call.into_existing = core.trace.dialect, dst is not None and issued.named
     _check_vectors(call)
@@ -168,7 +168,7 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     roles = [role.name for role in call.instruction.operands]
     names = issued.sources or [roles[place] for place in call.read_places]
     call.roles = ("dst", *names, *(("dst",) if call.reads_dst else ()))
-    places = [k for k, one in enumerate(operands) if is_number(one) or isinstance(one, Index)]
+    places = [k for k, value in enumerate(operands) if is_number(value) or isinstance(value, Index)]
     call.numbers = _chooser(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
@@ -181,7 +181,7 @@ def _chooser(
 ) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
     """The operands at these places, of numbers as they are: it runs for each event."""
     if any(type(operands[place]) not in (int, float) for place in places):
-        return lambda given: tuple([plain_value(given[place]) for place in places])
+        return lambda values: tuple([plain_value(values[place]) for place in places])
     if not places:
         return None
     return itemgetter(*places) if places[1:] else itemgetter(slice(places[0], places[0] + 1))
@@ -189,7 +189,7 @@ def _chooser(
 
 def plain(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as the trace has them, without those that are None."""
-    return {name: plain_value(one) for name, one in options.items() if one is not None}
+    return {name: plain_value(value) for name, value in options.items() if value is not None}
 
 
 def plain_value(value: Any) -> Any:

@@ -145,12 +145,12 @@ class Gapped:
         try:
             self._mark_registers()
             try:
-                made = compute(self.call, *map(self._marked, range(len(values)), values))
+                outcome = compute(self.call, *map(self._marked, range(len(values)), values))
             except OutOfBoundsError:  # what nothing wrote is the fault, where it names elements
                 if not self.named & NEVER:
                     raise
-                made = None
-            apart = [*map(_apart, made if type(made) is tuple else (made,))]
+                outcome = None
+            apart = [*map(_apart, outcome if type(outcome) is tuple else (outcome,))]
             self.planes = [plane for _, plane in apart]
             done = self._may_go_on()
         finally:
@@ -162,7 +162,7 @@ class Gapped:
             return self.results(compute)
         self._unmark_registers()
         results = tuple([plain for plain, _ in apart])
-        return results if type(made) is tuple else results[0]
+        return results if type(outcome) is tuple else results[0]
 
     def _values(self, place: int) -> Any:
         operand = self.accesses[place]
@@ -206,13 +206,13 @@ class Gapped:
         call, shape = self.call, self.call.result.shape
         self.planes = [np.zeros(shape, PLANE)]
         if self.never or self.left:
-            given = [
+            operands = [
                 self._marked(place, np.broadcast_to(_NO_VALUE, operand.shape))
                 if isinstance(operand, Descriptor)
                 else None
                 for place, operand in enumerate(call.operands.values())
             ]
-            self.planes = [over(shape, call.instruction.moves(call, *given).plane)]
+            self.planes = [over(shape, call.instruction.moves(call, *operands).plane)]
 
     # -- what nothing wrote ------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Gapped:
             return True
         dst, plane = self.issued.dst, over(self.call.result.shape, self.planes[0])
         is_argument = dst._in_hbm and dst._storage.allocation.location is None
-        given = is_argument or dst._storage.masked
+        is_kept = is_argument or dst._storage.masked
         chosen = None if self.where is None else spread(self.where, plane.shape)
         for place, missing in self.never.items():
             bit, whole = mark(place, NEVER), self._whole(place, missing)
@@ -250,7 +250,7 @@ class Gapped:
                 lost = lost[chosen]
                 if not lost.any() and not (whole and self.issued.inner is not None):
                     continue
-            if bit & self.named or lost.all() or whole or (given and lost.any()):
+            if bit & self.named or lost.all() or whole or (is_kept and lost.any()):
                 self._refuse(place)
                 return False
             origin = self.origins[UNWRITTEN]
@@ -362,13 +362,13 @@ class Gapped:
             dst._doubt(unsure, origin)
 
 
-def _apart(made: Any) -> tuple[Any, Any]:
+def _apart(result: Any) -> tuple[Any, Any]:
     """Plain results, and their marks."""
-    if isinstance(made, Marks):
-        return made.values, made.plane
-    if type(made) is not Masked:
-        return made, np.zeros((), PLANE)
-    (values, plane), (chosen, whether) = _apart(made.values), _apart(made.chosen)
+    if isinstance(result, Marks):
+        return result.values, result.plane
+    if type(result) is not Masked:
+        return result, np.zeros((), PLANE)
+    (values, plane), (chosen, whether) = _apart(result.values), _apart(result.chosen)
     return Masked(values, chosen), np.where(chosen, plane, 0) | whether
 
 
@@ -408,7 +408,7 @@ def resolve(access: IndirectTile, call: Call, where: Array | None) -> None:
         if not (outside if kept is None else outside & kept).any():
             raise
         gaps = (tile._storage.gaps for tile in access._index_tiles)
-        origin = next((one.origin for one in gaps if one is not None and one.origin), None)
+        origin = next((gap.origin for gap in gaps if gap is not None and gap.origin), None)
         raise OutOfBoundsError(
             "an index that nothing wrote is whatever lay in the memory",
             happened="an index that nothing wrote left its tensor",

@@ -250,12 +250,12 @@ def _permutation(call: Call) -> None:
         did = f"was to permute {rank} dimensions by {tuple(axes)}"
         limit = f"{TRANSPOSE_AXES[rank]} for {rank} dimensions"
         raise call.refused(rule, did, f"axes={axes}", error=NotModelledError, limit=limit)
-    partitions, made = call.machine.partitions, src.shape[TRANSPOSE_AXES[rank][0]]
-    if made > partitions:
+    partitions, size = call.machine.partitions, src.shape[TRANSPOSE_AXES[rank][0]]
+    if size > partitions:
         raise LimitError(
             f"the partition size of a tile is at most {partitions}",
-            happened=f"a transpose was to make {made} partitions",
-            received=f"transpose of {src!r}: {made} partitions",
+            happened=f"a transpose was to make {size} partitions",
+            received=f"transpose of {src!r}: {size} partitions",
             limit=f"{partitions}",
             remedy=f"transpose {partitions} of the last dimension's elements at a time",
         )

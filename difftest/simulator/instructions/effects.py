@@ -110,9 +110,9 @@ class Act:
         roles = zip(record.operands, operands, strict=True)
         self.call = call
         self.numbers = () if call.numbers is None else call.numbers(tuple(operands))
-        self.reads: dict[str, Any] = {r.name: one for r, one in roles if isinstance(one, Tile)}
+        self.reads: dict[str, Any] = {r.name: tile for r, tile in roles if isinstance(tile, Tile)}
         self.writes: dict[str, Any] = {
-            role.name: one for role, one in zip(record.destinations, dsts, strict=True)
+            role.name: tile for role, tile in zip(record.destinations, dsts, strict=True)
         }
         self.parts: list[Part] = []
 
@@ -146,23 +146,23 @@ class Act:
             dst._forget_written(result.missing, result.origin)
 
 
-def combined(given: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:
+def combined(messages: Sequence[Sent], make: Callable[[list[Array], Any], Array], op: Any) -> Sent:
     """What ``make`` makes of several; what of it follows from elements that one misses, it misses.
 
     Parameters
     ----------
     make : moves and repeats elements, and joins them by an operator that it is given: ``op``.
     """
-    none = np.zeros(given[0].values.shape, np.bool_)
+    none = np.zeros(messages[0].values.shape, np.bool_)
     missing, origin = None, None
-    for at, one in enumerate(given):
-        if one.missing is not None:
-            planes = [one.missing if n == at else none for n in range(len(given))]
+    for at, message in enumerate(messages):
+        if message.missing is not None:
+            planes = [message.missing if n == at else none for n in range(len(messages))]
             follows = make(planes, np.logical_or)
             if follows.any():
                 missing = follows if missing is None else follows | missing
-                origin = origin or one.origin
-    return Sent(make([one.values for one in given], op), missing, origin)
+                origin = origin or message.origin
+    return Sent(make([sent.values for sent in messages], op), missing, origin)
 
 
 class Exchange(NamedTuple):
@@ -180,8 +180,8 @@ def of_dst(call: Call) -> Result:
 
 def effect(*engines: Engine, **record: Any) -> Callable[[Callable[..., Any]], Instruction]:
     """Make a function the meaning of an effect: ``meaning(act)``, which writes by itself."""
-    known = {"operands": (), "destinations": (), "result": of_dst, "fit": Fit.EXACT, **record}
-    return partial(instruction, table=EFFECTS, classic=False, **known)(*engines)
+    fields = {"operands": (), "destinations": (), "result": of_dst, "fit": Fit.EXACT, **record}
+    return partial(instruction, table=EFFECTS, classic=False, **fields)(*engines)
 
 
 # -- the one way to do one -------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
         return False
     for act in acts:
         act.meeting = meeting
-    given = [exchange.give(act) for act in acts]
+    messages = [exchange.give(act) for act in acts]
     baton, me, members, point, call, _, steps, alike = meeting
-    met = baton.meet(me, point, members, given, call, steps)
+    met = baton.meet(me, point, members, messages, call, steps)
     if alike:
         _check_alike(acts[0].call.name, {n: [*chain(*met[n])] for n in members})
     for at, act in enumerate(acts):
@@ -262,8 +262,8 @@ def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
     return True
 
 
-def _check_alike(name: str, given: Mapping[int, list[Sent]]) -> None:
-    seen = {n: [(one.values.shape, one.values.dtype) for one in sent] for n, sent in given.items()}
+def _check_alike(name: str, ranks: Mapping[int, list[Sent]]) -> None:
+    seen = {n: [(src.values.shape, src.values.dtype) for src in sent] for n, sent in ranks.items()}
     if len(set(map(tuple, seen.values()))) > 1:
         raise ShapeError(
             f"{name} takes srcs of the same shapes and dtypes on all ranks",

@@ -251,14 +251,14 @@ def _collective(
     """The record of a collective, of which an act moves one tensor of each side."""
     sides = (*srcs, "dst")
     memories = (one_memory(*sides),) if buffers is DMA_SPACES else ()
-    known = {
+    fields = {
         "operands": tuple(Role(name=name, buffers=buffers) for name in srcs),
         "destinations": (Role(name="dst", buffers=buffers, shape=shape),),
         "options": (*options, "replica_group"),
         "rules": (*memories, one_dtype(*sides), *rules),
         "exchange": Exchange(_among_ranks),
     }
-    return effect(Engine.DMA, **{**known, **other})
+    return effect(Engine.DMA, **{**fields, **other})
 
 
 def _makes(make: Callable[[Act, list[Array], Any], Array]) -> Callable[[Act], None]:
@@ -279,30 +279,30 @@ def _place(act: Act) -> int:
 
 @_collective("op", rules=(_OP,))
 @_makes
-def all_reduce(act: Act, given: list[Array], op: Any) -> Array:
+def all_reduce(act: Act, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the reduction of the group's ``src``."""
-    return reduce(op, given)
+    return reduce(op, arrays)
 
 
 @_collective("collective_dim", rules=(_along,), shape=_gathered)
 @_makes
-def all_gather(act: Act, given: list[Array], op: Any) -> Array:
+def all_gather(act: Act, arrays: list[Array], op: Any) -> Array:
     """``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
-    return np.concatenate(given, axis=act.call["collective_dim"])
+    return np.concatenate(arrays, axis=act.call["collective_dim"])
 
 
 @_collective("collective_dim", "op", rules=(_DIM, _OP, _divides), shape=_part)
 @_makes
-def reduce_scatter(act: Act, given: list[Array], op: Any) -> Array:
+def reduce_scatter(act: Act, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of the reduction of the group's ``src``."""
-    return np.split(reduce(op, given), len(given))[_place(act)]
+    return np.split(reduce(op, arrays), len(arrays))[_place(act)]
 
 
 @_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM)
 @_makes
-def all_to_all(act: Act, given: list[Array], op: Any) -> Array:
+def all_to_all(act: Act, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
-    return np.concatenate([np.split(one, len(given))[_place(act)] for one in given])
+    return np.concatenate([np.split(array, len(arrays))[_place(act)] for array in arrays])
 
 
 @_collective("source_target_pairs", buffers=HBM)
@@ -359,7 +359,7 @@ def _row(table: Any, number: int) -> Any:
 def _numbers(act: Act, row: int) -> list[int]:
     """A row of the metadata; the counts that came are never read."""
     numbers = np.asarray(_row(act.reads["metadata_tensor"], row)._values())
-    return [int(one) for one in numbers.reshape(-1)]
+    return [int(number) for number in numbers.reshape(-1)]
 
 
 def _chunks(
@@ -395,20 +395,20 @@ def _give_chunks(act: Act) -> list[Sent]:
     ranks, some = len(act.meeting.members), 1 if act.call.name == "all_gather_v" else None
     chunks = _chunks(act, "src", _numbers(act, 1)[:some], _numbers(act, 0)[:some])
     nothing = Sent(np.empty(0, act.reads["src"].dtype))
-    given = [nothing if one is None else act.send(one) for one in chunks]
-    return given * ranks if some else given
+    messages = [nothing if chunk is None else act.send(chunk) for chunk in chunks]
+    return messages * ranks if some else messages
 
 
 def _receive(act: Act) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
     dst, displaced = act.writes["dst"], act.call["has_rdispls"]
     came = [sent[_place(act)] for sent in act.given]
-    counts, slot = [one.values.size for one in came], dst.size // len(came)
+    counts, slot = [sent.values.size for sent in came], dst.size // len(came)
     places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
     chunks = _chunks(act, "dst", places, counts, None if displaced else slot)
-    for chunk, one in zip(chunks, came, strict=True):
+    for chunk, message in zip(chunks, came, strict=True):
         if chunk is not None:
-            act.take(one, chunk)
+            act.take(message, chunk)
     act.parts = [(tile, None) for tile in (dst, *act.reads.values())]
     if not act.call["recv_counts_known"]:
         row = act.writes["metadata_tensor"] = _row(act.reads["metadata_tensor"], 2)

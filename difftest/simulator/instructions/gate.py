@@ -104,8 +104,8 @@ def _read_in_part(call: Call, issued: Issue) -> list[Part]:
     reach = call.instruction.reach(call)
     if call.instruction.walk is not None or reach not in (Reach.ELEMENT, Reach.AXES):
         return []
-    tiles = [one for one in issued.operands if isinstance(one, Tile)]
-    return [(one, chosen) for one in tiles if one.size == chosen.size]
+    tiles = [operand for operand in issued.operands if isinstance(operand, Tile)]
+    return [(tile, chosen) for tile in tiles if tile.size == chosen.size]
 
 
 def _reads_gaps(core: Core, call: Call, issued: Issue) -> bool:
@@ -212,7 +212,7 @@ def _record(core: Core, call: Call, issued: Issue, in_part: list[Part]) -> None:
         if isinstance(access, IndirectTile):
             tile = reached[id(access)] = access._reach
             in_part.append((tile, access._numbers() if tells else None))
-    writes, reads = ([reached.get(id(one), one) for one, _ in side] for side in (written, read))
+    writes, reads = ([reached.get(id(view), view) for view, _ in side] for side in (written, read))
     roles = [role for _, role in (*written, *read)]
     core.count(Touched(kind, writes, reads, roles, numbers, in_part, moved))
 
@@ -254,7 +254,7 @@ def prepare(core: Core, issued: Issue) -> Call:
         call = check(core, issued)
         call.watches = watches_of(call)
         call.counts = counts(call)
-        call.is_ambiguous = not all(isinstance(one, _DISTINCT) for one in issued.options)
+        call.is_ambiguous = not all(isinstance(option, _DISTINCT) for option in issued.options)
         if len(calls) >= _KEPT:
             calls.clear()
         calls[key] = call
@@ -266,7 +266,7 @@ def prepare(core: Core, issued: Issue) -> Call:
 def _is_other(call: Call, issued: Issue) -> bool:
     """Whether options that are equal are not the same."""
     pairs = zip(call.options.values(), issued.options, strict=False)
-    return any(repr(one) != repr(other) for one, other in pairs if one is not other)
+    return any(repr(option) != repr(other) for option, other in pairs if option is not other)
 
 
 def _signature(operand: Any) -> Any:
@@ -354,10 +354,10 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
 def _settle_repeated(dst: Tile, values: Array, where: Array | None) -> None:
     """Elements that have been given two values count as never written, or are an error."""
     view = dst._elements()
-    given = np.empty(view.shape, view.dtype)
-    given[...] = values
+    elements = np.empty(view.shape, view.dtype)
+    elements[...] = values
     bits = np.dtype(f"V{view.itemsize}")  # NaN is equal to itself
-    lost = np.ascontiguousarray(view).view(bits) != given.view(bits)
+    lost = np.ascontiguousarray(view).view(bits) != elements.view(bits)
     if where is not None:
         lost &= where
     if not lost.any():

@@ -111,10 +111,10 @@ def nonzero_with_count(call: Call, dst: Tile, src: Tile, *, where: Array | None)
         if src[p : p + 1]._unwritten(NEVER) is not None:
             gone[p] = True
             continue
-        found = np.flatnonzero(rows(src[p : p + 1]._engine_values())[0])
+        places = np.flatnonzero(rows(src[p : p + 1]._engine_values())[0])
         values[p] = call["padding_val"]
-        values[p, : found.size] = found + call["index_offset"]
-        values[p, -1] = found.size
+        values[p, : places.size] = places + call["index_offset"]
+        values[p, -1] = places.size
         chosen[p] = True
     if not chosen.any():
         src[0:1]._read()  # raises: nothing that any core reads was written
@@ -174,12 +174,12 @@ def snakes(call: Call, lines: Array) -> Array:
     return groups.transpose(0, 2, 1).reshape(len(groups), -1)
 
 
-def laid(call: Call, found: Array) -> Masked:
+def laid(call: Call, row: Array) -> Masked:
     """A row of results [groups, k] in the layout of the destinations, and where there are any."""
-    groups, k = found.shape
+    groups, k = row.shape
     lanes = call.machine.gpsimd_core_partitions
-    padded = made_like(found, (groups, k * lanes))
-    padded[:, :k] = found
+    padded = made_like(row, (groups, k * lanes))
+    padded[:, :k] = row
     values = padded.reshape(groups, k, lanes).transpose(0, 2, 1).reshape(groups * lanes, k)
     return Masked(values.reshape(call.result.shape), results(call).reshape(call.result.shape))
 

@@ -156,8 +156,8 @@ def _part(call: Call, operands: tuple[Any, ...], walk: Walk, chosen: Array) -> P
     assert box is not None
     instruction = call.instruction
     if not instruction.in_place and any(
-        isinstance(one, Tile) and _is_scattered(one, role.name, walk)
-        for role, one in zip(instruction.operands, operands, strict=True)
+        isinstance(operand, Tile) and _is_scattered(operand, role.name, walk)
+        for role, operand in zip(instruction.operands, operands, strict=True)
     ):
         box = whole
     elif instruction.counts_places:
@@ -267,9 +267,9 @@ def restrict(tile: T, box: Box, full: Shape) -> T:
         )
     pairs = zip(shape, axes_there, strict=True)
     cuts = tuple([box[k] if extent == full[k] else slice(None) for extent, k in pairs])
-    found = named(tile._as_tile(), cuts)
-    assert found is not None
-    return tile._part(found)
+    part = named(tile._as_tile(), cuts)
+    assert part is not None
+    return tile._part(part)
 
 
 def _aligned(ndim: int, of: int) -> tuple[int, ...]:

@@ -190,7 +190,7 @@ def _pe_tile_of_today(call: Call) -> None:
     if len(position) != len(size) or not size:
         return
     sizes = call.machine.pe_tile_sizes
-    if any(one not in sizes or at % one for at, one in zip(position, size, strict=True)):
+    if any(extent not in sizes or at % extent for at, extent in zip(position, size, strict=True)):
         raise KernelError(
             "a tile of the PE array starts at a multiple of its size",
             happened=f"nc_matmul got the PE tile {position} of the size {size}",

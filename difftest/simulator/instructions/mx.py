@@ -93,14 +93,14 @@ def scale_codes(tile: Tile, partitions: int, name: str) -> Array:
     codes, missing = rows(tile._engine_values(unwritten=True)).view(np.uint8), tile._unwritten()
     if missing is not None:  # 2**0 where nothing was written
         codes = np.where(rows(missing), np.uint8(BIAS), codes)
-    found = codes[scale_places(partitions)]
-    if (found == NOT_A_NUMBER).any():
+    scales = codes[scale_places(partitions)]
+    if (scales == NOT_A_NUMBER).any():
         raise KernelError(
             "a scale of an MX group is a power of two",
             happened=f"{name} holds a scale that is NaN",
             received=f"the code {NOT_A_NUMBER} (NaN) in {name} = {tile!r}",
         )
-    exponents: Array = found.astype(np.int32) - BIAS
+    exponents: Array = scales.astype(np.int32) - BIAS
     return exponents
 
 

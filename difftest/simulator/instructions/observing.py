@@ -151,28 +151,28 @@ def _look(core: Core, issued: Issue, results: Any, *, in_place: bool) -> None:
 def overflowed(values: Array, rounded: Array) -> None:
     """Note the infinities of a narrow float that were none before they were rounded to it."""
     core = current()
-    made = np.isinf(rounded) & np.isfinite(values)
-    if core.followers.observer is not None and made.any():
-        see(core, Seen.INFINITY_MADE, "dst", made, np.broadcast_to(values, made.shape))
+    mask = np.isinf(rounded) & np.isfinite(values)
+    if core.followers.observer is not None and mask.any():
+        see(core, Seen.INFINITY_MADE, "dst", mask, np.broadcast_to(values, mask.shape))
         core.followers.observer.note(Seen.INFINITY_MADE)
 
 
 def _judge(core: Core, values: Array, read: list[Array]) -> None:
     """Note the NaN and infinities of ``values`` that those of what was read do not explain."""
     for what, test in ((Seen.NAN_MADE, np.isnan), (Seen.INFINITY_MADE, np.isinf)):
-        found = test(values)
-        if not found.any():
+        mask = test(values)
+        if not mask.any():
             continue
-        for one in read:
-            known = test(one) if what is Seen.NAN_MADE else ~np.isfinite(one)
-            if not known.any():
+        for operand in read:
+            causes = test(operand) if what is Seen.NAN_MADE else ~np.isfinite(operand)
+            if not causes.any():
                 continue
-            if known.shape != found.shape:
+            if causes.shape != mask.shape:
                 break  # which of its elements each result follows from is not told apart
-            found = found & ~known
+            mask = mask & ~causes
         else:
-            if found.any():
-                see(core, what, "dst", found)
+            if mask.any():
+                see(core, what, "dst", mask)
                 core.followers.observer.note(what)
 
 
@@ -185,8 +185,8 @@ def _search(core: Core, call: Call, issued: Issue) -> None:
 
 def _compare(core: Core, call: Call, issued: Issue) -> None:
     """Note NaN that is compared: the result is a number, in which nobody sees it."""
-    made = core.followers.observer.made
-    for name, tile in _tiles(call, issued.operands) if Seen.NAN_MADE in made else ():
+    kinds = core.followers.observer.made
+    for name, tile in _tiles(call, issued.operands) if Seen.NAN_MADE in kinds else ():
         if is_float(tile.dtype):
             see(core, Seen.NAN_COMPARED, name, np.isnan(tile._engine_values(unwritten=True)))
 
@@ -233,22 +233,22 @@ def rounded_sum(total: Array, exact: Array) -> None:
 
 def counts(call: Call) -> bool:
     """Whether a call makes 32-bit integers of integers, and may compute in float32."""
-    made = (call.result.dtype, *(one.dtype for one in call.destinations.values()))
+    written = (call.result.dtype, *(dst.dtype for dst in call.destinations.values()))
     read = [tile.dtype for tile in call.tiles.values()]
-    wide = any(dtype in WIDE_INTEGERS for dtype in made)
+    wide = any(dtype in WIDE_INTEGERS for dtype in written)
     return wide and bool(read) and not any(map(is_float, read)) and not call.instruction.in_place
 
 
 def is_rounded(results: Any) -> bool:
     """Whether numbers were computed in float32 that are beyond what integers it has."""
-    made = results if type(results) is tuple else (results,)
-    values = [one.values if type(one) is Masked else one for one in made]
+    outputs = results if type(results) is tuple else (results,)
+    values = [output.values if type(output) is Masked else output for output in outputs]
     return any(
-        isinstance(one, np.ndarray)
-        and one.dtype == np.float32
-        and one.size
-        and not np.abs(one).max() < EXACT_INTEGER  # NaN may hide others
-        for one in values
+        isinstance(value, np.ndarray)
+        and value.dtype == np.float32
+        and value.size
+        and not np.abs(value).max() < EXACT_INTEGER  # NaN may hide others
+        for value in values
     )
 
 
@@ -292,8 +292,8 @@ def see_lost(core: Core, dst: IndirectTile, held: Array, moved: Array) -> None:
     if core.followers.observer is None:
         return
     bits = np.dtype(f"V{held.itemsize}")  # NaN is equal to itself
-    given = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
-    lost = np.ascontiguousarray(held).view(bits) != given.view(bits)
+    values = np.ascontiguousarray(np.broadcast_to(moved, held.shape)).astype(held.dtype, copy=False)
+    lost = np.ascontiguousarray(held).view(bits) != values.view(bits)
     numbers = dst._numbers() if lost.any() else None
     if numbers is not None:
         first = np.unravel_index(numbers[lost.argmax()], dst._base._storage.allocation.shape)
@@ -316,8 +316,8 @@ def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> No
     if call.kind.options.get("reduce_cmd") == "reduce":
         return  # the registers have gone on
     values = [
-        one._engine_values(unwritten=True).astype(np.float64) if isinstance(one, Tile) else one
-        for one in (*issued.operands, *([issued.dst] if call.reads_dst else []))
+        tile._engine_values(unwritten=True).astype(np.float64) if isinstance(tile, Tile) else tile
+        for tile in (*issued.operands, *([issued.dst] if call.reads_dst else []))
     ]
     with _as_before(core):
         registers = core.registers
@@ -329,12 +329,12 @@ def look_for_rounding(core: Core, call: Call, issued: Issue, results: Any) -> No
     harmless = [sight for sight in sights if sight.what is Seen.INTEGER_ROUNDED]
     both = (results, exactly) if type(results) is tuple else ((results,), (exactly,))
     for role, *pair in zip(call.instruction.destinations, *both, strict=False):
-        made, exact = (side.values if type(side) is Masked else side for side in pair)
-        if isinstance(made, np.ndarray) and made.dtype == np.float32:
-            if (np.rint(made) != np.rint(exact)).any():
+        result, exact = (side.values if type(side) is Masked else side for side in pair)
+        if isinstance(result, np.ndarray) and result.dtype == np.float32:
+            if (np.rint(result) != np.rint(exact)).any():
                 harmless = []
-            whole = np.isfinite(made) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
-            see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != made), exact)
+            whole = np.isfinite(result) & (exact == np.rint(exact)) & (np.abs(exact) <= 2.0**32)
+            see(core, Seen.INTEGER_ROUNDED, role.name, whole & (exact != result), exact)
     for sight in harmless:
         sights.remove(sight)
 

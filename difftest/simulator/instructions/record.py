@@ -356,8 +356,8 @@ class Issue:
         """Each role's name, and the operand or destination at it."""
         record = self.instruction
         sides = (record.operands, self.operands), (record.destinations, (self.dst, *self.others))
-        for roles, given in sides:
-            yield from zip((role.name for role in roles), given, strict=False)
+        for roles, operands in sides:
+            yield from zip((role.name for role in roles), operands, strict=False)
 
 
 INSTRUCTIONS: dict[str, Instruction] = {}
@@ -381,9 +381,9 @@ def instruction(
         name = meaning.__name__
         if name in table:
             raise ValueError(f"instruction {name} is registered twice")
-        given = {"cost": name, "pages": (f"{ISA}{name}",), **fields}
-        given["reach"] = (lambda call: reach) if isinstance(reach, Reach) else reach
-        table[name] = Instruction(name=name, engines=engines, meaning=meaning, **given)
+        settings = {"cost": name, "pages": (f"{ISA}{name}",), **fields}
+        settings["reach"] = (lambda call: reach) if isinstance(reach, Reach) else reach
+        table[name] = Instruction(name=name, engines=engines, meaning=meaning, **settings)
         return table[name]
 
     return register

@@ -77,22 +77,22 @@ def commands(*allowed: Accumulate) -> Rule:
         if call["reduce_cmd"] not in allowed:
             rule = "knows only some commands for its registers"
             did = f"got reduce_cmd.{_shown(call['reduce_cmd'])}"
-            limit = ", ".join(_shown(one) for one in allowed if one is not Accumulate.READ)
+            limit = ", ".join(_shown(cmd) for cmd in allowed if cmd is not Accumulate.READ)
             raise call.refused(rule, did, f"reduce_cmd.{_shown(call['reduce_cmd'])}", limit=limit)
 
-    return named(rule, "commands", tuple(_shown(one) for one in allowed))
+    return named(rule, "commands", tuple(_shown(cmd) for cmd in allowed))
 
 
-LOADS_NOTHING = commands(*(one for one in Accumulate if one is not Accumulate.LOAD_REDUCE))
+LOADS_NOTHING = commands(*(cmd for cmd in Accumulate if cmd is not Accumulate.LOAD_REDUCE))
 """For instructions that have no operand to load the registers from."""
 
 
 @made
 def loads(call: Call, role: str) -> None:
     """The operand that the registers are loaded from is given for load_reduce, and only then."""
-    given, command = call[role], call["reduce_cmd"]
-    if (given is None) is (command is Accumulate.LOAD_REDUCE):
-        shown = repr(given) if isinstance(given, Descriptor) else given and "a number"
+    operand, command = call[role], call["reduce_cmd"]
+    if (operand is None) is (command is Accumulate.LOAD_REDUCE):
+        shown = repr(operand) if isinstance(operand, Descriptor) else operand and "a number"
         rule = f"takes {role} with reduce_cmd.load_reduce, and only with it"
         did = f"got {role} = {shown} with {_shown(command)}"
         raise call.refused(rule, did, f"{role} = {shown}, reduce_cmd.{_shown(command)}")

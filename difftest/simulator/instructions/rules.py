@@ -29,8 +29,8 @@ _MLIR_NAMES = {"int32": "i32", "uint32": "ui32", "int16": "i16", "uint16": "ui16
 
 
 def _tiles(call: Call, roles: tuple[str, ...]) -> dict[str, Descriptor]:
-    given = {**call.operands, **call.destinations}
-    return {role: given[role] for role in roles if isinstance(given.get(role), Descriptor)}
+    operands = {**call.operands, **call.destinations}
+    return {role: operands[role] for role in roles if isinstance(operands.get(role), Descriptor)}
 
 
 def named(rule: Rule, name: str, roles: tuple[str, ...]) -> Rule:
@@ -44,7 +44,7 @@ def made(rule: Callable[Concatenate[Call, P], None]) -> Callable[P, Rule]:
     """Let a rule with arguments make rules, each with its arguments in its name."""
 
     def make(*args: P.args, **how: P.kwargs) -> Rule:
-        shown = [f"{one}" for one in (*args, *how.values()) if not isinstance(one, bool)]
+        shown = [f"{value}" for value in (*args, *how.values()) if not isinstance(value, bool)]
         return named(lambda call: rule(call, *args, **how), rule.__name__, tuple(shown))
 
     return make
@@ -270,7 +270,7 @@ def binary(call: Call, *options: str) -> None:
 
 def reducing(option: str) -> Rule:
     """The operator, where there is one, can reduce."""
-    names = tuple(sorted(one.name for one in ALU_OPS.values() if one.reduction))
+    names = tuple(sorted(op.name for op in ALU_OPS.values() if op.reduction))
     rule = operators(option, names, "takes an operator that can reduce", "reduce with")
     return named(rule, "reducing", (option,))
 

@@ -125,9 +125,9 @@ def matches(
     ranks = _ranks(wanted, backwards=backwards)
     places = np.full(wanted.shape, -1, dtype=np.int64)
     for k in range(EIGHT):
-        found = value == wanted[row, k]
-        before = np.concatenate(([0], np.cumsum(found)))
-        taken = found & (before[:-1] - before[starts][row] == ranks[row, k])
+        mask = value == wanted[row, k]
+        before = np.concatenate(([0], np.cumsum(mask)))
+        taken = mask & (before[:-1] - before[starts][row] == ranks[row, k])
         places[row[taken], k] = column[taken]
     absent = places < 0
     if missing is not None:

@@ -67,7 +67,7 @@ def _per_row(role: Role) -> bool:
 def by_element(call: Call, values: list[Any], inner: Array) -> Any:
     """The meaning where each element that is left out computes what a chosen one does."""
     rows, columns = _stand_ins(inner)
-    given = []
+    operands = []
     for role, held in zip((*call.instruction.operands, DST), values, strict=False):
         if is_array(held):
             if _per_row(role):
@@ -75,8 +75,8 @@ def by_element(call: Call, values: list[Any], inner: Array) -> Any:
             else:
                 spread = over(inner.shape, held).reshape(rows.shape)
                 held = spread[rows, columns].reshape(inner.shape)
-        given.append(held)
-    return call.instruction.meaning(call, *given)
+        operands.append(held)
+    return call.instruction.meaning(call, *operands)
 
 
 def _stand_ins(inner: Array) -> tuple[Array, Array]:
@@ -150,18 +150,18 @@ def by_row(call: Call, values: list[Any], inner: Array) -> Any:
         if not kept.any():
             continue
         rows, places = np.flatnonzero(number.reshape(-1) == k), np.flatnonzero(kept)
-        given = []
+        operands = []
         for role, held in zip(call.instruction.operands, values, strict=True):
             if is_array(held):
                 held = held.reshape(len(flat), -1)[rows]
                 if not _per_row(role) and held.shape[1] == flat.shape[1]:
                     held = held[:, places]
-            given.append(held)
+            operands.append(held)
         short = _shortened(call, len(rows), places, flat.shape[1])
         with registers_of(current(), rows if len(call.instruction.destinations) > 1 else None):
-            made = call.instruction.meaning(short, *given)
-        _gather(results, made if type(made) is tuple else (made,), rows, places, wide)
-    finished = [_shaped(one, at, call, flat) for at, one in enumerate(results)]
+            output = call.instruction.meaning(short, *operands)
+        _gather(results, output if type(output) is tuple else (output,), rows, places, wide)
+    finished = [_shaped(array, at, call, flat) for at, array in enumerate(results)]
     return tuple(finished) if len(finished) > 1 else finished[0]
 
 
@@ -181,15 +181,15 @@ def _shortened(call: Call, partitions: int, places: Array, columns: int) -> Call
         for role in call.instruction.operands
     }
     destinations = {name: short(value) for name, value in call.destinations.items()}
-    made = replace(call, operands=operands, destinations=destinations, places=places)
+    subcall = replace(call, operands=operands, destinations=destinations, places=places)
     for rule in call.instruction.rules:
-        rule(made)
-    made.result = call.instruction.result(made)
-    return made
+        rule(subcall)
+    subcall.result = call.instruction.result(subcall)
+    return subcall
 
 
 def _gather(
-    results: list[Any], made: tuple[Any, ...], rows: Array, places: Array, wide: int | None
+    results: list[Any], outputs: tuple[Any, ...], rows: Array, places: Array, wide: int | None
 ) -> None:
     """Put the results of some rows to those of all.
 
@@ -197,7 +197,7 @@ def _gather(
     do.
     """
     partitions = current().machine.partitions
-    for at, values in enumerate(made):
+    for at, values in enumerate(outputs):
         if at == len(results):
             results.append(None)
         if values is None:
@@ -219,8 +219,8 @@ def _shaped(values: Any, at: int, call: Call, flat: Array) -> Any:
     values = values[: len(flat)]
     if at == 0:
         return values.reshape(call.result.shape)
-    made = np.broadcast_to(np.any(flat, axis=1)[:, None], values.shape)
-    return Masked(values, made)
+    mask = np.broadcast_to(np.any(flat, axis=1)[:, None], values.shape)
+    return Masked(values, mask)
 
 
 # -- the engines' registers ------------------------------------------------------------------------

@@ -104,20 +104,20 @@ def activation(use: Use) -> tuple[Any, Any]:
     shifted = x * use.vector("scale", x.ndim)
     if use["bias"] is not None:
         shifted = shifted + to_float32(use.vector("bias", x.ndim))
-    made = activate(use["op"], shifted.astype(np.float32))
-    return _with_registers(use, use["op"], made, "scalar", use.op("reduce_op"))
+    values = activate(use["op"], shifted.astype(np.float32))
+    return _with_registers(use, use["op"], values, "scalar", use.op("reduce_op"))
 
 
 def _with_registers(
-    use: Use, name: str, made: Array, engine: str, op: str | None, start: Any = None
+    use: Use, name: str, values: Array, engine: str, op: str | None, start: Any = None
 ) -> tuple[Any, Any]:
     """A function's values, and what an engine's registers hold of them."""
-    slack = curve(made) if name in CURVES else None
-    held = accumulated(use, engine, made, op, start)
+    slack = curve(values) if name in CURVES else None
+    held = accumulated(use, engine, values, op, start)
     if held is not None and slack is not None:
-        total = slack.reshape(len(made), -1).sum(axis=1)[:, None]
+        total = slack.reshape(len(values), -1).sum(axis=1)[:, None]
         held = held._replace(slack=total * 2 + np.abs(held.values) * 2.0**-12)
-    return Made(made, slack=slack), held
+    return Made(values, slack=slack), held
 
 
 @means("activate2")
@@ -129,18 +129,18 @@ def activate2(use: Use) -> tuple[Any, Any]:
             x = stepped(use, number, x, f"imm{number}", reverse=use[f"reverse{number}"])
     name, op = use["op"], use.op("reduce_op")
     if name == "prelu":
-        made = np.where(x > 0, x, x * use.vector("relu_param", x.ndim))
+        values = np.where(x > 0, x, x * use.vector("relu_param", x.ndim))
     else:
-        made = activate(name, to_float32(x))
-    return _with_registers(use, name, made, "scalar", op)
+        values = activate(name, to_float32(x))
+    return _with_registers(use, name, values, "scalar", op)
 
 
 @means("exponential")
 def exponential(use: Use) -> tuple[Any, Any]:
     """``exp(src - max_value)``, and its sum into the Vector Engine's registers."""
     x = to_float32(use["src"])
-    made = activate("exp", to_float32(x - use.vector("max_value", x.ndim)))
-    return _with_registers(use, "exp", made, "vector", "add", use["reduce_init"])
+    values = activate("exp", to_float32(x - use.vector("max_value", x.ndim)))
+    return _with_registers(use, "exp", values, "vector", "add", use["reduce_init"])
 
 
 # -- reductions and scans --------------------------------------------------------------------------
@@ -178,15 +178,15 @@ def _reduced(use: Use, op: str, axes: tuple[int, ...]) -> Made:
     shape = use.shape
     values = wrapped(total, use.dtype) if op in BITVEC else total
     slack = np.abs(total) * 2.0**-20 if op == "multiply" else None
-    made = Made(values.reshape(shape), np.any(kept, axis=1).reshape(shape))
-    return made if slack is None else made._replace(slack=slack.reshape(shape))
+    result = Made(values.reshape(shape), np.any(kept, axis=1).reshape(shape))
+    return result if slack is None else result._replace(slack=slack.reshape(shape))
 
 
 @means("tensor_reduce")
 def tensor_reduce(use: Use) -> Made:
     """A reduction of free axes, times -1 if ``negate``."""
-    made = _reduced(use, str(use.op("op")), tuple(use["axis"]))
-    return made._replace(values=-to_float32(made.values)) if use["negate"] else made
+    result = _reduced(use, str(use.op("op")), tuple(use["axis"]))
+    return result._replace(values=-to_float32(result.values)) if use["negate"] else result
 
 
 @means("tensor_partition_reduce")
@@ -198,17 +198,17 @@ def tensor_partition_reduce(use: Use) -> Made:
 @means("tensor_scalar_reduce")
 def tensor_scalar_reduce(use: Use) -> tuple[Any, Any]:
     """``data <op0> operand0``, and its reduction along the free axes."""
-    made = to_float32(stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False))
+    values = to_float32(stepped(use, 0, to_float32(use["data"]), "operand0", reverse=False))
     op = str(use.op("reduce_op"))
     if op == "subtract":
-        kept = use.over((len(made), made[0].size))
-        total = fold(op, made.reshape(kept.shape), kept)[:, None]
+        kept = use.over((len(values), values[0].size))
+        total = fold(op, values.reshape(kept.shape), kept)[:, None]
         result = Made(total, kept.any(axis=1)[:, None])
     else:
-        result = accumulated(use, "vector", made, op, use["reduce_init"])
+        result = accumulated(use, "vector", values, op, use["reduce_init"])
     if use["reduce_res_negate"]:
         result = result._replace(values=-result.values)
-    return Made(made), result
+    return Made(values), result
 
 
 @means("tensor_tensor_scan")

@@ -101,12 +101,12 @@ class Oracle(Follower):
 
     def outputs(self, returned: list[Any], outputs: Any) -> Any:
         """The returned tensors as the oracle has them, and what nothing wrote of each."""
-        made = []
+        arrays = []
         for tensor, (_, missing) in zip(returned, outputs, strict=True):
             gaps = ~literal_of(tensor).touched()
             gaps = gaps if missing is None else np.logical_or(gaps, missing)
-            made.append((self.array(tensor), gaps if gaps.any() else None))
-        return tuple(made)
+            arrays.append((self.array(tensor), gaps if gaps.any() else None))
+        return tuple(arrays)
 
     # -- instructions ------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Oracle(Follower):
             pairs = zip(record.operands, operands, strict=False)
             values = {role.name: _operand(operand) for role, operand in pairs}
             registers = self._registers.setdefault(current().seat.program, {})
-            literals = [None if one is None else literal_of(one).settled() for one in targets]
+            literals = [None if dst is None else literal_of(dst).settled() for dst in targets]
             assert literals[0] is not None
             use = Use(call, values, literals[0], kept, registers)
             if record.name == "dropout":
@@ -142,52 +142,52 @@ class Oracle(Follower):
             roles = [role.name for role in record.destinations]
             read = (*operands, targets[0] if call.reads_dst else None)
             complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
-            for role, tile, literal, made in zip(roles, targets, literals, results, strict=False):
-                if literal is None or made is None:
+            for role, tile, literal, result in zip(roles, targets, literals, results, strict=False):
+                if literal is None or result is None:
                     continue
-                if made.kept is None:
-                    made = made._replace(kept=use.over(literal.places.shape))
-                _put_down(call.title, (role, tile, literal), made, complete=complete)
+                if result.kept is None:
+                    result = result._replace(kept=use.over(literal.places.shape))
+                _put_down(call.title, (role, tile, literal), result, complete=complete)
 
 
-def _put_down(title: str, target: Any, made: Made, *, complete: bool) -> None:
+def _put_down(title: str, target: Any, result: Made, *, complete: bool) -> None:
     """Write what an instruction means, and compare it with what the simulator wrote.
 
     Of operands that are ``complete`` no result is lost.
     """
     role, tile, literal = target
     shape, product = literal.places.shape, title.startswith("nc_matmul")
-    kept = _fitted(made.kept, shape) & (literal.places >= 0)
-    elements = rounded(_fitted(made.values, shape), literal.dtype)
+    kept = _fitted(result.kept, shape) & (literal.places >= 0)
+    elements = rounded(_fitted(result.values, shape), literal.dtype)
     literal.store(elements, kept, product=product)
-    slack = None if made.slack is None else _fitted(made.slack, shape)
+    slack = None if result.slack is None else _fitted(result.slack, shape)
     if isinstance(tile, IndirectTile) or (literal.places < 0).any():
         # Where it wrote is what is judged: the whole tensor is compared.
         tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
         literal, slack, complete = literal_of(tile), None, False
         kept = np.ones(tile.shape, np.bool_)
-    found, expected = _elements(tile, literal), literal.read()
-    known = _written(tile)
-    if known is not None:
-        lost, kept = kept & ~known, kept & known
+    actual, expected = _elements(tile, literal), literal.read()
+    written = _written(tile)
+    if written is not None:
+        lost, kept = kept & ~written, kept & written
         if lost.any() and complete and np.unique(literal.places).size == literal.places.size:
-            raise _parted(title, role, found, expected, lost, "were not written")
-        literal.store(np.full(found.shape, poison(literal.dtype)), lost)
+            raise _parted(title, role, actual, expected, lost, "were not written")
+        literal.store(np.full(actual.shape, poison(literal.dtype)), lost)
         literal.touch(lost, written=False)
-    other = kept & ~_same(found, expected)
+    other = kept & ~_same(actual, expected)
     if slack is not None and other.any():
-        wrong = other & ~_close(found, expected, slack, literal)
-        literal.store(found, other & ~wrong, product=product)
+        wrong = other & ~_close(actual, expected, slack, literal)
+        literal.store(actual, other & ~wrong, product=product)
         other = wrong
     if other.any():
-        raise _parted(title, role, found, expected, other)
+        raise _parted(title, role, actual, expected, other)
 
 
-def _operand(one: Any) -> Any:
+def _operand(operand: Any) -> Any:
     """An operand as the oracle reads it: what a view names, an index's values, or a number."""
-    if isinstance(one, (Tile, IndirectTile)):
-        return literal_of(one).settled()
-    return indices(one) if isinstance(one, Index) else one
+    if isinstance(operand, (Tile, IndirectTile)):
+        return literal_of(operand).settled()
+    return indices(operand) if isinstance(operand, Index) else operand
 
 
 def _elements(tile: Any, literal: Literal) -> Array:
@@ -216,20 +216,20 @@ def _fitted(results: Any, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(values.reshape(aligned) if values.ndim else values, shape)
 
 
-def _same(found: Array, expected: Array) -> Array:
+def _same(actual: Array, expected: Array) -> Array:
     """Where elements are the same, bit by bit; a NaN is a NaN."""
-    bits = f"u{found.itemsize}"
-    same = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(expected).view(bits)
-    if found.dtype.kind in "iub":
+    bits = f"u{actual.itemsize}"
+    same = np.ascontiguousarray(actual).view(bits) == np.ascontiguousarray(expected).view(bits)
+    if actual.dtype.kind in "iub":
         return np.asarray(same)
-    return np.asarray(same | ((found != found) & (expected != expected)))
+    return np.asarray(same | ((actual != actual) & (expected != expected)))
 
 
-def _close(found: Array, expected: Array, slack: Array, literal: Literal) -> Array:
+def _close(actual: Array, expected: Array, slack: Array, literal: Literal) -> Array:
     """Where elements differ by what an order of additions, and one more rounding, explain."""
-    x, y = found.astype(np.float64), expected.astype(np.float64)
+    x, y = actual.astype(np.float64), expected.astype(np.float64)
     unit, size = 1.0, np.ones(())
-    if found.dtype.kind not in "iu":
+    if actual.dtype.kind not in "iu":
         unit, size = epsilon(literal.dtype), np.maximum(np.abs(x), np.abs(y))
     close = np.abs(x - y) <= slack * (1 + unit) + size * unit
     return np.asarray(close | ~np.isfinite(slack))
@@ -243,11 +243,11 @@ def _is_written(operand: Any) -> bool:
 
 
 def _parted(
-    title: str, role: str, found: Array, expected: Array, wrong: Array, how: str = "differ"
+    title: str, role: str, actual: Array, expected: Array, wrong: Array, how: str = "differ"
 ) -> OracleError:
     at = tuple(int(k) for k in np.argwhere(wrong)[0])
     return OracleError(
         f"{title} wrote other values to {role} than it means: {int(wrong.sum())} of {wrong.size} "
         f"elements {how}, the first at {list(at)}",
-        f"{found[at]!s} in the simulator, {expected[at]!s} literally",
+        f"{actual[at]!s} in the simulator, {expected[at]!s} literally",
     )

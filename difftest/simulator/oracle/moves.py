@@ -69,8 +69,8 @@ def dma_copy(use: Use) -> Made:
     """``dst = src``, or ``dst += src``, in row-major order; what lies outside is not moved."""
     src: Literal = use.literals["src"]
     dst, places = use.dst, use.dst.places
-    found = src.places.reshape(places.shape)
-    kept = use.over(places.shape) & (found >= 0) & (places >= 0)
+    sources = src.places.reshape(places.shape)
+    kept = use.over(places.shape) & (sources >= 0) & (places >= 0)
     elements = src.read().reshape(places.shape)
     if use["dst_rmw_op"] is None:
         return Made(cast(elements, src.dtype, dst.dtype), kept)
@@ -80,7 +80,7 @@ def dma_copy(use: Use) -> Made:
 def _added(dst: Literal, places: Array, terms: Array, kept: Array) -> Array:
     """``dst`` and terms in float32, one after the other, so that repeated places add up."""
     held = dst.read()
-    totals = {int(at): to_float32(one) for at, one in zip(places.flat, held.flat, strict=True)}
+    totals = {int(at): to_float32(value) for at, value in zip(places.flat, held.flat, strict=True)}
     for at, term, counts in zip(places.flat, terms.flat, kept.flat, strict=True):
         if counts:
             totals[int(at)] = totals[int(at)] + term
@@ -101,10 +101,10 @@ def dma_transpose(use: Use) -> Made:
 @means("dma_compute")
 def dma_compute(use: Use) -> Made:
     """The sum of the sources in float32, in order, rounded once."""
-    sources = [one for one in use.literals.values() if isinstance(one, Literal)]
+    sources = [literal for literal in use.literals.values() if isinstance(literal, Literal)]
     total = to_float32(sources[0].read()).reshape(-1)
-    for one in sources[1:]:
-        total = total + to_float32(one.read()).reshape(-1)
+    for source in sources[1:]:
+        total = total + to_float32(source.read()).reshape(-1)
     return Made(total.reshape(use.dst.places.shape))
 
 
@@ -128,7 +128,7 @@ def nc_matmul(use: Use) -> Made:
         return Made(to_float32(use["product"]).reshape(held.shape) + held)
     left, right = (to_float32(use.rows(name)) for name in ("stationary", "moving"))
     if use["perf_mode"] == "double_row":
-        left, right = (one.reshape(2 * len(one), -1) for one in (left, right))
+        left, right = (side.reshape(2 * len(side), -1) for side in (left, right))
     return _product(use, left, right)
 
 
@@ -138,11 +138,11 @@ def _product(use: Use, left: Array, right: Array) -> Made:
     Where the sizes of its terms add up to more than float32 has, the order decides what overflows.
     """
     taken = use.over((len(left), left.shape[1], right.shape[1]))
-    depth, made = taken.any(axis=(1, 2)), taken.any(axis=0)
+    depth, mask = taken.any(axis=(1, 2)), taken.any(axis=0)
     left, right = left[depth].astype(np.float64), right[depth].astype(np.float64)
     shape = use.dst.places.shape
-    total, size, made = (
-        np.reshape(one, shape) for one in (left.T @ right, np.abs(left).T @ np.abs(right), made)
+    total, size, mask = (
+        np.reshape(part, shape) for part in (left.T @ right, np.abs(left).T @ np.abs(right), mask)
     )
     slack, adds = size * _EPSILON * (len(left) + 1), use.asked
     if adds is not False:
@@ -151,7 +151,7 @@ def _product(use: Use, left: Array, right: Array) -> Made:
         total, size = held + total, size + np.abs(held)
         slack = slack + (np.abs(held) + np.abs(total)) * _EPSILON
     slack = np.where(size > np.finfo(np.float32).max, np.inf, slack)
-    return Made(total.astype(np.float32), made, slack)
+    return Made(total.astype(np.float32), mask, slack)
 
 
 @means("nc_transpose")
@@ -228,16 +228,16 @@ def _lines(use: Use, name: str) -> tuple[Array, Array, Array]:
 @means("max8")
 def max8(use: Use) -> Made:
     """The 8 largest values of each partition, descending."""
-    made = each_partition(use, "src", _EIGHT, lambda row: -np.sort(-row)[:_EIGHT])
-    return made._replace(slack=None)
+    result = each_partition(use, "src", _EIGHT, lambda row: -np.sort(-row)[:_EIGHT])
+    return result._replace(slack=None)
 
 
 def _places(row: Array, wanted: Array, missing: int, *, backwards: bool = False) -> list[int]:
     """The first place of each value; equal values take successive places."""
     taken: dict[int, int] = {}
     for k in reversed(range(_EIGHT)) if backwards else range(_EIGHT):
-        found = [int(at) for at in np.flatnonzero(row == wanted[k]) if at not in taken.values()]
-        taken[k] = found[0] if found else -1 - k
+        places = [int(at) for at in np.flatnonzero(row == wanted[k]) if at not in taken.values()]
+        taken[k] = places[0] if places else -1 - k
     return [missing if taken[k] < 0 else taken[k] for k in range(_EIGHT)]
 
 
@@ -323,8 +323,8 @@ def nonzero_with_count(use: Use) -> Made:
     values = np.zeros((len(rows), rows.shape[1] + 1), np.int64)
     chosen = np.zeros(values.shape, np.bool_)
     for p in range(0, len(rows), use.machine.gpsimd_core_partitions):
-        found = [use["index_offset"] + int(at) for at in np.flatnonzero(rows[p])]
-        values[p] = [*found, *[rest] * (rows.shape[1] - len(found)), len(found)]
+        places = [use["index_offset"] + int(at) for at in np.flatnonzero(rows[p])]
+        values[p] = [*places, *[rest] * (rows.shape[1] - len(places)), len(places)]
         chosen[p] = True
     return Made(values, chosen)
 

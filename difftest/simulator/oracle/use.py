@@ -92,9 +92,9 @@ class Literal:
 
     def viewed(self, rule: Callable[[Array], Array], dtype: DType | None = None) -> Literal:
         """Another view of the tensor, of places that a rule makes of these."""
-        known = self._places
-        made = (lambda: rule(known())) if callable(known) else rule(known)
-        return Literal(self.held, made, self.dtype if dtype is None else dtype)
+        places = self._places
+        result = (lambda: rule(places())) if callable(places) else rule(places)
+        return Literal(self.held, result, self.dtype if dtype is None else dtype)
 
     def settled(self) -> Literal:
         """The view as it lies now."""
@@ -114,19 +114,19 @@ class Literal:
         """A copy of the elements, as the host has them; of one that lies outside, anything."""
         host = host_dtype(self.dtype)
         base, at = self._elements(self.held.memory.bytes, np.maximum(self.places, 0), host)
-        found = base[at]
+        elements = base[at]
         if at.ndim > self.places.ndim:
-            found = found.view(host)[..., 0]
-        return found != 0 if self.dtype == BOOL else found
+            elements = elements.view(host)[..., 0]
+        return elements != 0 if self.dtype == BOOL else elements
 
     def store(self, elements: Array, kept: Array | None = None, *, product: bool = False) -> None:
         """Put elements there, one after the other, where ``kept`` is true and they lie inside."""
         places, host = self.places, host_dtype(self.dtype)
         chosen = places >= 0 if kept is None else kept & (places >= 0)
         spread = np.broadcast_to(np.asarray(elements, host), places.shape)
-        given = np.ascontiguousarray(spread[chosen])
+        values = np.ascontiguousarray(spread[chosen])
         base, at = self._elements(self.held.memory.bytes, places[chosen], host)
-        base[at] = given if at.ndim == 1 else given.view(_BYTE).reshape(at.shape)
+        base[at] = values if at.ndim == 1 else values.view(_BYTE).reshape(at.shape)
         self.touch(chosen, written=True, product=product)
 
     def touched(self) -> Array:
@@ -203,25 +203,25 @@ class Use:
 
     def op(self, name: str) -> str | None:
         """An operator, by its name."""
-        found = self[name]
-        return found if found is None or isinstance(found, str) else str(found.name)
+        operator = self[name]
+        return operator if operator is None or isinstance(operator, str) else str(operator.name)
 
     def dtype_of(self, name: str) -> DType | None:
         """The dtype of an operand that is a tensor."""
-        found = self.call.operands[name]
-        return found.dtype if isinstance(found, Descriptor) else None
+        operand = self.call.operands[name]
+        return operand.dtype if isinstance(operand, Descriptor) else None
 
     def rows(self, name: str) -> Array:
         """An operand as [partitions, elements], bits as they are."""
-        found = self[name]
-        return np.reshape(found, (len(found), -1))
+        operand = self[name]
+        return np.reshape(operand, (len(operand), -1))
 
     def vector(self, name: str, ndim: int) -> Any:
         """A number, or one element in each partition, to be repeated over ``ndim`` dimensions."""
-        found = self[name]
+        operand = self[name]
         if not isinstance(self.literals[name], Literal):
-            return None if found is None else np.asarray(found, np.float32)
-        return found.reshape(len(found), *(1,) * (ndim - 1))
+            return None if operand is None else np.asarray(operand, np.float32)
+        return operand.reshape(len(operand), *(1,) * (ndim - 1))
 
     def over(self, shape: Shape) -> Array:
         """The mask's bools in a shape of as many elements, all true without a mask."""

@@ -42,10 +42,10 @@ def literal_of(tile: Any) -> Literal:
     NotModelledError : it was made in a way for which the oracle has no rule.
     """
     try:
-        found: Literal = tile._literal
+        literal: Literal = tile._literal
     except AttributeError:
         raise not_modelled("a view that the oracle did not see made", repr(tile)) from None
-    return found
+    return literal
 
 
 def pick(places: Array, chosen: list[Array]) -> Array:
@@ -93,7 +93,7 @@ def _classic_item(source: Literal, tile: Any, key: Any) -> Literal:
         return _by_tiles(source, items)
     if any(isinstance(item, Index) for item in items):
         arrays = [
-            indices(one) if isinstance(one, Index) else np.array(as_int(one)) for one in items
+            indices(item) if isinstance(item, Index) else np.array(as_int(item)) for item in items
         ]
         return source.viewed(lambda places: pick(places, _aligned(arrays, places.shape)))
     return source.viewed(lambda places: _basic(places, tile, items))
@@ -127,7 +127,7 @@ def _basic(places: Array, tile: Any, key: Any, *, todays: bool = False) -> Array
 def _aligned(arrays: list[Array], shape: Shape) -> list[Array]:
     """Whole axes for the dimensions that no index names, behind those of the indices."""
     rest = shape[len(arrays) :]
-    arrays = [one.reshape(*one.shape, *(1,) * len(rest)) if one.ndim else one for one in arrays]
+    arrays = [a.reshape(*a.shape, *(1,) * len(rest)) if a.ndim else a for a in arrays]
     for axis, size in enumerate(rest):
         arrays.append(np.arange(size).reshape(-1, *(1,) * (len(rest) - axis - 1)))
     return list(np.broadcast_arrays(*arrays))
@@ -145,14 +145,14 @@ def _by_tiles(source: Literal, items: tuple[Any, ...]) -> Literal:
             return held(item.tile) + offset
         if not isinstance(item, Tile):
             return np.array(as_int(item))
-        found = literal_of(item).read().astype(np.int64)
+        values = literal_of(item).read().astype(np.int64)
         shape = item._tile_shape()
         if partial and item.size == shape[0]:
             shape = shape[:1]
-        return found.reshape(() if item.size == 1 and not partial else shape)
+        return values.reshape(() if item.size == 1 and not partial else shape)
 
     return _when_issued(
-        source, lambda places: pick(places, _aligned([held(one) for one in items], places.shape))
+        source, lambda places: pick(places, _aligned([held(item) for item in items], places.shape))
     )
 
 
@@ -175,8 +175,8 @@ def _sizes(shape: Any) -> list[int]:
 
 @by_places
 def _in_shape(places: Array, tile: Any, *shape: Any) -> Array:
-    given = shape[0] if len(shape) == 1 else shape
-    sizes = given if isinstance(given, (tuple, list)) else (given,)
+    argument = shape[0] if len(shape) == 1 else shape
+    sizes = argument if isinstance(argument, (tuple, list)) else (argument,)
     return places.reshape([int(size) for size in sizes])  # whole floats are taken with a note
 
 
@@ -244,8 +244,8 @@ def _is_held(index: Any) -> bool:
 def _numbers(index: Any) -> Callable[[], Array]:
     """The integers that a tile holds when it is asked, column after column; a register's of now."""
     if not isinstance(index, Tile):
-        known = np.array(index._values(), np.int64).reshape(-1)
-        return lambda: known
+        values = np.array(index._values(), np.int64).reshape(-1)
+        return lambda: values
     held = literal_of(index)
     return lambda: np.asarray(held.read().astype(np.int64).T.reshape(-1))
 
@@ -257,8 +257,8 @@ def _permuted(places: Array, tile: Any, dims: Any) -> Array:
 def _split(places: Array, tile: Any, dim: Any, shape: Any) -> Array:
     axis, sizes = as_int(dim) % places.ndim, _sizes(shape)
     rest = places.shape[axis] // max(abs(int(np.prod(sizes))), 1)
-    known = [rest if size == -1 else size for size in sizes]
-    return places.reshape((*places.shape[:axis], *known, *places.shape[axis + 1 :]))
+    extents = [rest if size == -1 else size for size in sizes]
+    return places.reshape((*places.shape[:axis], *extents, *places.shape[axis + 1 :]))
 
 
 def _merged(places: Array, tile: Any, start_dim: Any, end_dim: Any) -> Array:
@@ -271,7 +271,7 @@ def _rearranged(
     places: Array, tile: Any, src_pattern: Any, dst_pattern: Any, fixed_sizes: Any = None
 ) -> Array:
     sides = [
-        [[one] if isinstance(one, str) else list(one) for one in side]
+        [[entry] if isinstance(entry, str) else list(entry) for entry in side]
         for side in (src_pattern, dst_pattern)
     ]
     names: list[str] = []
@@ -291,9 +291,9 @@ _AP = {"offset": None, "scalar_offset": None, "vector_offset": None, "indirect_d
 """Arguments of ``ap`` after its pattern, and their defaults; ``dtype`` is the last."""
 
 
-def _pattern(source: Literal, tile: Any, pattern: Any, *given: Any, **named: Any) -> Literal:
+def _pattern(source: Literal, tile: Any, pattern: Any, *values: Any, **named: Any) -> Literal:
     """``[[stride, count], ...]`` on the tensor, by the nested loops of AWS's page."""
-    arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), given, strict=False)), **named}
+    arguments = {**_AP, "dtype": None, **dict(zip((*_AP, "dtype"), values, strict=False)), **named}
     offset, scalar_offset, vector_offset, indirect_dim, dtype = arguments.values()
     wanted = source.dtype if dtype is None else as_nki_dtype(dtype)
     size, held = wanted.itemsize, source.held
@@ -402,26 +402,26 @@ def followed(kind: Any) -> Any:
 def _watched(kind: type[Any], name: str, rule: Rule) -> Callable[..., Any]:
     @functools.wraps(getattr(kind, name))
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(kind, name)(self, *args, **kwargs)
-        if made is self or not isinstance(made, (Tile, IndirectTile)):
-            return made
-        if hasattr(made, "_group"):  # by tensor indirection
-            return named(made, _gathered(made))
-        return named(made, rule(literal_of(self), self, *args, **kwargs))
+        result = getattr(kind, name)(self, *args, **kwargs)
+        if result is self or not isinstance(result, (Tile, IndirectTile)):
+            return result
+        if hasattr(result, "_group"):  # by tensor indirection
+            return named(result, _gathered(result))
+        return named(result, rule(literal_of(self), self, *args, **kwargs))
 
     return call
 
 
 def _whole_of(kind: type[Any], storage: Any) -> Any:
-    made = kind(storage, storage.whole, storage.allocation.partition_axis)
+    tensor = kind(storage, storage.whole, storage.allocation.partition_axis)
     oracle: Any = current().followers.oracle
     if oracle is not None:
-        made._literal = oracle.tensor(storage)
-    return made
+        tensor._literal = oracle.tensor(storage)
+    return tensor
 
 
-def named(made: Any, literal: Literal) -> Any:
+def named(view: Any, literal: Literal) -> Any:
     """A tensor or a view, of which the oracle knows now what it names."""
-    kind: Any = type(made)
-    made.__class__, made._literal = followed(kind), literal
-    return made
+    kind: Any = type(view)
+    view.__class__, view._literal = followed(kind), literal
+    return view
