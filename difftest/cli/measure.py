@@ -40,7 +40,8 @@ def measure(
     tests = performance_tests(max_pool=test_maxpool)
     wanted = [test for test in tests if keyword in test.name]
     if not wanted:
-        raise click.UsageError(f"no test has {keyword!r} in its name: {[t.name for t in tests]}")
+        names = "; ".join(test.name for test in tests)
+        raise click.UsageError(f"no test has {keyword!r} in its name: {names}")
     load = partial(load_kernel, f"{file.resolve()}:{KERNEL}")
     results: list[StageResult] = []
     try:

@@ -94,7 +94,10 @@ WRONG = {
     "grade nowhere.py": (2, "does not exist"),
     "grade conv2d.py --seed -1": (2, "not in the range 0<=x<=4294967295"),
     "measure conv2d.py --json nowhere/a.json": (2, "there is no folder nowhere"),
-    "measure conv2d.py -k 64x64": (2, "no test has '64x64' in its name: 224x224, float16, no"),
+    "measure conv2d.py -k 64x64": (
+        2,
+        "no test has '64x64' in its name: 224x224, float32, no pool; 2",
+    ),
     "timing validate -k nobody": (2, "no measured kernel has 'nobody' in its name"),
     "timing validate -k matmul_hoisted": (2, "only slow ones, which --all has"),
     f"{PROOF} --sizes n=0:4": (2, "sizes are NAME=1:300"),
