@@ -122,8 +122,8 @@ class Unmodelled:
         """As instructions know operators; they refuse this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
-        raise not_modelled(self.name, ", ".join(f"{one:.60}" for one in given) or "()", self.why)
+        values = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+        raise not_modelled(self.name, ", ".join(f"{text:.60}" for text in values) or "()", self.why)
 
     def __getattr__(self, name: str) -> Unmodelled:
         if name.startswith("__") or name in self.__slots__:
@@ -148,7 +148,7 @@ def no_attribute(tensor: Any, name: str) -> Any:
         return object.__getattribute__(tensor, name)
     if name == "as_tile":
         return Unmodelled("as_tile of a tensor", "use the tensor itself, which is a tile")
-    public = [known for known in dir(tensor) if not known.startswith("_")]
+    public = [attribute for attribute in dir(tensor) if not attribute.startswith("_")]
     raise missing_name(type(tensor).__name__, name, public, kind="class")
 
 
@@ -160,11 +160,11 @@ def absent(
     ``documented`` are the names that AWS documents at v2.26.0 and the simulator does not model:
     they can be named (``hasattr``, imports), and not used.
     """
-    known = unmodelled(module, documented)
+    stubs = unmodelled(module, documented)
 
     def __getattr__(name: str) -> Unmodelled:
-        if name in known:
-            return known[name]
+        if name in stubs:
+            return stubs[name]
         public = names.get("__all__", names)
         raise missing_name(f"neuronxcc.{module}", name, public)
 
@@ -243,8 +243,8 @@ def same_dtype(dtype: object, dst: Any, where: str) -> None:
     """
     if dtype is not None and as_dtype(dtype) != getattr(dst, "dtype", dtype):
         takes, remedy = "dst's dtype or none", "leave dtype out, or give dst that dtype"
-        got, given = "another dtype than dst's", f"dtype={dtype!r}, dst = {dst!r}"
-        raise not_taken(where, takes, got, given, error=DtypeError, remedy=remedy)
+        got, received = "another dtype than dst's", f"dtype={dtype!r}, dst = {dst!r}"
+        raise not_taken(where, takes, got, received, error=DtypeError, remedy=remedy)
 
 
 def as_member(kind: type[Kind], value: object, where: str) -> Kind:
@@ -265,8 +265,8 @@ def as_accumulate(value: object, where: str) -> Accumulate:
 def ascending(axis: object, data: Tile, where: str) -> tuple[int, ...]:
     """``axis``, one or several, as ascending axes counted from the front."""
     ndim = len(data._tile_shape())
-    given = as_integers(axis, f"{where}'s axis")
-    return tuple(sorted(one + ndim if -ndim <= one < 0 else one for one in given))
+    axes = as_integers(axis, f"{where}'s axis")
+    return tuple(sorted(number + ndim if -ndim <= number < 0 else number for number in axes))
 
 
 def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
@@ -277,7 +277,7 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
     instruction's.
     """
     ndim = len(data._tile_shape())
-    free = all(0 < one < ndim for one in axes)
+    free = all(0 < axis < ndim for axis in axes)
     if not free or axes == tuple(range(ndim - len(axes), ndim)):
         return None
     takes, got = (
@@ -285,8 +285,8 @@ def not_last(axes: tuple[int, ...], data: Tile, where: str) -> Any:
         f"the axes {list(axes)} of {ndim} dimensions",
     )
     remedy = "index the tile so that the axes to reduce come last"
-    given = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
-    return not_taken(where, takes, got, given, error=ShapeError, remedy=remedy)
+    received = f"axis={axes[0] if len(axes) == 1 else list(axes)} of {data!r}"
+    return not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
 
 
 def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
@@ -300,7 +300,7 @@ def last_axes(axis: object, data: Tile, where: str) -> tuple[int, ...]:
 def as_pairs(pattern: Any, where: str, first: str, second: str) -> list[tuple[int, int]]:
     """The pattern of an access or of numbers, as a list of pairs of integers."""
     try:
-        return [(as_integer(one, first), as_integer(other, second)) for one, other in pattern]
+        return [(as_integer(stride, first), as_integer(other, second)) for stride, other in pattern]
     except (TypeError, ValueError):
         takes = f"pattern as a list of [{first}, {second}]"
         got = "a pattern that is not a list of pairs"
@@ -323,6 +323,6 @@ def not_taken(where: str, takes: str, got: str, received: str, **more: Any) -> A
 def no_member(kind: Any, value: object, where: str, names: Iterable[str] = ()) -> Any:
     """The error for a value that is none of an enumeration's members, or not one of ``names``."""
     name = kind.__name__
-    limit = ", ".join(f"nisa.{one}" for one in names or (f"{name}.{one.name}" for one in kind))
+    limit = ", ".join(f"nisa.{item}" for item in names or (f"{name}.{item.name}" for item in kind))
     takes, got = f"{name} as a member of nki.isa.{name}", f"{value!r:.40} as {name}"
     return not_taken(where, takes, got, f"{name}={value!r}", limit=limit)

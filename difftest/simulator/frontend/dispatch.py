@@ -87,32 +87,32 @@ def _refitting(name: str, function: Callable[..., Any], closed: bool) -> Refit:
         signature = inspect.signature(function)
         if fits(signature, args, kwargs):
             raise error
-        for one in _TODAYS.intersection(kwargs).difference(signature.parameters):
-            got = f"{one}=..., which is of today's nki.isa"
+        for keyword in _TODAYS.intersection(kwargs).difference(signature.parameters):
+            got = f"{keyword}=..., which is of today's nki.isa"
             raise not_taken(name, f"{signature}", got, got, error=SignatureError)
         kwargs = _documented(name, signature, kwargs)
         if fits(signature, args, kwargs):
             return args, kwargs
         if not closed:
-            no_extras(name, {one: kwargs[one] for one in kwargs if one not in signature.parameters})
-        given = _by_name(name, signature, args, kwargs)
-        if given is None:
+            no_extras(name, {key: kwargs[key] for key in kwargs if key not in signature.parameters})
+        arguments = _by_name(name, signature, args, kwargs)
+        if arguments is None:
             got = "arguments that do not fit it"
             raise not_taken(name, f"{signature}", got, f"{error}", error=SignatureError) from None
-        return given
+        return arguments
 
     return refit
 
 
 def _documented(where: str, signature: inspect.Signature, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by their documented names, without hints that the function has no place for."""
-    others, given = ALSO_CALLED.get(where, {}), {}
+    others, arguments = ALSO_CALLED.get(where, {}), {}
     for name, value in kwargs.items():
         if name not in signature.parameters and (name in others or name in HINTS):
             undocumented_argument(where, name, value)
         if name in signature.parameters or name not in HINTS:
-            given[others.get(name, name)] = value
-    return given
+            arguments[others.get(name, name)] = value
+    return arguments
 
 
 def _by_name(
@@ -120,20 +120,20 @@ def _by_name(
 ) -> Arguments | None:
     """The arguments with those in place that the documentation has by name alone; None if other."""
     parameters = signature.parameters.values()
-    placed = sum(1 for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD)
+    placed = sum(1 for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD)
     needed = [
-        one.name
-        for one in parameters
-        if one.kind is one.KEYWORD_ONLY and one.default is one.empty and one.name not in kwargs
+        p.name
+        for p in parameters
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in kwargs
     ]
     beyond = args[placed:]
-    given = dict(zip(needed, beyond, strict=False)) | kwargs
-    if not beyond or len(beyond) > len(needed) or not fits(signature, args[:placed], given):
+    named = dict(zip(needed, beyond, strict=False)) | kwargs
+    if not beyond or len(beyond) > len(needed) or not fits(signature, args[:placed], named):
         return None
     takes, got = f"{', '.join(needed)} by name", "arguments in place that AWS documents by name"
     remedy = ", ".join(f"{name}=..." for name in needed)
     note(not_taken(where, takes, got, f"{len(args)} arguments in place", remedy=remedy))
-    return args[:placed], given
+    return args[:placed], named
 
 
 def as_called(short: str, functions: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,8 +232,8 @@ class Binder:
             return f"_as_{name}({text}, {said!r})"
         self.scope[f"_default_{name}"] = default
         self.scope[f"_usual_{name}"] = None if default is None else convert(default, said)
-        made = f"_usual_{name} if {text} is _default_{name} else _as_{name}({text}, {said!r})"
-        return f"({made})"
+        code = f"_usual_{name} if {text} is _default_{name} else _as_{name}({text}, {said!r})"
+        return f"({code})"
 
     def each(self, names: Iterable[str], of: Callable[[str], str]) -> str:
         """A tuple of all of them."""
@@ -241,21 +241,21 @@ class Binder:
 
     def compiled(self, expression: str, **names: Any) -> Callable[..., Any]:
         """The function, which gives what an expression does of these names."""
-        placed = [one.name for one in self.parameters.values() if one.kind is not one.KEYWORD_ONLY]
+        placed = [p.name for p in self.parameters.values() if p.kind is not p.KEYWORD_ONLY]
         named = [name for name in self.parameters if name not in placed]
         head = ", ".join([*placed, *(["*"] if named else []), *named])
         prepares = ""
         if self.scope["_prepare"] is not None:
             prepares = "given = {**_constants, **locals()}; _prepare(given, _where); "
         elif self.given:
-            given = (f"{name}={name}" if name in named else name for name in self.parameters)
-            prepares = f"given = _stub({', '.join(given)}); "
+            arguments = (f"{name}={name}" if name in named else name for name in self.parameters)
+            prepares = f"given = _stub({', '.join(arguments)}); "
         code, scope = self.stub.__code__, {**self.scope, **names}
         lines = "\n" * (code.co_firstlineno - 1)  # an error names the stub's
         source = f"{lines}def {self.where}({head}): {prepares}return {expression}"
         exec(compile(source, code.co_filename, "exec"), scope)
-        made: Any = functools.update_wrapper(scope[self.where], self.stub)
-        if wrong := {*made.__code__.co_names} - {*scope, "locals"}:
+        entry: Any = functools.update_wrapper(scope[self.where], self.stub)
+        if wrong := {*entry.__code__.co_names} - {*scope, "locals"}:
             raise TypeError(f"{self.where} says nothing of {', '.join(sorted(wrong))}")
-        made.__defaults__, made.__kwdefaults__ = self.stub.__defaults__, self.stub.__kwdefaults__
-        return made  # type: ignore[no-any-return]
+        entry.__defaults__, entry.__kwdefaults__ = self.stub.__defaults__, self.stub.__kwdefaults__
+        return entry  # type: ignore[no-any-return]

@@ -45,8 +45,8 @@ def _package(name: str, doc: str) -> ModuleType:
 
 def _nki(predictor: Predictor | None) -> ModuleType:
     module = _package(f"{ROOT}.nki", "NKI on the embedded simulator (classic dialect).")
-    known = frozenset({"FrameworkKernel"})
-    module.__getattr__ = absent("nki", known, vars(module))  # type: ignore[method-assign]
+    names = frozenset({"FrameworkKernel"})
+    module.__getattr__ = absent("nki", names, vars(module))  # type: ignore[method-assign]
     for name in ("jit", "trace", "simulate_kernel"):
         setattr(module, name, getattr(kernel, name))
     module.benchmark = benchmark_with(predictor)  # type: ignore[attr-defined]
@@ -66,15 +66,15 @@ def _inner_modules() -> dict[str, ModuleType]:
 
     Classic kernels of AWS import ``nki.language.constants`` too.
     """
-    made = {}
+    table = {}
     for name, source in (
         (f"{ROOT}.nki.language.constants", language.constants),
         (f"{newer.ROOT}.language.constants", language.constants),
         (f"{ROOT}.nki.isa.constants", isa.constants),
     ):
-        made[name] = types.ModuleType(name, "Names of the module that it lies in.")
-        vars(made[name]).update(vars(source))
-    return made
+        table[name] = types.ModuleType(name, "Names of the module that it lies in.")
+        vars(table[name]).update(vars(source))
+    return table
 
 
 def modules(predictor: Predictor | None = None, level: str | None = None) -> dict[str, ModuleType]:

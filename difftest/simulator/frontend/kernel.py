@@ -170,8 +170,8 @@ class Artifacts:
                 f"{error.filename}: {error.strerror}",
                 "make its folder, or name another",
             )
-            given = str(error.filename)
-            raise not_taken("a decorator", "files to write", got, given, remedy=remedy) from None
+            received = str(error.filename)
+            raise not_taken("a decorator", "files to write", got, received, remedy=remedy) from None
 
 
 def _profile_to_json(trace: Trace, profile: Mapping[str, object]) -> str:
@@ -203,9 +203,9 @@ def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> A
     if not paths:
         return Artifacts()
     folder = paths.get(FOLDER)
-    traces, profiles, made = [], [], []
+    traces, profiles, folders = [], [], []
     if folder is not None:
-        made.append(folder)
+        folders.append(folder)
         paths.setdefault(NEFF, Path("file.neff"))
         paths.setdefault(PROFILE, Path("profile.ntff"))
     base = Path() if folder is None else folder
@@ -214,7 +214,7 @@ def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> A
     if PROFILE in paths:
         profiles.append(base / paths[PROFILE])
     if ARTIFACTS in paths:
-        made.append(paths[ARTIFACTS])
+        folders.append(paths[ARTIFACTS])
         traces.append(paths[ARTIFACTS] / "trace.json")
     replace_own = FOLDER not in paths or bool(options.get("overwrite"))
     left = [path for path in (*traces, *profiles) if _stays(path, replace_own)]
@@ -224,7 +224,7 @@ def artifacts_of(where: str, options: Mapping[str, Any], *, predicts: bool) -> A
     return Artifacts(
         tuple(path for path in traces if path not in left),
         tuple(path for path in profiles if path not in left),
-        tuple(made),
+        tuple(folders),
     )
 
 
@@ -347,17 +347,17 @@ class RunAs(Kernel):
         """The decorator, with or without options, of modules installed with this predictor."""
 
         def decorate(kernel: Any = None, /, **options: Any) -> Any:
-            kernel, given = options.pop(cls.parameter, kernel), {}
+            kernel, settings = options.pop(cls.parameter, kernel), {}
             for name, value in options.items():
                 if name in RUN_HINTS:
                     undocumented_argument(cls.where, name, value)
                 elif name not in cls.known:
                     raise not_modelled(f"{cls.where}'s argument {name!r}", f"{name}={value!r}")
                 else:
-                    given[name] = value
+                    settings[name] = value
             if kernel is None:
-                return functools.partial(decorate, **given)
-            return cls(as_kernel(kernel), predictor, given)
+                return functools.partial(decorate, **settings)
+            return cls(as_kernel(kernel), predictor, settings)
 
         decorate.__doc__ = cls.__doc__
         return decorate

@@ -207,9 +207,9 @@ def _is_nki(value: Any, seen: set[FunctionType]) -> bool | None:
     seen.add(function)
     used = [function.__globals__.get(name) for name in _names(function.__code__)]
     used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
-    found = {_is_named_nki(one) for one in used} - {None}
-    found = found or {_is_nki(one, seen) for one in used} - {None}
-    return True in found if found else None
+    kinds = {_is_named_nki(item) for item in used} - {None}
+    kinds = kinds or {_is_nki(item, seen) for item in used} - {None}
+    return True in kinds if kinds else None
 
 
 def _is_named_nki(value: Any) -> bool | None:
@@ -253,9 +253,9 @@ class GridDim(int):
         if size < 1:
             happened = f"a grid has a dimension of {size}"
             raise KernelError("a grid dimension is positive", happened=happened, received=f"{size}")
-        made = super().__new__(cls, size)
-        made.parts = parts
-        return made
+        dim = super().__new__(cls, size)
+        dim.parts = parts
+        return dim
 
     def __reduce__(self) -> tuple[type[GridDim], tuple[tuple[int, bool], ...]]:
         return GridDim, self.parts
@@ -300,10 +300,10 @@ def physical_cores(grid: tuple[int, ...]) -> tuple[int, ...]:
     parts = tuple(itertools.chain.from_iterable(grid_dim(dim).parts for dim in grid))
     if not any(spread for _, spread in parts):
         return ()
-    found = []
+    cores = []
     for instance in itertools.product(*(range(size) for size, _ in parts)):
         core = 0
         for index, (size, spread) in zip(instance, parts, strict=True):
             core = core * size + index if spread else core
-        found.append(core)
-    return tuple(found)
+        cores.append(core)
+    return tuple(cores)

@@ -47,12 +47,12 @@ def kernel_frame() -> FrameType:
 @lru_cache(maxsize=64)
 def instructions_of(code: CodeType) -> tuple[dis.Instruction, ...]:
     """The instructions of a code object that do something."""
-    return tuple(one for one in dis.get_instructions(code) if one.opname not in _FILLERS)
+    return tuple(step for step in dis.get_instructions(code) if step.opname not in _FILLERS)
 
 
 def _behind(frame: FrameType) -> list[dis.Instruction]:
     """What a frame runs after the instruction at which it stands, as the code is written."""
-    return [one for one in instructions_of(frame.f_code) if one.offset > frame.f_lasti]
+    return [step for step in instructions_of(frame.f_code) if step.offset > frame.f_lasti]
 
 
 # -- mask=a < b and c < d --------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def awaits_other(mask: Any) -> bool:
     """
     frame = kernel_frame()
     code = instructions_of(frame.f_code)
-    places = {one.offset: place for place, one in enumerate(code)}
+    places = {step.offset: place for place, step in enumerate(code)}
     at = places.get(frame.f_lasti)
     if at is None:
         return False
@@ -181,28 +181,28 @@ def _place(behind: list[dis.Instruction], frame: FrameType, kind: type) -> Any:
     if not behind[0].opname.startswith("LOAD_"):
         return None
     stack: list[Any] = []
-    for one in behind:
-        if one.opname == "STORE_SUBSCR":
+    for step in behind:
+        if step.opname == "STORE_SUBSCR":
             key, container = stack.pop(), stack.pop()
             return None if stack else _item(container, key)
-        _step(one, stack, frame)
+        _step(step, stack, frame)
         if isinstance(stack[0], kind):
             return AwaitsTarget
     return None
 
 
-def _step(one: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
+def _step(step: dis.Instruction, stack: list[Any], frame: FrameType) -> None:
     """Evaluate one instruction that calls nothing."""
-    name = one.opname
+    name = step.opname
     if name in ("LOAD_CONST", "LOAD_SMALL_INT"):
-        stack.append(one.argval)
+        stack.append(step.argval)
     elif name.startswith(_LOADS):
-        stack.extend(_named(each, frame) for each in _names(one))
-    elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and one.argrepr == "[]"):
+        stack.extend(_named(each, frame) for each in _names(step))
+    elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and step.argrepr == "[]"):
         key, container = stack.pop(), stack.pop()
         stack.append(_item(container, key))
     else:
-        compute = _ARITHMETIC.get(_ARITHMETIC_3_10.get(name, one.argrepr))
+        compute = _ARITHMETIC.get(_ARITHMETIC_3_10.get(name, step.argrepr))
         if compute is None or not all(type(number) is int for number in stack[-2:]):
             raise _CallsSomethingError
         right, left = stack.pop(), stack.pop()
@@ -245,39 +245,39 @@ def carried_by(frame: FrameType) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _carried(code: CodeType, at: int) -> tuple[str, ...]:
     # Python 3.12 stands behind the FOR_ITER of a generator, in its cache.
-    *_, loop = [one for one in instructions_of(code) if one.offset <= at]
+    *_, loop = [earlier for earlier in instructions_of(code) if earlier.offset <= at]
     ends = [loop.argval] if loop.opname == "FOR_ITER" else []
     read: set[str] = set()
     bound: set[str] = set()
-    for one in instructions_of(code):
-        if ends and at < one.offset < ends[0]:
-            bound.update(_stored(one))
-            read.update(name for name in _loaded(one) if name not in bound)
+    for step in instructions_of(code):
+        if ends and at < step.offset < ends[0]:
+            bound.update(_stored(step))
+            read.update(name for name in _loaded(step) if name not in bound)
     return tuple(sorted(read & bound))
 
 
 def numbers_of(names: Iterable[str], frame: FrameType) -> dict[str, Any]:
     """Those of the names that are numbers in a frame just now."""
     values = {name: _named(name, frame) for name in names}
-    return {name: one for name, one in values.items() if isinstance(one, (int, float, np.number))}
+    return {name: v for name, v in values.items() if isinstance(v, (int, float, np.number))}
 
 
-def _names(one: dis.Instruction) -> tuple[str, ...]:
+def _names(step: dis.Instruction) -> tuple[str, ...]:
     """The names that an instruction loads or stores; since Python 3.13 some have two."""
-    return one.argval if isinstance(one.argval, tuple) else (one.argval,)
+    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
 
 
-def _stored(one: dis.Instruction) -> tuple[str, ...]:
-    if not one.opname.startswith(_STORES):
+def _stored(step: dis.Instruction) -> tuple[str, ...]:
+    if not step.opname.startswith(_STORES):
         return ()
-    return _names(one)[:1] if one.opname == "STORE_FAST_LOAD_FAST" else _names(one)
+    return _names(step)[:1] if step.opname == "STORE_FAST_LOAD_FAST" else _names(step)
 
 
-def _loaded(one: dis.Instruction) -> tuple[str, ...]:
-    if one.opname == "STORE_FAST_LOAD_FAST":
-        return _names(one)[1:]
-    of_body = one.opname != "LOAD_FAST_AND_CLEAR"  # a comprehension puts the name's value aside
-    return _names(one) if of_body and one.opname.startswith(_LOADS) else ()
+def _loaded(step: dis.Instruction) -> tuple[str, ...]:
+    if step.opname == "STORE_FAST_LOAD_FAST":
+        return _names(step)[1:]
+    of_body = step.opname != "LOAD_FAST_AND_CLEAR"  # a comprehension puts the name's value aside
+    return _names(step) if of_body and step.opname.startswith(_LOADS) else ()
 
 
 _make = tuple.__new__  # a NamedTuple's own __new__ takes twice the time, for each turn
@@ -318,12 +318,12 @@ def iterate(kind: LoopKind, values: Iterable[int]) -> Iterator[int]:
         if claims_none and loops.order.loop == loop.location:  # in today's it is an alias of range
             turns = loops.order.arranged(list(turns))
         once, names = is_traced_once(kind, core), carried_by(kernel_frame())
-        anew, made = carried + names, loops.made_by_lines.copy()
+        anew, counts = carried + names, loops.made_by_lines.copy()
         first = numbers_of(names, kernel_frame()) if once else {}
         for number, value in turns:
             loops.turns = (*outer, _make(Iteration, (loop, number, value)))
             if once:
-                loops.made_by_lines = made.copy()
+                loops.made_by_lines = counts.copy()
             if first and (moved := numbers_of(first, kernel_frame()).items() - first.items()):
                 said = (f"{name} = {now}" for name, now in sorted(moved))
                 note(NUMBER_OF_TURN_BEFORE(", ".join(said)))
@@ -350,7 +350,7 @@ def of_first_turn(make: Callable[[], T]) -> T:
     loops, line = core.loops, core.lines.stack()
     at = line, loops.made_by_lines[line]
     loops.made_by_lines[line] += 1
-    again = any(one.number for one in loops.turns if is_traced_once(one.loop.kind, core))
+    again = any(turn.number for turn in loops.turns if is_traced_once(turn.loop.kind, core))
     if not again or at not in loops.made_first:
         loops.made_first[at] = make()
     return loops.made_first[at]  # type: ignore[no-any-return]
@@ -376,13 +376,13 @@ def explained() -> Iterator[None]:
 
 
 def _numbers(kind: LoopKind, args: tuple[Any, ...]) -> range:
-    known = 1 <= len(args) <= 3 and all(map(is_integer, args))
-    numbers = tuple([as_integer(a, f"nl.{kind._value_}_range of") for a in args]) if known else ()
-    if not known or numbers[2:] == (0,):
+    fits = 1 <= len(args) <= 3 and all(map(is_integer, args))
+    numbers = tuple([as_integer(a, f"nl.{kind._value_}_range of") for a in args]) if fits else ()
+    if not fits or numbers[2:] == (0,):
         takes, got = "integers: ([start,] stop[, step])", "a step of 0, or what is not an integer"
-        given = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
+        received = ", ".join(f"{a!r} ({type(a).__name__})" for a in args) or "no argument"
         remedy = "use // instead of / for a trip count"
-        raise not_taken(f"nl.{kind.value}_range", takes, got, given, remedy=remedy)
+        raise not_taken(f"nl.{kind.value}_range", takes, got, received, remedy=remedy)
     return range(*numbers)
 
 
@@ -411,9 +411,9 @@ def program_along(axis: Any, grid: Shape) -> int:
 
 def programs_along(axes: Any, grid: Shape) -> int:
     """How many programs run along axes of a launch grid, one or several; None for all."""
-    given: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
+    numbers: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
     total = 1
-    for axis in range(len(grid)) if axes is None else given:
+    for axis in range(len(grid)) if axes is None else numbers:
         check_axis(axis, grid, "nl.num_programs")
         total *= grid[axis]
     return total

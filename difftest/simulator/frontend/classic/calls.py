@@ -191,25 +191,25 @@ def over_product(
 def _over_product(chosen: Array, shape: Shape) -> Array:
     """One comparison, laid out along the axes [K, M, ...N] of a product."""
     depth, rows, *columns = shape
-    given = chosen.shape
+    mask_shape = chosen.shape
     of_free: list[Shape] = []
-    if len(given) == len(shape):
-        of_free = [given[1:]]
-    elif len(given) == 2 and given[1] == 1:
+    if len(mask_shape) == len(shape):
+        of_free = [mask_shape[1:]]
+    elif len(mask_shape) == 2 and mask_shape[1] == 1:
         of_free = [(1,) * (len(shape) - 1)]
-    elif len(given) >= 2:
-        if len(given) == 2 and given[1] == rows:
+    elif len(mask_shape) >= 2:
+        if len(mask_shape) == 2 and mask_shape[1] == rows:
             of_free.append((rows, *(1 for _ in columns)))
-        if list(given[1:]) == columns:
-            of_free.append((1, *given[1:]))
+        if list(mask_shape[1:]) == columns:
+            of_free.append((1, *mask_shape[1:]))
     if len(of_free) > 1:
         raise MASK_OF_TWO_AXES(
-            f"indices of shape {list(given)}; both operands have {rows} elements a partition"
+            f"indices of shape {list(mask_shape)}; both operands have {rows} elements a partition"
         )
-    fits = of_free and given[0] in (1, depth)
+    fits = of_free and mask_shape[0] in (1, depth)
     if not fits or any(n not in (1, size) for n, size in zip(of_free[0], shape[1:], strict=True)):
-        raise SHAPE_OF_MASK(f"mask of shape {given}, product over [K, M, N] = {list(shape)}")
-    return chosen.reshape((given[0], *of_free[0]))
+        raise SHAPE_OF_MASK(f"mask of shape {mask_shape}, product over [K, M, N] = {list(shape)}")
+    return chosen.reshape((mask_shape[0], *of_free[0]))
 
 
 def as_truth(mask: object, where: str) -> bool:

@@ -197,8 +197,8 @@ class finfo:
         self.dtype = as_dtype(dtype, "nl.finfo")
         if not is_float(self.dtype):
             raise wrong_kind(self.dtype, "a dtype of floats", "nl.finfo")
-        known = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
-        limits: Any = ml_dtypes.finfo(known)  # type: ignore[no-untyped-call]
+        base = FLOAT32 if self.dtype == TFLOAT32 else self.dtype
+        limits: Any = ml_dtypes.finfo(base)  # type: ignore[no-untyped-call]
         self.min, self.max = float(limits.min), float(limits.max)
         self.eps, self.tiny = float(limits.eps), float(limits.tiny)
         self.bits = self.dtype.itemsize * 8

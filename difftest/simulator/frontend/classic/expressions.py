@@ -226,7 +226,7 @@ class MGridMaker:
         )
 
 
-def check_partitions_first(given: Shape, over: Shape, what: str) -> None:
+def check_partitions_first(shape: Shape, over: Shape, what: str) -> None:
     """Raise where indices of fewer dimensions would put their partitions on a free axis.
 
     NumPy aligns shapes from the right; the first axis of a tile and of its indices is the
@@ -236,11 +236,11 @@ def check_partitions_first(given: Shape, over: Shape, what: str) -> None:
     ------
     ShapeError : they have as many rows as ``over`` has partitions, and would not name those.
     """
-    if 2 <= len(given) < len(over) and given[0] == over[0] > 1:
+    if 2 <= len(shape) < len(over) and shape[0] == over[0] > 1:
         raise ShapeError(
             f"the first axis of {what}'s indices is the partitions, as it is of a tile",
             happened=f"{what} over [partitions, ...] has fewer dimensions than its tile",
-            received=f"indices of shape {list(given)} over a tile of shape {list(over)}",
+            received=f"indices of shape {list(shape)} over a tile of shape {list(over)}",
             remedy="give them the tile's dimensions: nl.arange(n)"
             f"[:, {', '.join(['None'] * (len(over) - 1))}]",
         )
@@ -252,8 +252,8 @@ def _range(where: str, *args: object) -> range:
     if not 1 <= len(numbers) <= 3 or not (len(numbers) < 3 or numbers[2]) or not range(*numbers):
         takes, got = "([start,] stop[, step]) with at least one index", "a range without an index"
         remedy = "a size of 0 often comes from M // TILE with M smaller than TILE"
-        given = ", ".join(map(str, numbers)) or "no argument"
-        raise not_taken(where, takes, got, given, error=ShapeError, remedy=remedy)
+        received = ", ".join(map(str, numbers)) or "no argument"
+        raise not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
     return range(*numbers)
 
 

@@ -127,11 +127,11 @@ class IndexedTile(IndirectTile):
 
         Of index tiles only the elements that ``where`` keeps must have been written.
         """
-        given = (
+        indices = (
             item.values(where) if isinstance(item, DynamicIndex) else item.array()
             for item in self._items
         )
-        arrays = [np.broadcast_to(values, self.shape) for values in given]
+        arrays = [np.broadcast_to(values, self.shape) for values in indices]
         inside = np.ones(self.shape, dtype=np.bool_)
         for array, size in zip(arrays, self._base.shape, strict=True):
             inside &= (array >= 0) & (array < size)
@@ -210,8 +210,8 @@ def _check_advanced(tile: Tile, items: tuple[Any, ...]) -> None:
     takes, got = "an index for every dimension", f"{len(items)} of {tile.ndim} advanced indices"
     error = not_taken("advanced indexing", takes, got, f"{tile!r}", error=ShapeError)
     kinds = (Index, Tile)
-    known = any(all(isinstance(one, kind) or is_integer(one) for one in items) for kind in kinds)
-    if not tile._in_hbm or not known or len(items) > tile.ndim:
+    fits = any(all(isinstance(part, kind) or is_integer(part) for part in items) for kind in kinds)
+    if not tile._in_hbm or not fits or len(items) > tile.ndim:
         raise error
     note(error)
 

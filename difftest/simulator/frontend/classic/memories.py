@@ -79,8 +79,8 @@ class Buffer:
 
 def _in_turn(starts: dict[str, Any], tiles: dict[str, Any]) -> Callable[..., tuple[int, ...]]:
     """Where blocks lie that take physical tiles in turn: the bank in PSUM, partition and byte."""
-    first = [as_integer(one, name) for name, one in starts.items()]
-    turns = [as_integers(one, name) for name, one in tiles.items()]
+    first = [as_integer(start, name) for name, start in starts.items()]
+    turns = [as_integers(size, name) for name, size in tiles.items()]
 
     def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
         steps = (1, partitions, size)[-len(first) :]
@@ -223,10 +223,10 @@ def as_shape(shape: object, where: str) -> tuple[Shape, int]:
     """A shape as integers, and the axis marked with ``nl.par_dim`` (0 if none is)."""
     if type(shape) is tuple and shape and all(type(size) is int and size > 0 for size in shape):
         return shape, 0
-    given: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
-    marked = [axis for axis, size in enumerate(given) if isinstance(size, ParDim)]
+    dims: Iterable[Any] = shape if isinstance(shape, (tuple, list)) else (shape,)
+    marked = [axis for axis, size in enumerate(dims) if isinstance(size, ParDim)]
     sizes = []
-    for axis, size in enumerate(given):
+    for axis, size in enumerate(dims):
         received = f"{size!r} at axis {axis}"
         try:
             sizes.append(whole(size, received, where).__index__())
@@ -271,12 +271,12 @@ def note_mixed(core: Core) -> None:
     AWS's compiler refuses it: what it places itself would collide with the rest.
     """
     used = [
-        one
-        for one in core.trace.allocations
-        if not one.space.is_hbm and one.first >= 0 and not one.is_temporary
+        tensor
+        for tensor in core.trace.allocations
+        if not tensor.space.is_hbm and tensor.first >= 0 and not tensor.is_temporary
     ]
-    placed = [one for one in used if one.areas]
-    left = [one for one in used if not one.areas]
+    placed = [tensor for tensor in used if tensor.areas]
+    left = [tensor for tensor in used if not tensor.areas]
     if not placed or not left:
         return
     error = KernelError(
@@ -295,8 +295,8 @@ def note_mixed(core: Core) -> None:
 _SIZES = {
     "pmax": "partitions",
     "total_available_sbuf_size": "sbuf_usable_bytes",
-    **{one: one for one in ("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax")},
-    **{one: one for one in ("bn_stats_fmax", "psum_min_align", "sbuf_min_align")},
+    **{name: name for name in ("psum_fmax", "gemm_stationary_fmax", "gemm_moving_fmax")},
+    **{name: name for name in ("bn_stats_fmax", "psum_min_align", "sbuf_min_align")},
 }
 """Where the machine has what AWS documents of ``nl.tile_size``."""
 

@@ -96,8 +96,8 @@ class Tensor(Tile, AnyTensor):
 
     def reshape(self, shape: Any) -> Tensor:
         """The same elements in another shape: a view."""
-        given = shape if isinstance(shape, (tuple, list)) else (shape,)
-        return super().reshape(tuple(whole(size, f"{given!r}", "reshape") for size in given))
+        sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+        return super().reshape(tuple(whole(size, f"{sizes!r}", "reshape") for size in sizes))
 
     def broadcast_to(self, shape: Any) -> Tensor:
         """A view that repeats the dimensions of size 1 (stride 0); it cannot be written."""
@@ -237,12 +237,12 @@ def assign(target: Tile, value: Any) -> None:
         return
     if not isinstance(value, Tile):
         _check_side(value)
-    given = need_tile(value, "its value", "assignment", ON_CHIP)
-    source = repeated(given, target._tile_shape(), "an assignment's value")
+    tile = need_tile(value, "its value", "assignment", ON_CHIP)
+    source = repeated(tile, target._tile_shape(), "an assignment's value")
     where = written(source)
     if where is not None:
         target._storage.leave_out()
         where = where.reshape(target.shape)
-    moved = source is given and (where is not None or source._is_whole())
+    moved = source is tile and (where is not None or source._is_whole())
     moved = moved and source.dtype is source._storage.dtype
     gate.issue(tensor_copy, (source,), dst=target, where=where, moved=source if moved else None)

@@ -46,7 +46,7 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
 Prepare = Callable[[dict[str, Any], str], None]
-_COMMANDS = {one: Accumulate[one.name.upper()] for one in reduce_cmd}
+_COMMANDS = {cmd: Accumulate[cmd.name.upper()] for cmd in reduce_cmd}
 
 
 def operator(op: Any, where: str) -> Any:
@@ -87,8 +87,8 @@ def commands(engine: str) -> Prepare:
 
     def prepare(values: dict[str, Any], where: str) -> None:
         into = values["reduce_res"]
-        values["reduce_cmd"] = given = command(values["reduce_cmd"], where)
-        if into is None or given is not Accumulate.IDLE:
+        values["reduce_cmd"] = cmd = command(values["reduce_cmd"], where)
+        if into is None or cmd is not Accumulate.IDLE:
             return
         if engine not in current().registers.accumulators:
             rule = "reads the registers into reduce_res, and nothing was accumulated in them"
@@ -196,23 +196,23 @@ def placed(issued: Issue) -> Issue:
     return issued
 
 
-def _placed(name: str, role: Role, given: Any, indices: list[Any]) -> Any:
+def _placed(name: str, role: Role, operand: Any, indices: list[Any]) -> Any:
     """What stands at a role, where its offset puts it.
 
     A role that takes indices gets the view, if it has one for each row or may be skipped. To
     ``indices`` comes what holds an offset or an index otherwise, and each register.
     """
-    if isinstance(given, IndirectTensor):
-        check_use(name, role.name, given._group, given, given._index)
-        indices.append(given._index)
-    elif isinstance(given, DynamicView):
-        if isinstance(given._index, DeviceValue):
-            indices.append((role.name, given._index.label))
-        if role.takes is Takes.TILE_OR_INDIRECT and given._settled() is None:
-            return given
-        indices += given._index_tiles
-        return settle(given)
-    return given
+    if isinstance(operand, IndirectTensor):
+        check_use(name, role.name, operand._group, operand, operand._index)
+        indices.append(operand._index)
+    elif isinstance(operand, DynamicView):
+        if isinstance(operand._index, DeviceValue):
+            indices.append((role.name, operand._index.label))
+        if role.takes is Takes.TILE_OR_INDIRECT and operand._settled() is None:
+            return operand
+        indices += operand._index_tiles
+        return settle(operand)
+    return operand
 
 
 def need_operand(value: object, name: str, where: str) -> Any:

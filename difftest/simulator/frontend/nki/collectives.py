@@ -59,15 +59,15 @@ def _members(group: Any, where: str) -> tuple[int, ...]:
     return members
 
 
-def _pairs(given: Any, where: str) -> tuple[tuple[int, ...], ...]:
+def _pairs(value: Any, where: str) -> tuple[tuple[int, ...], ...]:
     """Pairs of a source and a target."""
-    if not isinstance(given, (list, tuple)):
-        raise wrong_kind(given, "a list of pairs", where, "source_target_pairs")
-    pairs = tuple(as_integers(pair, f"{where} with a pair of") for pair in given)
+    if not isinstance(value, (list, tuple)):
+        raise wrong_kind(value, "a list of pairs", where, "source_target_pairs")
+    pairs = tuple(as_integers(pair, f"{where} with a pair of") for pair in value)
     sides = ({pair[0] for pair in pairs}, {pair[-1] for pair in pairs})
     if any(len(side) < len(pairs) for side in sides) or any(len(pair) != 2 for pair in pairs):
         takes = "pairs (source, target), each rank once as either"
-        raise wrong_kind(given, takes, where, "source_target_pairs")
+        raise wrong_kind(value, takes, where, "source_target_pairs")
     return pairs
 
 
@@ -75,18 +75,18 @@ _OF_ONE = ("collective_permute", "all_gather_v", "all_to_all_v")
 """Collectives that take one tensor in their lists."""
 
 
-def _tensors(role: str, given: Any, where: str) -> list[Any]:
+def _tensors(role: str, tensors: Any, where: str) -> list[Any]:
     """The tensors of one side; of channels each has one."""
     by_channel = role.endswith("_by_channel")
-    right = isinstance(given, (list, tuple)) and bool(given)
+    right = isinstance(tensors, (list, tuple)) and bool(tensors)
     if by_channel and right:
-        right = all(isinstance(one, (list, tuple)) and len(one) == 1 for one in given)
+        right = all(isinstance(channel, (list, tuple)) and len(channel) == 1 for channel in tensors)
     if not right:
         takes = "a list of channels, each a list of one tensor"
-        raise wrong_kind(given, takes if by_channel else "a list of tensors", where, role)
-    if len(given) > 1 and where in _OF_ONE:
-        raise wrong_kind(given, "one tensor", where, role)
-    return [one[0] for one in given] if by_channel else list(given)
+        raise wrong_kind(tensors, takes if by_channel else "a list of tensors", where, role)
+    if len(tensors) > 1 and where in _OF_ONE:
+        raise wrong_kind(tensors, "one tensor", where, role)
+    return [channel[0] for channel in tensors] if by_channel else list(tensors)
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[...,
     """Make a signature the call of a collective: its lists of tensors are the record's roles."""
 
     def make(signature: Callable[..., None]) -> Any:
-        sides = [one for one in inspect.signature(signature).parameters if one[:4] in _SIDES]
+        sides = [side for side in inspect.signature(signature).parameters if side[:4] in _SIDES]
         roles = [role.name for role in (*record.operands, *record.destinations)]
         roles = [role for role in roles if role != "metadata_tensor"]
 
@@ -111,8 +111,8 @@ def _collective(record: Instruction, **settings: Any) -> Callable[[Callable[...,
                 pairs = _pairs(values["source_target_pairs"], where)
                 values["replica_group"] = tuple(sorted({*chain(*pairs)}))
 
-        known = {**dict.fromkeys(roles), **settings}
-        return call(record, prepare=prepare, run=_exchange, **known)(signature)
+        fields = {**dict.fromkeys(roles), **settings}
+        return call(record, prepare=prepare, run=_exchange, **fields)(signature)
 
     return make
 
@@ -132,7 +132,7 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
     if ids is not None and (ids != tuple(range(len(dsts))) or len(ids) > MOST_CHANNELS):
         takes = f"consecutive integers from 0, one for each of up to {MOST_CHANNELS} channels"
         raise wrong_kind(ids, takes, where, "channel_ids")
-    uses = [(one, (dst,)) for *one, dst in zip(*operands, dsts, strict=True)]
+    uses = [(srcs, (dst,)) for *srcs, dst in zip(*operands, dsts, strict=True)]
     effects.issue(record, uses, options)
 
 

@@ -45,8 +45,8 @@ class MemoryRegion(Enum, metaclass=Members):
 
 
 ENUMERATIONS = {
-    one.__name__: one
-    for one in (dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd)
+    kind.__name__: kind
+    for kind in (dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd)
 }
 NAMES = {**ENUMERATIONS, "MemoryRegion": MemoryRegion}
 """All that kernels find in ``nki.isa.constants``."""

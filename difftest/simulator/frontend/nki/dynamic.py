@@ -222,11 +222,11 @@ def select_one(tensor: Any, dim: int, index: Any) -> DynamicView:
     """``tensor.select(dim, index)`` with an index held in SBUF."""
     axis = tensor._axis(dim, "select with an index held in SBUF", first=tensor._kept)
     rows = Rows(unit=tensor.strides[axis], size=tensor.shape[axis])
-    one = tensor._pattern.select(axis, 0)
+    row = tensor._pattern.select(axis, 0)
     least = 1 if tensor._in_hbm else 2
-    if len(one.shape) < least:
-        one = one.splice(least - 1, least, (1,), (1,))
-    return one_offset(tensor, one, index, rows)
+    if len(row.shape) < least:
+        row = row.splice(least - 1, least, (1,), (1,))
+    return one_offset(tensor, row, index, rows)
 
 
 def select_rows(tensor: Any, dim: int, offsets: Any) -> DynamicView:

@@ -155,10 +155,10 @@ class NkiGrid:
         ------
         ShapeError : no view has it: on chip, tiles of several rows, which share partitions.
         """
-        found = self._backing.view(self._box)
-        if found is None:
+        view = self._backing.view(self._box)
+        if view is None:
             raise DATA_OF_SEVERAL_TILES(repr(self))
-        return found
+        return view
 
     def __repr__(self) -> str:
         return (
@@ -174,14 +174,14 @@ class NkiGrid:
     def __getitem__(self: AnyGrid, key: Any) -> AnyGrid:
         """Integers consume a coordinate, slices narrow one, ``...`` leaves the rest."""
         items = key if isinstance(key, tuple) else (key,)
-        given = [item for item in items if item is not Ellipsis]
-        if len(given) > len(self._axes) or len(items) - len(given) > 1:
+        indices = [item for item in items if item is not Ellipsis]
+        if len(indices) > len(self._axes) or len(items) - len(indices) > 1:
             raise ShapeError(
                 "a grid is indexed with one item for each coordinate, and one '...' at most",
                 happened=f"{len(items)} items were to index {len(self._axes)} coordinates",
                 received=f"{list(map(repr, items))} for {self!r}",
             )
-        rest = [slice(None)] * (len(self._axes) - len(given))
+        rest = [slice(None)] * (len(self._axes) - len(indices))
         at = items.index(Ellipsis) if Ellipsis in items else len(items)
         spread = [*items[:at], *rest, *items[at + 1 :]]
         starts, sizes = list(self._box.starts), list(self._box.sizes)

@@ -95,8 +95,8 @@ def functions_of(level: str | None) -> dict[str, Callable[..., Any]]:
                 raise not_modelled(f"nki.jit's argument {name!r}", f"{name}={value!r}")
             if name == "mode":
                 warnings.warn("nki.jit ignores mode= since NKI 0.3", stacklevel=2)
-        made = functools.partial(as_nki_kernel, level=level, target=target)
-        return made if fn is None else made(fn)
+        decorator = functools.partial(as_nki_kernel, level=level, target=target)
+        return decorator if fn is None else decorator(fn)
 
     def simulate(kernel: Any) -> Simulation:
         """``nki.simulate(kernel)(*arrays)``: NumPy arrays in and out; those written are updated.
@@ -143,9 +143,9 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
     KernelError : there is no such level.
     """
     functions = functions_of(known_level(level))
-    made = {"isa.constants": _module("isa.constants", constants.NAMES, constants)}
-    made["isa"] = _module("isa", {**isa.NAMES, "constants": made["isa.constants"]}, isa)
-    made |= {
+    table = {"isa.constants": _module("isa.constants", constants.NAMES, constants)}
+    table["isa"] = _module("isa", {**isa.NAMES, "constants": table["isa.constants"]}, isa)
+    table |= {
         "language": _module("language", language.NAMES, language),
         "language.tensor": _module("language.tensor", {"NkiTensor": NkiTensor}),
         "collectives": _module("collectives", collectives.NAMES, collectives),
@@ -154,19 +154,19 @@ def modules(level: str | None = None) -> dict[str, ModuleType]:
             "simulator", {"simulate_kernel": simulation_of(functions["simulate"])}
         ),
     }
-    made |= {name: _module(name, {}, Unmodelled(f"{ROOT}.{name}")) for name in _UNMODELLED}
+    table |= {name: _module(name, {}, Unmodelled(f"{ROOT}.{name}")) for name in _UNMODELLED}
     root = types.ModuleType(ROOT, "NKI on the embedded simulator of nki-difftest.")
     root.__spec__ = ModuleSpec(ROOT, loader=None, is_package=True)
     root.__path__ = []
     vars(root).update(
         **functions,
-        **{name: module for name, module in made.items() if "." not in name},
+        **{name: module for name, module in table.items() if "." not in name},
         dtype=np.dtype,
         __version__=f"{level or DOCUMENTED}.0",
         __difftest_embedded__=True,
     )
     root.__getattr__ = lambda name: _missing(name, vars(root))  # type: ignore[method-assign]
-    return {ROOT: root, **{f"{ROOT}.{name}": module for name, module in made.items()}}
+    return {ROOT: root, **{f"{ROOT}.{name}": module for name, module in table.items()}}
 
 
 def _missing(name: str, names: Mapping[str, Any]) -> NoReturn:

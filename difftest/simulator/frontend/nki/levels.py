@@ -289,24 +289,24 @@ def public(function: Function, runs: Callable[..., Any] | None = None) -> Functi
         signature = inspect.signature(function)
         if fits(signature, args, kwargs):
             raise error
-        given = _todays(name, args, kwargs)
-        if given is None:
+        options = _todays(name, args, kwargs)
+        if options is None:
             raise _misfit(function.__name__, signature, error, kwargs) from None
-        return args, given
+        return args, options
 
-    made = functools.wraps(function)(entering(leveled if rows else run, refit))
+    wrapper = functools.wraps(function)(entering(leveled if rows else run, refit))
     if of_module:
-        API[module][own] = made
-    return cast(Function, made)
+        API[module][own] = wrapper
+    return cast(Function, wrapper)
 
 
 def named(function: Callable[..., Any], name: str, summary: str) -> Callable[..., Any]:
     """A function of a table under its name in the API, by which instructions know operators."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = summary
-    made = public(function)
-    made.nki_name = name  # type: ignore[attr-defined]
-    return made
+    wrapper = public(function)
+    wrapper.nki_name = name  # type: ignore[attr-defined]
+    return wrapper
 
 
 def api_of(package: ModuleType, module: str) -> dict[str, Any]:
@@ -354,11 +354,11 @@ def _todays(function: str, args: Arguments, kwargs: Mapping[str, Any]) -> dict[s
 def _misfit(
     name: str, signature: inspect.Signature, error: TypeError, kwargs: dict[str, Any]
 ) -> SignatureError:
-    extra = next((given for given in kwargs if given not in signature.parameters), None)
+    extra = next((argument for argument in kwargs if argument not in signature.parameters), None)
     return SignatureError(
         "a call takes the parameters that its function is documented with",
         happened=str(error),
-        received=", ".join(f"{given}={value!r:.60}" for given, value in kwargs.items())
+        received=", ".join(f"{argument}={value!r:.60}" for argument, value in kwargs.items())
         or "positional arguments",
         limit=f"{name}({', '.join(signature.parameters)})",
         remedy=_ENDED.get(extra) if extra else None,

@@ -404,7 +404,7 @@ def _of_groups(index: Tile, numbers: Array, group: int) -> list[Array]:
 
 
 def _agree(of_groups: list[Array]) -> bool:
-    return all((one == of_groups[0]).all() for one in of_groups[1:])
+    return all((group == of_groups[0]).all() for group in of_groups[1:])
 
 
 def check_use(name: str, role: str, group: int, received: Tile, index: Tile) -> None:

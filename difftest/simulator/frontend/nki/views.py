@@ -232,24 +232,24 @@ class Views(Patterned):
     ) -> Self:
         """Dimensions split, permuted and merged by name, as in einops."""
         call = f"rearrange({src_pattern!r:.80}, {dst_pattern!r:.80}, {fixed_sizes!r:.40})"
-        sources, targets = (_groups(self, call, one) for one in (src_pattern, dst_pattern))
+        sources, targets = (_groups(self, call, pattern) for pattern in (src_pattern, dst_pattern))
         parts = self
         if len(sources) != len(self.shape) or not isinstance(fixed_sizes, (Mapping, NoneType)):
             rule = "names each dimension in its source, and maps names to sizes in fixed_sizes"
             got = f"got {len(sources)} names for {len(self.shape)} dimensions"
             raise _impossible(self, call, rule, got)
-        known = dict(fixed_sizes or {})
+        lengths = dict(fixed_sizes or {})
         names: list[str] = []
         for members in sources:
             if len(members) > 1:
-                sizes = [known.get(name, -1) for name in members]
+                sizes = [lengths.get(name, -1) for name in members]
                 parts = parts.reshape_dim(len(names), sizes)
             names += members
         wanted = [name for members in targets for name in members]
         if sorted(names) != sorted(wanted) or len(set(names)) != len(names):
             rule = "takes patterns of the same names, each once"
             raise _impossible(self, call, rule, "got patterns with different names, or one twice")
-        for name, size in known.items():
+        for name, size in lengths.items():
             if name in names and parts.shape[names.index(name)] != size:
                 got = f"got {name}={size} for {parts.shape[names.index(name)]} elements"
                 raise _impossible(self, call, "takes the sizes of the tensor", got)
@@ -266,8 +266,8 @@ def _said(view: Views) -> str:
 
 def _sizes(shape: Any, total: int, what: str) -> Shape:
     """A shape as a kernel gives it, with what -1 stands for."""
-    given = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return completed(tuple([as_integer(size, f"{what} to") for size in given]), total)
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return completed(tuple([as_integer(size, f"{what} to") for size in sizes]), total)
 
 
 def _impossible(
@@ -286,7 +286,7 @@ def _impossible(
 def _groups(view: Views, call: str, pattern: Any) -> list[tuple[str, ...]]:
     """The names that one side of rearrange has for each dimension."""
     named = pattern if isinstance(pattern, (str, tuple, list)) else (pattern,)
-    groups = [tuple(one) if isinstance(one, (tuple, list)) else (one,) for one in named]
+    groups = [tuple(group) if isinstance(group, (tuple, list)) else (group,) for group in named]
     if all(isinstance(name, str) for group in groups for name in group):
         return groups
     raise _impossible(
@@ -429,6 +429,6 @@ class EmptyView(NKIObject):
         )
 
     def __repr__(self) -> str:
-        made = self._made
-        where = "" if made is None else f" at {os.path.basename(made.file)}:{made.line}"
+        location = self._made
+        where = "" if location is None else f" at {os.path.basename(location.file)}:{location.line}"
         return f"{list(self.shape)} without elements, made{where}"

@@ -242,4 +242,4 @@ def _exits(node: ast.AST, inner: bool = False) -> bool:
         return isinstance(node, ast.Return) or not inner
     inner = inner or isinstance(node, (ast.For, ast.While))
     inside = () if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ast.iter_child_nodes(node)
-    return any(_exits(one, inner) for one in inside)
+    return any(_exits(child, inner) for child in inside)

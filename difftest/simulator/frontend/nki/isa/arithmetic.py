@@ -417,7 +417,7 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
     ------
     KernelError : one is indirect, and the product is of a tile of the PE array (``tiles``).
     """
-    indirect = [one for one in operands if isinstance(one, IndirectTensor)]
+    indirect = [operand for operand in operands if isinstance(operand, IndirectTensor)]
     if indirect and tiles:
         takes, got = "no PE tile with an indirect operand", "tile_position or tile_size beside one"
         raise not_taken(name, takes, got, repr(indirect[0]))
@@ -432,7 +432,7 @@ def _grouped(name: str, operands: tuple[Any, ...], *, tiles: bool) -> tuple[Any,
         )
     if not indirect:
         return operands
-    return tuple(one._grouped() if isinstance(one, IndirectTensor) else one for one in operands)
+    return tuple(item._grouped() if isinstance(item, IndirectTensor) else item for item in operands)
 
 
 def _check_pair(data: Any, scale: Any, role: str) -> None:
@@ -442,7 +442,7 @@ def _check_pair(data: Any, scale: Any, role: str) -> None:
     ------
     KernelError : they are not.
     """
-    indirect = [isinstance(one, IndirectTensor) for one in (data, scale)]
+    indirect = [isinstance(tensor, IndirectTensor) for tensor in (data, scale)]
     if not any(indirect):
         return
     if all(indirect) and _index(data) == _index(scale):

@@ -187,7 +187,7 @@ def _factors(scales):
 
 def _indirect(dst, srcs, operator, factors, *, skip, unique):
     """One source is ``dst`` again: ``dst[rows] += src`` in HBM, or ``dst += src[rows]`` in SBUF."""
-    if len(srcs) != _TWO or any(one != 1.0 for one in factors or ()) or not unique:
+    if len(srcs) != _TWO or any(factor != 1.0 for factor in factors or ()) or not unique:
         takes, got = "two srcs, scales of 1.0 and unique indices", f"{len(srcs)} srcs"
         received = f"{len(srcs)} srcs, scales={factors}, unique_indices={unique}"
         raise not_taken("dma_compute with a vector_offset", takes, got, received)
@@ -242,8 +242,8 @@ def register_alloc(x=None):
 def register_move(dst, src):
     """``dst = src``, an integer that the kernel knows or another register."""
     target = _register(dst, "dst", "register_move")
-    known = isinstance(src, VirtualRegister)
-    value = src.device_value() if known else as_integer(src, "register_move of")
+    is_register = isinstance(src, VirtualRegister)
+    value = src.device_value() if is_register else as_integer(src, "register_move of")
     target.set(value, "register_move")
     return ISSUED
 

@@ -29,7 +29,7 @@ _CHECKED: dict[str, Any] = {
     "float8_e8m0fnu": dtypes.FLOAT8_E8M0FNU,
     **GRIDS,
     **_DOCUMENTED,
-    **{name: one for name, one in FUNCTIONS.items() if f"nl.{name}" in LIFETIMES},
+    **{name: function for name, function in FUNCTIONS.items() if f"nl.{name}" in LIFETIMES},
 }
 """Names of which each access is checked: not all levels have them."""
 

@@ -71,8 +71,8 @@ def new_tensor(
     storage = core.allocate(
         sizes, as_nki_dtype(dtype, where), space, name=as_name(name), address=place
     )
-    made: NkiTensor = core.tile._whole(storage)
-    return made
+    tensor: NkiTensor = core.tile._whole(storage)
+    return tensor
 
 
 def _address(address: Any, space: Space) -> tuple[int, ...]:
@@ -177,8 +177,8 @@ def shared_constant(constant):
         raise wrong_kind(constant, takes, where)
     as_nki_dtype(constant.dtype, where)
     array: Array = np.ascontiguousarray(constant).reshape(constant.shape)
-    made: NkiTensor = current().tile._whole(current().adopt(array, name="constant", mutable=False))
-    return made
+    tile: NkiTensor = current().tile._whole(current().adopt(array, name="constant", mutable=False))
+    return tile
 
 
 @public
@@ -251,7 +251,7 @@ class TileSizes:
 
 def _asks(name: str, summary: str, *regions: MemoryRegion) -> None:
     def function(buffer: Any) -> bool:
-        return any(buffer is one for one in regions)
+        return any(buffer is region for region in regions)
 
     named(function, name, summary)
 

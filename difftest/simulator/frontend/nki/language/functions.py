@@ -165,9 +165,9 @@ _BODIES: dict[str, tuple[Body, str]] = {
 
 def _of_two(name: str) -> Function:
     def function(x: Any, y: Any, dtype: object = None) -> Any:
-        made = elementwise(name, x, y, dtype)
+        tile = elementwise(name, x, y, dtype)
         return (
-            current().kind(ComparedTensor)._whole(made._storage) if name in _COMPARISONS else made
+            current().kind(ComparedTensor)._whole(tile._storage) if name in _COMPARISONS else tile
         )
 
     return named(function, name, f"``{name}(x, y)``, element by element.")

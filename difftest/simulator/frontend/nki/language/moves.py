@@ -119,10 +119,10 @@ def transpose(x, dtype=None):
 def matmul(x, y, transpose_x=False):
     """``x @ y``, or ``x.T @ y`` if ``transpose_x``, in PSUM, float32."""
     stationary = x if transpose_x else gate.issue(copies.tensor_copy, (transpose(x),))
-    made = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
+    product = gate.issue(products.nc_matmul, (stationary, y), (False, (), (), "none"))
     if BFLOAT16 in (x.dtype, y.dtype) and current().machine.nc_version < 3:
         note(PRODUCT_OF_BFLOAT16(f"{x!r} and {y!r}"))
-    return made
+    return product
 
 
 @public
