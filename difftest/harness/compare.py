@@ -8,8 +8,8 @@ payload of a NaN are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,15 +62,14 @@ def tolerated(
     tolerance: Tolerance,
 ) -> Expected:
     """An output within a tolerance; ``magnitude`` is the same computation over absolute values."""
-    low, high = tolerance.interval(value, magnitude, dtype)
     gamma, doubt = tolerance.gamma(value.size), ""
     if not gamma < 1:
         doubt = (
             f"the error bound is {gamma:.2g} of the magnitude: {tolerance.reduction} "
             f"roundings into {tolerance.accumulation} may leave no digit right"
         )
-    exact = tolerance.reduction == 0
-    return Expected(value=value, dtype=dtype, low=low, high=high, exact=exact, doubt=doubt)
+    error, exact = tolerance.error(value, magnitude), tolerance.reduction == 0
+    return replace(around(value, dtype, error, exact=exact), doubt=doubt)
 
 
 Verdicts = Sequence[Match | Mismatch | Inconclusive | None]
@@ -84,23 +83,35 @@ def compare(
     ``unwritten`` has for each None, or a mask of its shape that is True where the kernel never
     wrote; it is empty if the backend cannot tell.
     """
-    if wrong := check_count(expected, outputs):
-        return wrong
+    forms = [(one.value, one.dtype) for one in expected]
+
+    def ask() -> Verdicts:
+        both = enumerate(zip(expected, outputs, strict=True))
+        return [check_values(index, one, got) for index, (one, got) in both]
+
+    return judge_outputs(forms, outputs, unwritten, ask)
+
+
+def judge_outputs(
+    forms: Sequence[tuple[Array, np.dtype[Any]]],
+    outputs: Sequence[Array],
+    unwritten: Sequence[Mask | None],
+    ask: Callable[[], Verdicts],
+) -> Match | Mismatch | Inconclusive:
+    """The verdict on outputs of these values and dtypes: ``ask`` only if all forms are right."""
+    if len(outputs) != len(forms):
+        message = f"the kernel returned {len(outputs)} outputs, the reference {len(forms)}"
+        return Mismatch("outputs", None, message)
     masks = tuple(unwritten) or (None,) * len(outputs)
-    verdicts = [
-        check_form(index, one.value, one.dtype, got) or check_values(index, one, got, mask)
-        for index, (one, got, mask) in enumerate(zip(expected, outputs, masks, strict=True))
+    wrong = [
+        _check_form(index, *form, got, mask)
+        for index, (form, got, mask) in enumerate(zip(forms, outputs, masks, strict=True))
     ]
-    return first_of(verdicts) or all_match(verdicts)
+    verdicts = ask() if not any(wrong) else wrong
+    return first_of(verdicts) or _all_match(verdicts)
 
 
-def check_count(expected: Sequence[object], outputs: Sequence[Array]) -> Mismatch | None:
-    """What is wrong with the number of outputs, if anything."""
-    message = f"the kernel returned {len(outputs)} outputs, the reference {len(expected)}"
-    return None if len(outputs) == len(expected) else Mismatch("outputs", None, message)
-
-
-def all_match(verdicts: Verdicts) -> Match | Mismatch | Inconclusive:
+def _all_match(verdicts: Verdicts) -> Match | Mismatch | Inconclusive:
     """The match of outputs that all match; a mismatch if they have no element.
 
     Where no element is finite, nothing is proved.
@@ -128,8 +139,8 @@ def first_of(verdicts: Verdicts) -> Mismatch | Inconclusive | None:
     return None
 
 
-def check_form(
-    index: int, value: Array, dtype: np.dtype[Any], got: Array, unwritten: Mask | None = None
+def _check_form(
+    index: int, value: Array, dtype: np.dtype[Any], got: Array, unwritten: Mask | None
 ) -> Mismatch | None:
     """What is wrong with an output whatever its values are, if anything."""
     if got.shape != value.shape:
@@ -146,51 +157,27 @@ def check_form(
         )
     if unwritten is not None and unwritten.any():
         wanted = Expected(value=value, dtype=dtype, low=value, high=value)
-        return _mismatch(index, "unwritten", unwritten, unwritten, wanted, got, wanted.interval())
+        return _mismatch(index, "unwritten", unwritten, unwritten, wanted, got)
     return None
 
 
-def check_values(
-    index: int, expected: Expected, got: Array, unwritten: Mask | None = None
-) -> Match | Mismatch | Inconclusive:
+def check_values(index: int, expected: Expected, got: Array) -> Match | Mismatch | Inconclusive:
     """The verdict on the values of output ``index``, which has the expected form."""
-    low, high = expected.interval()
-    bounds = _as_float64(low), _as_float64(high)
+    low, high = map(_as_float64, expected.interval())
     with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
         values = _as_float64(got)
-    for kind, wrong in _wrong_places(values, bounds, unwritten):
-        if wrong.any():
-            every = wrong | _outside(values, bounds)
-            return _mismatch(index, kind, wrong, every, expected, got, (low, high))
-    if expected.doubt:
-        return Inconclusive(expected.doubt)
-    finite = int((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).sum())
-    return Match(finite, expected.exact, got.size - finite)
-
-
-def _wrong_places(
-    values: NDArray[np.float64],
-    bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
-    unwritten: Mask | None,
-) -> list[tuple[str, Mask]]:
-    """Each check's name and where it fails, in the order of the checks."""
-    low, high = bounds
-    if ((low <= values) & (values <= high)).all():  # so none of them is NaN
-        return [] if unwritten is None else [("unwritten", unwritten)]
-    places_of_nan = np.isnan(values) != np.isnan(low)
-    outside = _outside(values, bounds) & ~places_of_nan
-    infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
-    checks = [("nan", places_of_nan), ("infinity", outside & infinite), ("value", outside)]
-    return checks if unwritten is None else [("unwritten", unwritten), *checks]
-
-
-def _outside(
-    values: NDArray[np.float64], bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> Mask:
-    low, high = bounds
     inside = (low <= values) & (values <= high)
     outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
-    return outside
+    if outside.any():
+        infinite = np.isinf(values) | np.isinf(low) | np.isinf(high)
+        places_of_nan = np.isnan(values) != np.isnan(low)
+        kinds = {"nan": places_of_nan, "infinity": outside & infinite, "value": outside}
+        kind = next(kind for kind, wrong in kinds.items() if wrong.any())
+        return _mismatch(index, kind, kinds[kind], outside, expected, got)
+    if expected.doubt:
+        return Inconclusive(expected.doubt)
+    finite = int((np.isfinite(low) & np.isfinite(high)).sum())
+    return Match(finite, expected.exact, got.size - finite)
 
 
 _MESSAGES: dict[str | tuple[str, str], str] = {
@@ -208,13 +195,7 @@ _MESSAGES: dict[str | tuple[str, str], str] = {
 
 
 def _mismatch(
-    index: int,
-    kind: str,
-    wrong: Mask,
-    every: Mask,
-    expected: Expected,
-    got: Array,
-    interval: tuple[Array, Array],
+    index: int, kind: str, wrong: Mask, every: Mask, expected: Expected, got: Array
 ) -> Mismatch:
     apart = "without rounding too, " if expected.question == "algorithm" else ""
     message = _MESSAGES.get((expected.question, kind)) or apart + _MESSAGES[kind]
@@ -222,19 +203,18 @@ def _mismatch(
         why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
         message = f"values differ, and {why}: each must be equal"
     places = np.nonzero(every) if every.ndim else ()
+    low, high = map(_as_float64, expected.interval())
     return Mismatch(
         kind=kind,
         output=index,
         message=message,
         elements=got.size,
         wrong=int(every.sum()),
-        first=_first(kind, wrong, expected, got, interval),
+        first=_first(kind, wrong, expected, got),
         box=tuple((int(at.min()), int(at.max()) + 1) for at in places),
         shape=got.shape,
         question=expected.question,
-        evidence=WrongOutput(
-            got, expected.value, _as_float64(interval[0]), _as_float64(interval[1]), every
-        ),
+        evidence=WrongOutput(got, expected.value, low, high, every),
     )
 
 
@@ -242,12 +222,10 @@ def _as_float64(array: Array) -> NDArray[np.float64]:
     return array.astype(np.float64, copy=False)
 
 
-def _first(
-    kind: str, wrong: Mask, expected: Expected, got: Array, interval: tuple[Array, Array]
-) -> WrongElement:
+def _first(kind: str, wrong: Mask, expected: Expected, got: Array) -> WrongElement:
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     value = expected.value[index]
-    low, high = (str(end[index]) for end in interval)
+    low, high = (str(end[index]) for end in expected.interval())
     whole = not is_float(expected.dtype) and float(value).is_integer()
     return WrongElement(
         index=index,

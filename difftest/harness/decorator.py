@@ -22,6 +22,8 @@ from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
 from difftest.harness.spec_arguments import SpecError, listed
 from difftest.harness.strategies import cases
 
+__tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
+
 TestFunction = Callable[..., None]
 
 RUNNER_FIXTURE = "difftest_runner"
@@ -124,7 +126,6 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         raise SpecError(f"{received}; accepted: a function that takes an argument named case")
 
     def run(case: Case, **fixtures: Any) -> BoundCase:
-        __tracebackhide__ = True
         runner: Runner = fixtures.pop(RUNNER_FIXTURE)
         bound = BoundCase(spec, case, runner)
         function(case=bound, **fixtures)
@@ -134,7 +135,6 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         return bound
 
     def run_drawn(case: Case, **fixtures: Any) -> None:
-        __tracebackhide__ = True
         runner: Runner = fixtures[RUNNER_FIXTURE]
         if runner.repeats.is_one(spec, case):
             return
@@ -159,7 +159,6 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
             observe({f"verdict on {on}": type(one).__name__ for on, one in verdicts.items()})
 
     def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
-        __tracebackhide__ = True
         runner: Runner = fixtures[RUNNER_FIXTURE]
         for one, backends in runnable(spec, runner.backends):
             with runner.on(backends):
@@ -169,7 +168,6 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         on_each(fixtures, lambda runner, one: runner.check_rejection(one, rejection))
 
     def check_calls(calls: str, **fixtures: Any) -> None:
-        __tracebackhide__ = True
         on_each(fixtures, check_edges)
 
     test = hypothesis.given(case=cases(spec))(_with_signature(run_drawn, function, names))
@@ -198,7 +196,6 @@ def _failing(function: TestFunction, text: str) -> TestFunction:
 
     @functools.wraps(function)
     def fail(self: object) -> None:
-        __tracebackhide__ = True
         raise SpecError(text)
 
     del fail.__wrapped__  # pytest asks for the arguments of this one
@@ -211,7 +208,6 @@ def _with_signature(
     """A function that calls ``run``, looks like ``function``, and asks for the runner too."""
 
     def wrapper(**arguments: Any) -> None:
-        __tracebackhide__ = True
         run(**arguments)
 
     parameters = [

@@ -20,7 +20,7 @@ from difftest.harness.case import Case
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import signature_of
 from difftest.harness.simplest import NoDataError, simplest, simplest_case
-from difftest.harness.spec import KernelSpec, Value, dimensions_of
+from difftest.harness.spec import KernelSpec, Value
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import RANGE, source_of, values_of
 
@@ -126,11 +126,11 @@ def _other_values(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     """Each size that several axes share is another one on each of them."""
-    arrays = {**spec.inputs, **spec.outputs}
-    tokens = [token for given in arrays.values() for token in dimensions_of(given).split()]
-    for name, given in arrays.items():
+    arrays = (*spec.inputs, *spec.outputs)
+    tokens = [token for name in arrays for token in spec.dimensions(name)]
+    for name in arrays:
         shape = spec.shape(name, base)
-        for axis, token in enumerate(dimensions_of(given).split()):
+        for axis, token in enumerate(spec.dimensions(name)):
             if tokens.count(token) > 1 and not (token.isdecimal() or token == spec.ranks):
                 other = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
                 why = f"{name} of shape {other}"

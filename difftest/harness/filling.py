@@ -19,7 +19,7 @@ from difftest.analysis.placement import limit_of, needed
 from difftest.backends.base import Backend, Outcome, Ran
 from difftest.harness.case import Case
 from difftest.harness.edges import Edge, case_of, is_size, plainest
-from difftest.harness.spec import KernelSpec, dimensions_of, elements_of, is_choice
+from difftest.harness.spec import KernelSpec, elements_of, is_choice
 from difftest.harness.strategies import source_of
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Space, Trace
@@ -110,8 +110,8 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
 
 def has_sizes(spec: KernelSpec) -> bool:
     """Whether an array of the spec has a dimension that may grow: see :func:`_sizes_of`."""
-    arrays = (*spec.inputs.values(), *spec.outputs.values())
-    named = any(not token.isdecimal() for given in arrays for token in dimensions_of(given).split())
+    tokens = [token for one in (*spec.inputs, *spec.outputs) for token in spec.dimensions(one)]
+    named = not all(token.isdecimal() for token in tokens)
     is_open = any(not is_choice(source) for source in spec.domain.values())
     return named and (is_open or bool(spec.rejects))
 

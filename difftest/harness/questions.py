@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,12 +20,10 @@ from difftest.backends.sdk import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
     Expected,
-    all_match,
     around,
-    check_count,
-    check_form,
     check_values,
     first_of,
+    judge_outputs,
     tolerated,
 )
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
@@ -206,18 +204,9 @@ def answer(reference: Reference, ran: Ran) -> Answer:
     """The verdict on all outputs of a run that has an exact run beside it."""
     exact = ran.exact
     assert exact is not None
-    if miscounted := check_count(reference.outputs, ran.outputs):
-        return miscounted
-    masks = tuple(ran.unwritten) or (None,) * len(ran.outputs)
-    verdicts: list[Answer | None] = [
-        check_form(index, value, reference.dtype_of(index), got, mask)
-        for index, (value, got, mask) in enumerate(
-            zip(reference.values, ran.outputs, masks, strict=True)
-        )
-    ]
-    if first_of(verdicts) is None:
-        verdicts = _ask(reference, ran.outputs, exact)
-    return first_of(verdicts) or all_match(verdicts)
+    forms = [(value, reference.dtype_of(index)) for index, value in enumerate(reference.values)]
+    ask = partial(_ask, reference, ran.outputs, exact)
+    return judge_outputs(forms, ran.outputs, ran.unwritten, ask)
 
 
 def _ask(reference: Reference, outputs: tuple[Array, ...], exact: ExactRun) -> list[Answer | None]:

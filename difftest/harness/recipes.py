@@ -215,7 +215,8 @@ def _is_number(value: object, kind: type = Real) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _is_integer(value: object) -> bool:
+def is_integer(value: object) -> bool:
+    """Whether it is an integer of Python or NumPy, and no truth value."""
     return _is_number(value, Integral)
 
 
@@ -225,12 +226,12 @@ def _is_row(value: object) -> bool:
 
 def _are_pairs(value: Any) -> bool:
     rows = isinstance(value, tuple) and all(_is_row(one) and len(one) == 2 for one in value)
-    return rows and all(_is_integer(position) for position, _ in value)
+    return rows and all(is_integer(position) for position, _ in value)
 
 
 _OF_THE_DOMAIN = "(a size of the domain: data=lambda n: seeded(Indices, below=n))"
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (_is_integer, f"an integer {_OF_THE_DOMAIN}"),
+    "int": (is_integer, f"an integer {_OF_THE_DOMAIN}"),
     "float": (_is_number, f"a number, in JSON 'nan', 'inf' and '-inf' too {_OF_THE_DOMAIN}"),
     "tuple[float, ...]": (_is_row, "a tuple of numbers"),
     "tuple[tuple[int, float], ...]": (_are_pairs, "a tuple of pairs (position, value)"),

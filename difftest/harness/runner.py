@@ -60,6 +60,8 @@ from difftest.simulator.exact.run import ExactSettings
 if TYPE_CHECKING:
     from difftest.simulator.trace import Trace
 
+__tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
+
 
 @dataclass
 class Trial:
@@ -156,7 +158,6 @@ class Runner:
         ``reference`` is what it says, where that is known. One that is wrong raises a
         BrokenReferenceError, a backend that is wrong a DifferentialFailure.
         """
-        __tracebackhide__ = True
         trial = self.begin(spec, case, reference)
         for backend in self.backends:
             self.ask(trial, backend)
@@ -166,7 +167,6 @@ class Runner:
         self, spec: KernelSpec, case: Case, reference: Reference | Exception | None = None
     ) -> Trial:
         """A case that no backend has run yet, with what its reference says."""
-        __tracebackhide__ = True
         self.now = spec, case
         known = reference.inputs.values() if isinstance(reference, Reference) else None
         inputs = spec.inputs_of(case) if known is None else tuple(known)
@@ -177,7 +177,6 @@ class Runner:
 
     def ask(self, trial: Trial, backend: Backend) -> Verdict:
         """Run the case on one backend, judge what comes of it and count it."""
-        __tracebackhide__ = True
         spec, case, inputs, reference = trial.spec, trial.case, trial.inputs, trial.reference
         call = replace(
             make_call(spec, case, inputs), record=self.record, inspect=True, exact=trial.settings
@@ -217,7 +216,6 @@ class Runner:
 
     def conclude(self, trial: Trial) -> dict[str, Verdict]:
         """The verdicts on a case that has run; a DifferentialFailure if one is wrong."""
-        __tracebackhide__ = True
         history, verdicts = self._history(trial.spec), trial.verdicts
         if any(map(is_failure, verdicts.values())):
             failure = self.failure(trial)
@@ -243,7 +241,6 @@ class Runner:
 
         Not before its end, so that what shrinks is a wrong value.
         """
-        __tracebackhide__ = True
         failing = [one for one in self.hazards.values() if fails(one[2], strict=self.strict)]
         if failing:
             spec, case, _ = failing[0]
@@ -288,7 +285,6 @@ class Runner:
     @contextmanager
     def _defects(self, spec: KernelSpec, case: Case) -> Iterator[None]:
         """A defect of the reference fails the test."""
-        __tracebackhide__ = True
         try:
             yield
         except ReferenceDefect as defect:
@@ -298,7 +294,6 @@ class Runner:
         self, spec: KernelSpec, case: Case, inputs: tuple[Array, ...]
     ) -> Reference | Exception:
         """What the reference says, or the error with which it refuses the case."""
-        __tracebackhide__ = True
         self.now = spec, case
         with self._defects(spec, case):
             try:

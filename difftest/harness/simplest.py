@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.case import Case
@@ -17,7 +16,7 @@ from difftest.harness.recipes import Integers, Random, Recipe
 from difftest.harness.rounding import is_float
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import data_of, examples
+from difftest.harness.strategies import attempted, data_of
 
 Example = TypeVar("Example")
 
@@ -30,21 +29,11 @@ class NoDataError(SpecError):
 
 
 def simplest(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
-    """The plainest example of a strategy, which is made for it.
+    """The plainest example of a strategy, which is made for it; see :func:`attempted`.
 
-    None if there is none: a function of the domain may have nothing for an earlier name's value,
-    and there is an end to what a strategy can draw.
-
-    Raises
-    ------
-    SpecError : the strategy makes what the spec does not accept.
+    None if there is none: a function of the domain may have nothing for an earlier name's value.
     """
-    try:
-        return examples(_first(strategy, itertools.count()), 1)[0]
-    except SpecError:
-        raise
-    except (ValueError, ArithmeticError, HypothesisException):
-        return None
+    return next(iter(attempted(_first(strategy, itertools.count()), 1)), None)
 
 
 @st.composite

@@ -195,11 +195,15 @@ class KernelSpec:
 
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain."""
-        tokens = dimensions_of({**self.inputs, **self.outputs}[argument]).split()
         return tuple(
             int(token) if token.isdecimal() else sized(argument, token, values[token])
-            for token in tokens
+            for token in self.dimensions(argument)
         )
+
+    def dimensions(self, argument: str) -> list[str]:
+        """The dimensions of an input or output."""
+        given = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
+        return (given.dimensions if isinstance(given, Input) else given).split()
 
     def inputs_of(
         self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
@@ -253,8 +257,8 @@ class KernelSpec:
     @property
     def by_rank(self) -> tuple[str, ...]:
         """The arrays of which each rank has its own."""
-        arrays = {**self.inputs, **self.outputs}
-        return tuple(one for one in arrays if dimensions_of(arrays[one]).split()[0] == self.ranks)
+        arrays = (*self.inputs, *self.outputs)
+        return tuple(one for one in arrays if self.dimensions(one)[0] == self.ranks)
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
@@ -275,11 +279,6 @@ def call_of_case(spec: KernelSpec, case: Case) -> tuple[list[Array], dict[str, V
 def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
     """Of all arrays of a case that a spec names together."""
     return sum(math.prod(spec.shape(name, values)) for name in (*spec.inputs, *spec.outputs))
-
-
-def dimensions_of(given: str | Input) -> str:
-    """The dimensions of an input or output."""
-    return given.dimensions if isinstance(given, Input) else given
 
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -355,7 +354,7 @@ def _check_dimensions(spec: KernelSpec) -> None:
         raise SpecError("inputs: received none; accepted: at least one array argument")
     for role in ("inputs", "outputs"):
         for argument, given in getattr(spec, role).items():
-            dimensions = dimensions_of(given)
+            dimensions = given.dimensions if isinstance(given, Input) else given
             if not isinstance(dimensions, str) or not dimensions.split():
                 accepted = "names of dimensions separated by spaces, e.g. 'K M'"
                 raise refused(f"{role}[{argument!r}]", dimensions, accepted)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
+from difftest.harness.recipes import is_integer
 
 _MAPPINGS = {
     "domain": "a mapping of names to where their values come from, e.g. {'n': sizes(1, 128)}",
@@ -56,7 +56,7 @@ def listed(argument: str, given: Any) -> tuple[Any, ...]:
 
 def counted(argument: str, given: Any) -> int:
     """A number of roundings."""
-    if not _is_integer(given) or given < 0:
+    if not is_integer(given) or given < 0:
         raise refused(
             argument,
             given,
@@ -68,7 +68,7 @@ def counted(argument: str, given: Any) -> int:
 
 def sized(argument: str, name: str, given: Any) -> int:
     """A value of the domain that stands for a dimension."""
-    if not _is_integer(given) or given < 0:
+    if not is_integer(given) or given < 0:
         raise refused(f"{argument}: dimension {name}", given, "an integer, at least 0")
     return int(given)
 
@@ -76,7 +76,7 @@ def sized(argument: str, name: str, given: Any) -> int:
 def gridded(argument: str, given: Any) -> tuple[int, ...]:
     """An SPMD grid."""
     is_sequence = isinstance(given, (tuple, list))
-    if not is_sequence or not all(_is_integer(size) and size > 0 for size in given):
+    if not is_sequence or not all(is_integer(size) and size > 0 for size in given):
         raise refused(
             argument, given, "a tuple of positive integers, or a function that returns one"
         )
@@ -86,7 +86,7 @@ def gridded(argument: str, given: Any) -> tuple[int, ...]:
 def check_integers(function: str, **arguments: Any) -> None:
     """The arguments of a function that makes a source of sizes are integers."""
     for name, given in arguments.items():
-        if not _is_integer(given):
+        if not is_integer(given):
             raise refused(f"{function}: {name}", given, "an integer")
 
 
@@ -109,7 +109,3 @@ def matched(argument: str, pattern: Any) -> None:
 def refused(argument: str, given: object, accepted: str) -> SpecError:
     """The error for an argument of another kind."""
     return SpecError(f"{argument}: received {given!r:.80}; accepted: {accepted}")
-
-
-def _is_integer(given: object) -> bool:
-    return isinstance(given, (int, np.integer)) and not isinstance(given, bool)

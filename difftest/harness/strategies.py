@@ -26,7 +26,6 @@ from difftest.harness.spec import (
     KernelSpec,
     Source,
     apply,
-    dimensions_of,
     elements_of,
     is_choice,
     is_function_of_the_domain,
@@ -302,17 +301,11 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
     """Cases of the domain, which shrink name by name. The reference is called for its nature."""
     if spec.reduction == 0:
         return cases_like(spec, Nature(moves=True, selects=True))
-    return st.deferred(lambda: cases_like(spec, nature_of(spec, _samples(spec))))
 
+    def fitting() -> SearchStrategy[Case]:  # what goes wrong here does so again, and is said there
+        return cases_like(spec, nature_of(spec, attempted(cases_like(spec, Nature()), SAMPLES)))
 
-def _samples(spec: KernelSpec) -> list[Case]:
-    """The same few cases each time."""
-    try:
-        return examples(cases_like(spec, Nature()), SAMPLES)
-    except SpecError:
-        raise
-    except (ValueError, ArithmeticError, HypothesisException):
-        return []  # what goes wrong here does so where cases are drawn to be run, and is said there
+    return st.deferred(fitting)
 
 
 def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
@@ -335,6 +328,21 @@ def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
     return drawn
 
 
+def attempted(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
+    """The same; none if there are none: there is an end to what a strategy can draw.
+
+    Raises
+    ------
+    SpecError : the strategy makes what the spec does not accept.
+    """
+    try:
+        return examples(strategy, count)
+    except SpecError:
+        raise
+    except (ValueError, ArithmeticError, HypothesisException):
+        return []
+
+
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
     return _cases_with(spec, nature, _equal_sizes(spec), groups_of((spec.kernel, *spec.others)))
@@ -342,8 +350,7 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
 
 def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
     """For names of dimensions the sizes that they all can have; without those that share none."""
-    arrays = (*spec.inputs.values(), *spec.outputs.values())
-    names = {token for given in arrays for token in dimensions_of(given).split()}
+    names = {size for one in (*spec.inputs, *spec.outputs) for size in spec.dimensions(one)}
     known: dict[str, Collection[Any]] = {
         name: source if isinstance(source, Sequence) else getattr(source, RANGE, ())
         for name, source in spec.domain.items()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.rounding import Array, float_info, round_once, unit_roundoff
+from difftest.harness.rounding import Array, float_info, unit_roundoff
 
 FAILURE_PROBABILITY = 1e-9
 """That a right result is called wrong, at most, in one case: once in a thousand million cases."""
@@ -56,19 +56,15 @@ class Tolerance:
             return worst
         return min(worst, probabilistic_gamma(self.reduction, u, elements))
 
-    def interval(
-        self, expected: NDArray[np.float64], magnitude: NDArray[np.float64], dtype: np.dtype[Any]
-    ) -> tuple[Array, Array]:
-        """The smallest and the largest right value of each element, in ``dtype``.
-
-        Where ``expected`` is not finite, both are ``expected`` itself.
-        """
+    def error(
+        self, expected: NDArray[np.float64], magnitude: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """How far each element may lie from ``expected``; 0 where that is not finite."""
         # Roundings whose results are subnormal: half a unit for each.
         underflow = self.reduction * float(float_info(self.accumulation).smallest_subnormal) / 2
         with np.errstate(invalid="ignore", over="ignore"):
             error = self.gamma(expected.size) * magnitude + underflow
-        error = np.where(np.isfinite(expected) & ~np.isnan(error), error, 0.0)
-        return round_once(expected - error, dtype), round_once(expected + error, dtype)
+        return np.where(np.isfinite(expected) & ~np.isnan(error), error, 0.0)
 
 
 def is_exact_in(

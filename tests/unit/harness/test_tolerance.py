@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from difftest.harness.compare import tolerated
 from difftest.harness.tolerance import (
     FAILURE_PROBABILITY,
     Tolerance,
@@ -18,6 +19,10 @@ U32 = 2.0**-24
 
 def tolerance(reduction, accumulation=FLOAT32, random=True):
     return Tolerance(reduction=reduction, accumulation=accumulation, random=random)
+
+
+def interval(tolerance, value, magnitude, dtype):
+    return tolerated(value, dtype, magnitude, tolerance).interval()
 
 
 def test_worst_case_gamma():
@@ -54,30 +59,30 @@ def test_other_data_takes_the_worst_case_bound():
 
 def test_data_movement_allows_one_value():
     values = np.array([0.1, -3.0, 0.0])
-    low, high = tolerance(0).interval(values, np.abs(values), FLOAT16)
+    low, high = interval(tolerance(0), values, np.abs(values), FLOAT16)
     assert np.array_equal(low, high)
     assert np.array_equal(low, values.astype(np.float16))
 
 
 def test_the_interval_is_rounded_once_into_the_outputs_dtype():
     """One float32 rounding is far below half a unit of float16: both ends round to one value."""
-    low, high = tolerance(1).interval(np.array([1 / 3]), np.array([1 / 3]), FLOAT16)
+    low, high = interval(tolerance(1), np.array([1 / 3]), np.array([1 / 3]), FLOAT16)
     assert low == high == np.float16(1 / 3)
-    low, high = tolerance(1).interval(np.array([1 / 3]), np.array([1 / 3]), FLOAT32)
+    low, high = interval(tolerance(1), np.array([1 / 3]), np.array([1 / 3]), FLOAT32)
     assert high - low == pytest.approx(2.0**-25, rel=0.01)
 
 
 def test_the_interval_of_what_is_not_finite_is_the_value_itself():
     values = np.array([np.nan, np.inf, -np.inf, 1.0])
     magnitude = np.array([np.nan, np.inf, np.inf, np.nan])
-    low, high = tolerance(5).interval(values, magnitude, FLOAT32)
+    low, high = interval(tolerance(5), values, magnitude, FLOAT32)
     assert np.array_equal(low, values.astype(np.float32), equal_nan=True)
     assert np.array_equal(high, values.astype(np.float32), equal_nan=True)
 
 
 def test_near_the_largest_number_infinity_is_within_the_interval():
     largest = float(np.finfo(np.float16).max)
-    low, high = tolerance(10, FLOAT16).interval(np.array([largest]), np.array([largest]), FLOAT16)
+    low, high = interval(tolerance(10, FLOAT16), np.array([largest]), np.array([largest]), FLOAT16)
     assert np.isfinite(low[0])
     assert np.isinf(high[0])
 
@@ -89,7 +94,7 @@ def test_float32_accumulation_is_told_from_float16_accumulation(terms, output):
     a, b = (generator.standard_normal((64, terms)).astype(np.float16) for _ in range(2))
     products = a.astype(np.float64) * b.astype(np.float64)
     exact, magnitude = products.sum(1), np.abs(products).sum(1)
-    low, high = tolerance(terms).interval(exact, magnitude, output)
+    low, high = interval(tolerance(terms), exact, magnitude, output)
 
     def accumulate(dtype):
         total = np.zeros(64, dtype)
@@ -117,8 +122,8 @@ def test_what_underflows_has_an_absolute_error():
     smallest = float(np.finfo(np.float32).smallest_subnormal)
     tolerance = Tolerance(reduction=4, accumulation=np.dtype("float32"))
     expected = np.array([2 * smallest])
-    low, high = tolerance.interval(expected, np.abs(expected), np.dtype("float32"))
+    low, high = interval(tolerance, expected, np.abs(expected), np.dtype("float32"))
     assert (low[0], high[0]) == (0.0, 4 * smallest)
     exact = Tolerance(reduction=0, accumulation=np.dtype("float32"))
-    low, high = exact.interval(expected, np.abs(expected), np.dtype("float32"))
+    low, high = interval(exact, expected, np.abs(expected), np.dtype("float32"))
     assert (low[0], high[0]) == (2 * smallest, 2 * smallest)
