@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from difftest.harness.case import Case
+from difftest.harness.explicit import NoDataError, simplest_case
 from difftest.harness.rounding import is_float
 from difftest.harness.signature import signature_of
-from difftest.harness.simplest import NoDataError, simplest, simplest_case
+from difftest.harness.simplest import simplest
 from difftest.harness.spec import KernelSpec, Value
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import RANGE, source_of, values_of

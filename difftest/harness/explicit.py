@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from difftest.harness.case import Case
 from difftest.harness.host_memory import too_large
-from difftest.harness.recipes import RecipeError, recipe_from_json
-from difftest.harness.simplest import simplest_case
+from difftest.harness.recipes import Integers, Random, Recipe, RecipeError, recipe_from_json
+from difftest.harness.rounding import is_float
+from difftest.harness.simplest import simplest
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
+from difftest.harness.strategies import data_of
 
 _FIELDS = ("values", "dtype", "data")
 _OWN_DTYPES = "dtypes"
@@ -21,6 +25,10 @@ _OWN_DTYPES = "dtypes"
 
 class CaseError(ValueError):
     """The JSON does not describe a case of this kernel."""
+
+
+class NoDataError(SpecError):
+    """An input has no data for some values."""
 
 
 def case_from_json(text: str, spec: KernelSpec) -> Case:
@@ -94,3 +102,33 @@ def explicit_cases(spec: KernelSpec) -> Iterator[Case]:
             continue
         for dtype in spec.dtypes:
             yield simplest_case(spec, {name: example[name] for name in spec.domain}, dtype)
+
+
+def simplest_case(
+    spec: KernelSpec, values: Mapping[str, Any], dtype: str, others: Mapping[str, str] | None = None
+) -> Case:
+    """A case of these values: random data, or the plainest of an input's own.
+
+    ``others`` has those inputs that have another dtype than the case.
+
+    Raises
+    ------
+    NoDataError : an input's own data are none for these values, as where a strategy of arrays has
+        an end to what it can draw.
+    """
+    dtypes = {name: known[0] for name in spec.inputs if (known := spec.input(name).dtypes)}
+    dtypes |= others or {}
+    data: dict[str, Recipe] = {}
+    for seed, name in enumerate(spec.inputs):
+        mine = dtypes.get(name, dtype)
+        if spec.input(name).data is not None:
+            own = simplest(functools.partial(data_of, spec, name, values, mine))
+            if own is None:
+                raise NoDataError(
+                    f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
+                    "example and each rejection"
+                )
+            data[name] = own
+        else:
+            data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
+    return Case(dict(values), dtype, data, dtypes)

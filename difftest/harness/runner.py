@@ -25,6 +25,7 @@ from difftest.backends.base import (
 from difftest.harness.case import Case
 from difftest.harness.compare import Expected, compare
 from difftest.harness.explanation import doubts_of, excuses, explained, of_data
+from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -40,7 +41,6 @@ from difftest.harness.repeats import Repeats
 from difftest.harness.report import Reproduction, rejection_text
 from difftest.harness.rounding import Array
 from difftest.harness.signature import home_of
-from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import (

@@ -1,22 +1,17 @@
-"""The plainest example of a strategy, the first that Hypothesis tries, and the plainest case."""
+"""Examples of a strategy, the same each time, and the plainest, which Hypothesis tries first."""
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.harness.case import Case
-from difftest.harness.recipes import Integers, Random, Recipe
-from difftest.harness.rounding import is_float
-from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import attempted, data_of
 
 Example = TypeVar("Example")
 
@@ -24,8 +19,39 @@ _TRIES = 4
 """Examples that are tried before a strategy counts as one that has none."""
 
 
-class NoDataError(SpecError):
-    """An input has no data for some values."""
+def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
+    """So many examples of a strategy, the same each time."""
+    drawn: list[Example] = []
+
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(one: Example) -> None:
+        drawn.append(one)
+
+    collect()
+    return drawn
+
+
+def attempted(strategy: SearchStrategy[Example], count: int) -> list[Example]:
+    """The same; none if there are none: there is an end to what a strategy can draw.
+
+    Raises
+    ------
+    SpecError : the strategy makes what the spec does not accept.
+    """
+    try:
+        return examples(strategy, count)
+    except SpecError:
+        raise
+    except (ValueError, ArithmeticError, HypothesisException):
+        return []
 
 
 def simplest(strategy: Callable[[], SearchStrategy[Example]]) -> Example | None:
@@ -43,33 +69,3 @@ def _first(
     if next(tried) == _TRIES:  # Hypothesis itself would try hundreds of times
         raise ValueError(f"{_TRIES} examples came to nothing")
     return draw(strategy())
-
-
-def simplest_case(
-    spec: KernelSpec, values: Mapping[str, Any], dtype: str, others: Mapping[str, str] | None = None
-) -> Case:
-    """A case of these values: random data, or the plainest of an input's own.
-
-    ``others`` has those inputs that have another dtype than the case.
-
-    Raises
-    ------
-    NoDataError : an input's own data are none for these values, as where a strategy of arrays has
-        an end to what it can draw.
-    """
-    dtypes = {name: known[0] for name in spec.inputs if (known := spec.input(name).dtypes)}
-    dtypes |= others or {}
-    data: dict[str, Recipe] = {}
-    for seed, name in enumerate(spec.inputs):
-        mine = dtypes.get(name, dtype)
-        if spec.input(name).data is not None:
-            own = simplest(functools.partial(data_of, spec, name, values, mine))
-            if own is None:
-                raise NoDataError(
-                    f"inputs[{name!r}].data: found nothing for {values}; accepted: data for each "
-                    "example and each rejection"
-                )
-            data[name] = own
-        else:
-            data[name] = Random(seed) if is_float(np.dtype(mine)) else Integers(seed, 4)
-    return Case(dict(values), dtype, data, dtypes)

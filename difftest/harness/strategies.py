@@ -7,13 +7,12 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.control import current_build_context
-from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.aims import Term, aimed, groups_of
@@ -22,6 +21,7 @@ from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
 from difftest.harness.repeats import begin_case, choose
 from difftest.harness.rounding import float_info, is_float
+from difftest.harness.simplest import attempted
 from difftest.harness.spec import (
     KernelSpec,
     Source,
@@ -33,8 +33,6 @@ from difftest.harness.spec import (
 from difftest.harness.spec_arguments import SpecError, check_integers, refused
 from difftest.harness.structured import Given, Uniform
 from difftest.simulator.machine import TRN2
-
-Drawn = TypeVar("Drawn")
 
 HARDWARE_LIMITS = (TRN2.partitions, TRN2.gemm_moving_fmax)
 """Sizes at which tiles end: where kernels go wrong."""
@@ -306,41 +304,6 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
         return cases_like(spec, nature_of(spec, attempted(cases_like(spec, Nature()), SAMPLES)))
 
     return st.deferred(fitting)
-
-
-def examples(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
-    """So many examples of a strategy, the same each time."""
-    drawn: list[Drawn] = []
-
-    @settings(
-        max_examples=count,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(strategy)
-    def collect(one: Drawn) -> None:
-        drawn.append(one)
-
-    collect()
-    return drawn
-
-
-def attempted(strategy: SearchStrategy[Drawn], count: int) -> list[Drawn]:
-    """The same; none if there are none: there is an end to what a strategy can draw.
-
-    Raises
-    ------
-    SpecError : the strategy makes what the spec does not accept.
-    """
-    try:
-        return examples(strategy, count)
-    except SpecError:
-        raise
-    except (ValueError, ArithmeticError, HypothesisException):
-        return []
 
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:

@@ -19,8 +19,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from difftest.harness.case import Case
 from difftest.harness.limits import within_limits
+from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec, call_of_case
-from difftest.harness.strategies import cases, examples, recipes
+from difftest.harness.strategies import cases, recipes
 from difftest.host.naming import function_in
 from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
 from difftest.simulator.dtypes import as_dtype

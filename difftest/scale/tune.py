@@ -15,9 +15,9 @@ import click
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
+from difftest.harness.explicit import simplest_case
 from difftest.harness.runner import make_call, run_kernel
 from difftest.harness.signature import signature_of
-from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec
 from difftest.host.collecting import with_spec
 from difftest.host.console import progress

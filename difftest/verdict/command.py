@@ -17,8 +17,9 @@ from difftest.choices import missing
 from difftest.harness.case import Case
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.runner import Runner, make_call, run_kernel, verdict_on
+from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec
-from difftest.harness.strategies import cases, examples
+from difftest.harness.strategies import cases
 from difftest.harness.verdict import Match
 from difftest.host.collecting import with_spec
 from difftest.host.output import OutputFile

@@ -21,7 +21,7 @@ from difftest.harness.case import Case
 from difftest.harness.compare import around, check_values
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.edges import plainest
-from difftest.harness.explicit import explicit_cases
+from difftest.harness.explicit import explicit_cases, simplest_case
 from difftest.harness.failures import (
     BrokenReferenceError,
     DifferentialFailure,
@@ -30,7 +30,6 @@ from difftest.harness.failures import (
 from difftest.harness.questions import ARITHMETIC, EXCUSED_UNITS, FLOAT32_UNIT, Reference
 from difftest.harness.rounding import Array, is_float, unit_roundoff
 from difftest.harness.runner import Runner, Trial
-from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import MOST_ELEMENTS, RANGE, cases, source_of

@@ -15,9 +15,9 @@ import numpy as np
 from difftest import KernelSpec, sizes
 from difftest.harness.bound import check
 from difftest.harness.case import Case
+from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Iota
-from difftest.harness.simplest import simplest_case
 from difftest.report.mutants.mutant import Change, Mutant, planted, source_of
 from difftest.report.mutants.reached import functions_of, name_of
 from difftest.simulator import launch

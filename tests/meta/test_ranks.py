@@ -9,9 +9,9 @@ from difftest import check
 from difftest.backends.base import Ran, Unsupported
 from difftest.backends.sdk import ByDialect
 from difftest.harness.edges import edges_of
+from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.runner import make_call
-from difftest.harness.simplest import simplest_case
 from difftest.harness.spec import KernelSpec, Rejection, call_of_case
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import sizes

@@ -21,7 +21,7 @@ from difftest.backends.device.stage import StageResult
 from difftest.cli.main import main
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.edges import plainest
-from difftest.harness.simplest import simplest_case
+from difftest.harness.explicit import simplest_case
 from difftest.simulator import NkiError, launch, trace_to_json
 from difftest.simulator.frontend.install import embedded
 from tests.every import every

@@ -30,8 +30,9 @@ from difftest.harness.limits import CaseLimitError
 from difftest.harness.questions import Reference
 from difftest.harness.runner import Runner
 from difftest.harness.siblings import alone
+from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec, elements_of
-from difftest.harness.strategies import cases, examples
+from difftest.harness.strategies import cases
 from difftest.harness.verdict import Inconclusive, Mismatch
 from difftest.report.mutants.mutant import codes_in
 from difftest.report.mutants.reached import functions_of

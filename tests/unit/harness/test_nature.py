@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 
 from difftest.harness.nature import Nature, nature_of
+from difftest.harness.simplest import attempted, examples
 from difftest.harness.spec import Input, KernelSpec
-from difftest.harness.strategies import _samples, cases, examples, seeded, sizes
+from difftest.harness.strategies import SAMPLES, cases, cases_like, seeded, sizes
 from difftest.harness.structured import Indices
 from tests.unit.standin import add, add_spec
 
@@ -16,7 +17,7 @@ def seen(reference, **more):
         **more,
     }
     spec = KernelSpec(kernel=lambda *arrays: arrays, reference=reference, **table)
-    return nature_of(spec, _samples(spec))
+    return nature_of(spec, attempted(cases_like(spec, Nature()), SAMPLES))
 
 
 def test_what_a_reference_does_is_seen():

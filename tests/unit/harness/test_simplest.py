@@ -1,7 +1,8 @@
 import pytest
 from hypothesis import strategies as st
 
-from difftest.harness.simplest import simplest, simplest_case
+from difftest.harness.explicit import simplest_case
+from difftest.harness.simplest import simplest
 from difftest.harness.spec import Input
 from difftest.harness.spec_arguments import SpecError
 from tests.unit.standin import add_spec
