@@ -276,7 +276,7 @@ class Core:
     def start_program(self, program: Shape) -> None:
         """Begin one instance of the SPMD grid; its shared_hbm tensors are the grid's."""
         self.seat.program = program
-        self.memories.named = Counter()
+        self.memories.named, self.registers = Counter(), Registers()
 
     @taped("allocate")
     def allocate(self, shape: Shape, dtype: np.dtype[Any], space: Space, **how: Any) -> Storage:

@@ -79,7 +79,8 @@ def filled(
     name, kind = scene.fresh("t"), named(dtype)
     made = f"{name} = nl.ndarray({shape}, nl.{kind}, buffer=nl.{space.value})"
     if dtype in NEWER_DTYPES:
-        number = 1 if kind.startswith("float8_e8m0") else 0  # which has no zero
+        scale = kind.startswith("float8_e8m0")  # which has no zero: NaN
+        number = scene.choices.pick((1, 0.5, 0)) if scale else 0
         scene.emit(made, "nl.ndarray")
         scene.emit(f"nisa.memset({name}, {number})", "nisa.memset")
         return scene.declare(name, FILL)

@@ -113,7 +113,7 @@ class Shadow(Follower):
         self.random = settings.random
         self.contract = Contract(settings)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
-        self._registers: dict[int, dict[str, Any]] = {}
+        self._registers: dict[tuple[int, ...], dict[str, Any]] = {}
         self.losses = Losses() if settings.losses else None
         self.owners = Owners()
         self._pending: list[Pending] | None = None
@@ -122,8 +122,8 @@ class Shadow(Follower):
 
     @property
     def accumulators(self) -> dict[str, Any]:
-        """The reduction registers of the core that runs, by engine."""
-        return self._registers.setdefault(current().seat.number, {})
+        """The reduction registers of the program that runs, by engine."""
+        return self._registers.setdefault(current().seat.program, {})
 
     # -- between the gate and the machine ---------------------------------------------------------
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import (
+    FLOAT8_E8M0FNU,
     FLOAT32,
     INTEGERS,
-    MX_NAMES,
     Array,
     from_bits,
     is_float,
@@ -49,7 +49,6 @@ from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-MX_DTYPES = tuple(MX_NAMES.values())
 """They can be set to 0 only."""
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
@@ -142,8 +141,8 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
 
     One of more than 64 bits is the largest or smallest of those: it saturates anyway.
     """
-    if dtype in MX_DTYPES and value == 0:
-        return np.zeros((), dtype=dtype)
+    if dtype == FLOAT8_E8M0FNU or (dtype.names and value == 0):
+        return as_constant(value).astype(dtype)  # as a host casts: E8M0 has no zero, and gets NaN
     exact = isinstance(value, (int, np.integer)) and not is_float(dtype)
     if not exact:
         return as_constant(value)

@@ -46,7 +46,7 @@ from difftest.simulator.instructions.record import (
     instruction,
     moved,
 )
-from difftest.simulator.instructions.values import rows
+from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
@@ -361,7 +361,7 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = dst._values(unwritten=True)
+    held = as_float(dst._values(unwritten=True))
     if product.shape != held.shape:
         product = product.reshape(held.shape)
     in_place = where is None and dst.dtype == FLOAT32 and dst._strided
@@ -380,7 +380,7 @@ def _add(call: Call, dst: Tile, product: Tile, *, where: Array | None) -> None:
         return
     values = values.reshape(dst.shape)
     if call["accumulate"]:
-        values = values + np.where(fresh, np.float32(0), dst._values(unwritten=True))
+        values = values + np.where(fresh, np.float32(0), as_float(dst._values(unwritten=True)))
     if where is not None:
         dst._storage.leave_out()
     write(dst, values, where)

@@ -91,8 +91,9 @@ def reduce_array(op: AluOp, values: Array, axes: tuple[int, ...]) -> Array:
         lines = floats.transpose(*lead, *axes).reshape(math.prod(shape), -1)
         ordered = sum_in_order(lines) if op.name == "add" else np.subtract.reduce(lines, axis=1)
         return ordered.reshape(shape)
-    result: Array = ufunc.reduce(floats, axis=axes)
-    return result
+    # Of nothing but -0.0 the sum is -0.0, as along free axes.
+    more = {"initial": -0.0} if op.name == "add" and isinstance(floats, np.ndarray) else {}
+    return ufunc.reduce(floats, axis=axes, **more)  # type: ignore[no-any-return]
 
 
 def _reduce_by_slices(ufunc: Any, values: Array, axes: tuple[int, ...]) -> Array:

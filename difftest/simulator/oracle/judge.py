@@ -24,7 +24,7 @@ from difftest.simulator.instructions import require_rules
 from difftest.simulator.instructions.record import Issue
 from difftest.simulator.oracle import elementwise, moves  # noqa: F401  each fills the table of meanings
 from difftest.simulator.oracle.operators import Array, epsilon, host_dtype, poison, rounded
-from difftest.simulator.oracle.use import MEANINGS, Literal, LiteralMemory, LiteralTensor, Made, Use
+from difftest.simulator.oracle.use import MEANINGS, Literal, LiteralMemory, LiteralTensor, Use
 from difftest.simulator.oracle.views import followed, indices, literal_of
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
@@ -142,25 +142,24 @@ class Oracle(Follower):
             roles = [role.name for role in record.destinations]
             read = (*operands, targets[0] if call.reads_dst else None)
             complete = "reduce_cmd" not in call.options and all(map(_is_written, read))
+            put = []
             for role, tile, literal, result in zip(roles, targets, literals, results, strict=False):
                 if literal is None or result is None:
                     continue
-                if result.kept is None:
-                    result = result._replace(kept=use.over(literal.places.shape))
-                _put_down(call.title, (role, tile, literal), result, complete=complete)
+                shape, product = literal.places.shape, record.name.startswith("nc_matmul")
+                kept = use.over(shape) if result.kept is None else _fitted(result.kept, shape)
+                kept = kept & (literal.places >= 0)
+                elements = rounded(_fitted(result.values, shape), literal.dtype)
+                literal.store(elements, kept, product=product)
+                slack = None if result.slack is None else _fitted(result.slack, shape)
+                put.append((role, tile, literal, kept, slack))
+            for target in put[::-1]:  # of two that overlap the last one holds
+                _compare(call.title, target, complete=complete)
 
 
-def _put_down(title: str, target: Any, result: Made, *, complete: bool) -> None:
-    """Write what an instruction means, and compare it with what the simulator wrote.
-
-    Of operands that are ``complete`` no result is lost.
-    """
-    role, tile, literal = target
-    shape, product = literal.places.shape, title.startswith("nc_matmul")
-    kept = _fitted(result.kept, shape) & (literal.places >= 0)
-    elements = rounded(_fitted(result.values, shape), literal.dtype)
-    literal.store(elements, kept, product=product)
-    slack = None if result.slack is None else _fitted(result.slack, shape)
+def _compare(title: str, target: Any, *, complete: bool) -> None:
+    """Compare with what the simulator wrote; of operands that are ``complete`` nothing is lost."""
+    role, tile, literal, kept, slack = target
     if isinstance(tile, IndirectTile) or (literal.places < 0).any():
         # Where it wrote is what is judged: the whole tensor is compared.
         tile = current().tile._whole(getattr(tile, "_base", tile)._storage)
@@ -177,7 +176,7 @@ def _put_down(title: str, target: Any, result: Made, *, complete: bool) -> None:
     other = kept & ~_same(actual, expected)
     if slack is not None and other.any():
         wrong = other & ~_close(actual, expected, slack, literal)
-        literal.store(actual, other & ~wrong, product=product)
+        literal.store(actual, other & ~wrong, product=title.startswith("nc_matmul"))
         other = wrong
     if other.any():
         raise _parted(title, role, actual, expected, other)
@@ -236,10 +235,10 @@ def _close(actual: Array, expected: Array, slack: Array, literal: Literal) -> Ar
 
 
 def _is_written(operand: Any) -> bool:
-    """Whether an operand has no element that nothing wrote."""
-    return not isinstance(operand, IndirectTile) and (
-        not isinstance(operand, Tile) or _written(operand) is None
-    )
+    """Whether an operand has no element that nothing wrote, or that lies outside its tensor."""
+    if not isinstance(operand, Tile):
+        return not isinstance(operand, IndirectTile)
+    return bool((literal_of(operand).places >= 0).all()) and _written(operand) is None
 
 
 def _parted(

@@ -111,7 +111,7 @@ def dma_compute(use: Use) -> Made:
 # -- products --------------------------------------------------------------------------------------
 
 
-_EPSILON = epsilon(FLOAT32)
+_EPSILON, _LEAST = epsilon(FLOAT32), 2.0**-149
 _FLOAT8 = {"float8_e4m3fn_x4": ml_dtypes.float8_e4m3fn, "float8_e5m2_x4": ml_dtypes.float8_e5m2}
 _LARGEST_EXPONENT = {"float8_e4m3fn_x4": 8, "float8_e5m2_x4": 15}
 
@@ -144,7 +144,7 @@ def _product(use: Use, left: Array, right: Array) -> Made:
     total, size, mask = (
         np.reshape(part, shape) for part in (left.T @ right, np.abs(left).T @ np.abs(right), mask)
     )
-    slack, adds = size * _EPSILON * (len(left) + 1), use.asked
+    slack, adds = (size * _EPSILON + _LEAST) * (len(left) + 1), use.asked
     if adds is not False:
         held = to_float32(use.dst.read())
         held = np.where(use.dst.products(), held, 0) if adds is None else held

@@ -245,6 +245,43 @@ def test_the_registers_are_the_engines_whatever_the_partitions():
     assert_array_equal(run(add_up, ROWS), expected)
 
 
+def test_a_program_of_a_grid_begins_with_registers_of_its_own():
+    def kernel(x):
+        out = nl.ndarray((2, nl.par_dim(4), 1), dtype=nl.float32, buffer=nl.shared_hbm)
+        total = nl.ndarray((4, 1), dtype=nl.float32, buffer=nl.sbuf)
+        adds = {"reduce_op": np.add, "reduce_cmd": nisa.reduce_cmd.reduce}
+        nisa.activation(nl.copy, nl.load(x), reduce_res=total, **adds)
+        nl.store(out[nl.program_id(0)], total)
+        return out
+
+    found = launch(kernel, (ROWS,), grid=(2,), plain=True).outputs[0]
+    assert_array_equal(found, [ROWS.sum(axis=1)[:, None]] * 2)
+
+
+def test_a_product_is_added_to_integers_in_float32():
+    def add(x):
+        total = nl.ndarray((1, 2), nl.uint32, buffer=nl.psum)
+        total[...] = x
+        ones = nl.ones((1, 2), nl.float32)
+        total += nisa.nc_matmul(ones[:, 0:1], ones)
+        return nl.copy(total)
+
+    found = run(add, np.array([[2**31 - 2, 46162864]], np.uint32))
+    assert_array_equal(found, [[2**31, 46162864]])
+
+
+def test_what_a_mask_leaves_out_lies_outside_of_a_vector_with_a_hole():
+    def add(x):
+        vector = nl.ndarray((4, 1), nl.float32, buffer=nl.sbuf)
+        vector[0:3] = nl.copy(x[0:3, 0:1])
+        row = nl.arange(4)[:, None]
+        made = nl.zeros((4, 6), nl.float32)
+        made[...] = nisa.tensor_scalar(x, np.add, vector[row + 1, 0], mask=OUTSIDE.p < 2)
+        return made[0:2]
+
+    assert_array_equal(run(add, ROWS), ROWS[0:2] + ROWS[1:3, 0:1])
+
+
 def test_a_masked_dma_takes_a_view_of_its_destinations_shape():
     def copy(x):
         tile = nl.zeros((4, 4), nl.float32)

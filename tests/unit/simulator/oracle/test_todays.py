@@ -54,7 +54,31 @@ def in_older_loops(x):
     return out
 
 
+def partly_negative_zeros(x):
+    kept = nl.copy(x)
+    nisa.memset(kept[:, 0:9], -0.0)
+    return into((1, 24), nl.float32, lambda t: nisa.tensor_partition_reduce(t, nl.add, kept))
+
+
+def product_of_subnormals(x):
+    small, made = nl.multiply(x, 1e-23), tile((24, 24), buffer=nl.psum)
+    nisa.nc_matmul(made, small, small)
+    return nl.copy(made)
+
+
+def sum_into_its_own_result(x):
+    made, adds = tile(), {"reduce_op": nl.add, "reduce_cmd": nisa.reduce_cmd.reset_reduce}
+    nisa.activation(made, nl.copy, x, reduce_res=made[:, 2:3], **adds)
+    return made
+
+
 CALLS = {
+    "E8M0 has no zero": lambda x: into(
+        (4, 24), nl.float8_e8m0fnu, lambda t: [nisa.memset(t, 2), nisa.memset(t[:, 0:3], 0)]
+    ).view(nl.uint8),
+    "a sum of -0.0": partly_negative_zeros,
+    "a product of subnormals": product_of_subnormals,
+    "results that overlap": sum_into_its_own_result,
     "nonzero_with_count": lambda x: into(
         (4, 25), nl.int32, lambda t: [nisa.memset(t, 7), nisa.nonzero_with_count(t, x, 5)]
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import INT32, is_float, name_of
+from difftest.simulator.dtypes import INT32, is_integer, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, warn
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.nki import constants
@@ -55,7 +55,7 @@ def memset(dst, value, engine=UNKNOWN, name=None):
 
     A float for integers counts as the integer that it is, as before NKI 0.3.
     """
-    if isinstance(value, float) and isinstance(dst, Tile) and not is_float(dst.dtype):
+    if isinstance(value, float) and isinstance(dst, Tile) and is_integer(dst.dtype):
         if not value.is_integer():
             takes, remedy = "a value of dst's own kind", "give dst a float dtype"
             got = f"the float {value!r} for a dst of {name_of(dst.dtype)}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.simulator import Space
 from difftest.simulator.core import current
-from difftest.simulator.dtypes import DTYPES, NKI_NAMES, TFLOAT32
+from difftest.simulator.dtypes import DTYPES, FLOAT8_E8M0FNU, NKI_NAMES, TFLOAT32
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as nki_language
@@ -47,6 +47,11 @@ class Operand:
         return self.dtype in NEWER_DTYPES
 
     @property
+    def constant(self) -> int:
+        """What a kernel fills one of a newer dtype with: a scale has no zero."""
+        return int(self.dtype == FLOAT8_E8M0FNU)
+
+    @property
     def array(self) -> Any:
         """The values as a host keeps them; zeros of a newer dtype, which it cannot make."""
         if self.is_newer:
@@ -80,7 +85,7 @@ def place(tensor: Any, operand: Operand) -> Any:
     if operand.is_newer:
         core = current()
         tile = core.tile._whole(core.allocate(tensor.shape, operand.dtype, operand.space))
-        return gate.issue(memset, (0,), (tuple(tensor.shape),), dst=tile)
+        return gate.issue(memset, (operand.constant,), (tuple(tensor.shape),), dst=tile)
     dtype = nl.tfloat32 if operand.dtype == TFLOAT32 else operand.dtype
     if operand.written and operand.space is Space.SBUF:
         return nl.load(tensor)
@@ -98,7 +103,7 @@ def place_today(tensor: Any, operand: Operand) -> Any:
     made = nki_language.ndarray(tensor.shape, operand.dtype, buffer=buffer)
     if operand.is_newer:
         assert operand.space in (Space.SBUF, Space.PSUM), "MX tensors of these calls lie on chip"
-        nki_isa.memset(made, 0)
+        nki_isa.memset(made, operand.constant)
     elif operand.written and operand.space is Space.PSUM:
         nki_isa.tensor_copy(made, nki_language.load(tensor))
     elif operand.written:
