@@ -49,13 +49,13 @@ class Arguments:
         tensor: Callable[[Array, str, bool], Any],
         function: Callable[..., Any],
         signature: inspect.Signature,
-        known: Callable[[object, str], Any],
+        check: Callable[[object, str], Any],
         *,
         by_reference: bool,
     ) -> None:
         self.tensor = tensor
         """Makes a tensor in HBM of an array, its name, and whether the kernel may write to it."""
-        self.known = known
+        self.known = check
         """Raises for a dtype that the kernel's dialect does not have."""
         self.parameters = signature.parameters
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -160,13 +160,13 @@ def flatten(returned: Any) -> list[Any]:
 def as_arrays(returned: list[Any]) -> tuple[tuple[Array, Array | None], ...]:
     """The returned tensors as arrays of their own, and where each was never written."""
     outputs = []
-    given: set[int] = set()
+    ids: set[int] = set()
     for value in returned:
         missing = _never_written(value)
         storage = value._storage
         # A whole tensor's memory is given away, once; a parameter's may be the caller's array.
-        own = value._is_whole() and storage.mutable and id(storage) not in given
-        given.add(id(storage))
+        own = value._is_whole() and storage.mutable and id(storage) not in ids
+        ids.add(id(storage))
         elements = value._elements() if own else value._elements().copy()
         if not value._holds_bits:
             elements = to_bits(elements, value.dtype)

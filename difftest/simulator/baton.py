@@ -178,7 +178,7 @@ class Baton:
         me: int,
         point: Hashable,
         members: tuple[int, ...],
-        given: Any,
+        value: Any,
         call: str,
         steps: int = 0,
     ) -> Mapping[int, Any]:
@@ -194,7 +194,7 @@ class Baton:
         """
         with self._changed:
             self._steps[me] = steps + self._ahead[me]
-            self._arrivals[me] = Arrival(point, members, given, call, kernel_location())
+            self._arrivals[me] = Arrival(point, members, value, call, kernel_location())
             here = [n for n in members if n in self._arrivals and self._arrivals[n].point == point]
             if len(here) == len(members):
                 all_given = {n: self._arrivals.pop(n).given for n in members}

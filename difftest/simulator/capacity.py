@@ -121,7 +121,7 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
     """
     quadrant = machine.start_partition_step
     limit = machine.psum_partition_bytes * machine.partitions
-    if sum(occupied_bytes(one, quadrant) for one in allocations) <= limit:
+    if sum(occupied_bytes(a, quadrant) for a in allocations) <= limit:
         return
     used = [a for a in allocations if a.first >= 0 and not a.is_temporary]
     changes = [(a.first, 1, a) for a in used] + [(a.last + 1, 0, a) for a in used]
@@ -146,8 +146,8 @@ def check_psum(machine: Machine, allocations: Sequence[Allocation]) -> None:
 def _too_much(machine: Machine, total: int, last: Allocation, live: list[Allocation]) -> LimitError:
     partitions = machine.partitions
     filled = total // partitions
-    sizes = {one.id: occupied_bytes(one, machine.start_partition_step) for one in live}
-    largest = sorted(live, key=lambda one: sizes[one.id], reverse=True)[:3]
+    sizes = {a.id: occupied_bytes(a, machine.start_partition_step) for a in live}
+    largest = sorted(live, key=lambda a: sizes[a.id], reverse=True)[:3]
     return LimitError(
         "the tensors live at one time fit psum",
         happened=f"the live tensors fill {filled} bytes a partition of psum",

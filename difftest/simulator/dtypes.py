@@ -92,8 +92,8 @@ def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
         dtype = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError:
         dtype = None
-    known = _KNOWN.get(dtype) if dtype is not None else None
-    if known is None:
+    entry = _KNOWN.get(dtype) if dtype is not None else None
+    if entry is None:
         raise DtypeError(
             "NKI has no such dtype",
             happened=f"{what or 'a tensor'} has the dtype {getattr(spec, '__name__', spec)!s:.40}",
@@ -101,7 +101,7 @@ def as_dtype(spec: object, what: str = "") -> np.dtype[Any]:
             limit=", ".join(sorted(NAMES)),
             remedy="convert on the host, e.g. array.astype(np.float32)",
         )
-    return known
+    return entry
 
 
 def as_nki_dtype(spec: object, what: str = "") -> np.dtype[Any]:

@@ -162,7 +162,7 @@ def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -
     """The error for reading, or returning, a tile of which these elements were never written."""
     first = tuple(int(i) for i in np.argwhere(missing)[0]) if missing.ndim else ()
     storage, gaps = tile._storage, tile._storage.gaps
-    origin, made = gaps and gaps.origin, storage.allocation.location
+    origin, place = gaps and gaps.origin, storage.allocation.location
     rule = "an instruction reads only what was written before"
     happened = "an instruction read what nothing had written"
     so_far = "never"
@@ -185,7 +185,7 @@ def unwritten_error(tile: Elements, missing: Array, *, returned: bool = False) -
         happened=happened,
         received=f"{int(missing.sum())} of {missing.size} elements of {tile!r} were {so_far} "
         f"written, the first at {list(first)}"
-        + ("" if made is None else f"; it was made at {made}")
+        + ("" if place is None else f"; it was made at {place}")
         + ("" if origin is None else f"; they came from {origin}"),
         location=gaps.lost_at if returned and gaps else None,
         remedy=remedy,

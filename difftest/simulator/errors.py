@@ -41,10 +41,10 @@ _CODES: dict[int, _Code] = {}
 
 
 def _known(code: CodeType) -> _Code:
-    known = _CODES.get(id(code))
-    if known is None:
-        known = _CODES[id(code)] = _Code(code)
-    return known
+    entry = _CODES.get(id(code))
+    if entry is None:
+        entry = _CODES[id(code)] = _Code(code)
+    return entry
 
 
 def is_inside(code: CodeType) -> bool:
@@ -122,9 +122,9 @@ def kernel_location(frame: FrameType | None = None) -> Location | None:
     if frame is None:
         frame = sys._getframe(1)
     while frame is not None:
-        known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
-        if not known.inside:
-            return known.lines.get(frame.f_lasti) or _line(frame, known)
+        entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
+        if not entry.inside:
+            return entry.lines.get(frame.f_lasti) or _line(frame, entry)
         frame = frame.f_back
     return None
 
@@ -139,17 +139,17 @@ def kernel_stack(frame: FrameType | None = None) -> tuple[Location, ...]:
     if frame is None:
         frame = sys._getframe(1)
     while frame is not None:
-        known = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
-        if not known.inside:
-            lines.append(known.lines.get(frame.f_lasti) or _line(frame, known))
-        elif known.in_launch:
+        entry = _CODES.get(id(frame.f_code)) or _known(frame.f_code)
+        if not entry.inside:
+            lines.append(entry.lines.get(frame.f_lasti) or _line(frame, entry))
+        elif entry.in_launch:
             return tuple(lines)
         frame = frame.f_back
     return tuple(lines[:1])
 
 
-def _line(frame: FrameType, known: _Code) -> Location:
-    line = known.lines[frame.f_lasti] = Location(frame.f_code.co_filename, frame.f_lineno)
+def _line(frame: FrameType, entry: _Code) -> Location:
+    line = entry.lines[frame.f_lasti] = Location(frame.f_code.co_filename, frame.f_lineno)
     return line
 
 
@@ -275,15 +275,15 @@ _WARNED: dict[str, dict[Any, Any]] = {}
 
 
 def missing_name(
-    owner: str, name: str, known: Iterable[str], *, ended: str = "", kind: str = "module"
+    owner: str, name: str, names: Iterable[str], *, ended: str = "", kind: str = "module"
 ) -> MissingNameError:
     """The error for a name that a module of the API does not have: a slip of the kernel's.
 
-    ``known`` are the names that it has, ``ended`` what became of one that it had. The ``kind`` may
+    ``names`` are what it has, ``ended`` what became of one that it had. The ``kind`` may
     be another: a class, an enumeration.
     """
     asked_by_python = name.startswith("_")  # as pytest asks each name of a test's module
-    alike = [] if ended or asked_by_python else difflib.get_close_matches(name, known, 1)
+    alike = [] if ended or asked_by_python else difflib.get_close_matches(name, names, 1)
     return MissingNameError(
         f"a kernel uses the names that {owner} has",
         happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",

@@ -40,21 +40,21 @@ def as_integer(value: object, what: str) -> int:
 
 def as_integers(values: object, what: str) -> Shape:
     """``values``, a sequence or one integer, as Python integers; see :func:`as_integer`."""
-    given = values if isinstance(values, (tuple, list)) else (values,)
-    return tuple([one if type(one) is int else as_integer(one, what) for one in given])
+    items = values if isinstance(values, (tuple, list)) else (values,)
+    return tuple([item if type(item) is int else as_integer(item, what) for item in items])
 
 
 def as_choice(value: object, choices: Iterable[Choice], what: str) -> Choice:
     """``value``, if it is one of a few; raises :class:`KernelError` if not."""
-    known = list(choices)
-    for choice in known:
+    options = list(choices)
+    for choice in options:
         if type(value) is type(choice) and value == choice:
             return choice
     raise KernelError(
         f"{what} is one of a few",
         happened=f"{what} is {value!r:.40}, which there is not",
         received=f"{value!r}",
-        limit=", ".join(map(str, known)),
+        limit=", ".join(map(str, options)),
     )
 
 
@@ -173,15 +173,15 @@ def expand_ellipsis(
     items: tuple[Any, ...], ndim: int, view: object, *, adds: bool = False
 ) -> tuple[Any, ...]:
     """One index for each of ``ndim`` dimensions; beside them None ``adds`` some, or is one."""
-    given = sum(1 for one in items if one is not Ellipsis and not (adds and one is None))
-    if given > ndim or sum(1 for item in items if item is Ellipsis) > 1:
+    count = sum(1 for index in items if index is not Ellipsis and not (adds and index is None))
+    if count > ndim or sum(1 for item in items if item is Ellipsis) > 1:
         asked = f"[{', '.join(map(spell, items))}]"
         raise ShapeError(
             "there are no more indices than dimensions, and at most one '...'",
             happened=f"{ndim} dimensions were indexed by {asked:.60}",
             received=f"{asked} on {view!r}",
         )
-    fill = (slice(None),) * (ndim - given)
+    fill = (slice(None),) * (ndim - count)
     for at, item in enumerate(items):
         if item is Ellipsis:
             return items[:at] + fill + items[at + 1 :]

@@ -107,8 +107,8 @@ class Finished(NamedTuple):
             self.trace(),
             self.exact,
             said(),
-            tuple(one for one, tile in self.arguments.given if tile._storage.allocation.writes),
-            tuple(one for one, tile in self.arguments.given if tile._storage in storages),
+            tuple(array for array, tile in self.arguments.given if tile._storage.allocation.writes),
+            tuple(array for array, tile in self.arguments.given if tile._storage in storages),
         )
 
     def everything(self) -> tuple[Array, ...]:
@@ -118,10 +118,10 @@ class Finished(NamedTuple):
 
     def everything_exact(self) -> tuple[ExactOutput, ...]:
         """The same of the exact run; empty if there is none that has a meaning."""
-        made = self.exact
-        if made is None or not made.has_meaning:
+        exact = self.exact
+        if exact is None or not exact.has_meaning:
             return ()
-        return (*made.outputs, *(output for _, output in made.arguments))
+        return (*exact.outputs, *(output for _, output in exact.arguments))
 
 
 def launch(
@@ -197,9 +197,9 @@ def _check_call(args: Any, kwargs: Any, machine: Any) -> None:
         ("kwargs", kwargs, (Mapping, NoneType), "a mapping", "launch(kernel, args, {'n': 1})"),
         ("machine", machine, (Machine, NoneType), "a Machine", machines),
     )
-    for name, given, kinds, kind, remedy in accepted:
-        if not isinstance(given, kinds):
-            raise wrong_kind(given, kind, "launch", name, remedy)
+    for name, value, kinds, kind, remedy in accepted:
+        if not isinstance(value, kinds):
+            raise wrong_kind(value, kind, "launch", name, remedy)
 
 
 @dataclass(frozen=True)
@@ -289,10 +289,10 @@ def _arguments(
     """The kernel's arguments, and the call of it with them."""
     function = target.function
     bound = _bind(function, args, kwargs)
-    known = as_nki_dtype if target.dialect == "nki" else as_dtype
+    check = as_nki_dtype if target.dialect == "nki" else as_dtype
     tensor = functools.partial(_argument, core)
     by_reference = target.by_reference
-    arguments = Arguments(tensor, function, bound.signature, known, by_reference=by_reference)
+    arguments = Arguments(tensor, function, bound.signature, check, by_reference=by_reference)
     values = {name: arguments.convert(name, value) for name, value in bound.arguments.items()}
     call = inspect.BoundArguments(bound.signature, values)
     return arguments, functools.partial(_call, function, *call.args, **call.kwargs)
@@ -327,25 +327,25 @@ def _run_side_by_side(core: Core, kernel: Callable[[], Any]) -> Any:
     DeadlockError : they wait for each other. Whatever one of them raises ends the launch.
     """
     cores = [core.beside(program) for program in itertools.product(*map(range, core.grid))]
-    names = [f"program {', '.join(map(str, one.seat.program))}" for one in cores]
+    names = [f"program {', '.join(map(str, c.seat.program))}" for c in cores]
     order = core.loops.order
     first = None if order.loop or order is FORWARD else order.arranged(range(len(cores)))[0]
     baton = Baton(names, lambda a, b: cores[b].follow(cores[a]), first, bool(order.held))
     cores[first or 0].follow(core)
-    for seat, one in enumerate(cores):
-        one.seat.baton, one.seat.number = baton, seat
-        one.attach(Turns(one))
+    for seat, peer in enumerate(cores):
+        peer.seat.baton, peer.seat.number = baton, seat
+        peer.attach(Turns(peer))
 
-    def instance(one: Core) -> Callable[[], Any]:
+    def instance(own: Core) -> Callable[[], Any]:
         def run() -> Any:
-            with one.running():
+            with own.running():
                 return kernel()
 
         return run
 
-    returned = baton.run([instance(one) for one in cores])
-    for one in cores:
-        one.check_capacity()
+    returned = baton.run([instance(c) for c in cores])
+    for peer in cores:
+        peer.check_capacity()
     return returned[-1]
 
 
@@ -382,8 +382,8 @@ def _argument(core: Core, array: Array, name: str, mutable: bool) -> Tile:
         core.followers.shadow.contract.allow(array.dtype)
     alone = core.trace.dialect == "nki" and math.prod(core.grid) == 1
     space = Space.PRIVATE_HBM if alone else Space.SHARED_HBM
-    made: Tile = core.tile._whole(core.adopt(array, name=name, mutable=mutable, space=space))
-    return made
+    tensor: Tile = core.tile._whole(core.adopt(array, name=name, mutable=mutable, space=space))
+    return tensor
 
 
 # -- several ranks: a kernel on machines of their own, which talk in ``nki.collectives`` -----------
@@ -412,15 +412,15 @@ def launch_ranks(
     KernelError : there is no rank. DeadlockError : ranks wait for each other. Whatever one of
         them raises ends all of them, and no rank's arguments are changed.
     """
-    if not args or not all(isinstance(one, (list, tuple)) for one in args):
+    if not args or not all(isinstance(values, (list, tuple)) for values in args):
         raise wrong_kind(args, "a list of arguments for each rank", "launch_ranks")
     run = Launch(kernel, (), kwargs, machine=machine, level=level, record=record)
-    return ran([replace(run, args=one) for one in args], ranks=True)
+    return ran([replace(run, args=values) for values in args], ranks=True)
 
 
 def ran(runs: Sequence[Launch], *, ranks: bool = False) -> tuple[LaunchResult, ...]:
     """What one launch gives back; or several that talk to each other, one on each rank."""
-    return tuple([one.result() for one in _witnessed(runs, ranks=ranks)])
+    return tuple([run.result() for run in _witnessed(runs, ranks=ranks)])
 
 
 def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]:
@@ -435,10 +435,10 @@ def _witnessed(runs: Sequence[Launch], *, ranks: bool = False) -> list[Finished]
     def again(order: Order, *, exact: bool = False) -> list[Any]:
         changes = {"record": False, "plain": False, "exact": exact, "drawn": drawn, "order": order}
         others = _run(runs, ranks=ranks, **changes)
-        return [one.everything_exact() if exact else one.everything() for one in others]
+        return [other.everything_exact() if exact else other.everything() for other in others]
 
-    for number, one in enumerate(finished):
-        trace, machine, outputs = one.trace(), one.core.machine, one.everything()
+    for number, run in enumerate(finished):
+        trace, machine, outputs = run.trace(), run.core.machine, run.everything()
         own = functools.partial(lambda number, order: again(order)[number], number)
         testimony = Testimony(trace, machine, outputs, own)
         if ranks:
@@ -454,6 +454,6 @@ def _run(runs: Sequence[Launch], *, ranks: bool, **changes: Any) -> list[Finishe
     if not ranks:
         return [replace(runs[0], **changes).finished()]
     baton = Baton([f"rank {number}" for number in range(len(runs))], lambda before, after: None)
-    placed = [replace(one, rank=Rank(n, len(runs), baton), **changes) for n, one in enumerate(runs)]
-    finished: list[Finished] = baton.run([one.finished for one in placed])
+    placed = [replace(run, rank=Rank(n, len(runs), baton), **changes) for n, run in enumerate(runs)]
+    finished: list[Finished] = baton.run([run.finished for run in placed])
     return finished

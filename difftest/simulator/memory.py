@@ -226,8 +226,8 @@ class Storage:
         if codes is None or not (codes >= LEFT).any():
             return (0,) * len(shape), shape
         places = np.nonzero(codes >= LEFT)
-        low = tuple(int(one.min()) for one in places)
-        return low, tuple(int(one.max()) + 1 for one in places)
+        low = tuple(int(axis.min()) for axis in places)
+        return low, tuple(int(axis.max()) + 1 for axis in places)
 
     def leave_out(self) -> None:
         """Note that a mask leaves elements out; what was never written becomes poison.
@@ -330,13 +330,13 @@ class PlacedMemory:
     def place(self, storage: PlacedStorage) -> None:
         """Let a new tensor share the bytes of all that it overlaps."""
         area = storage.area
-        alone = [one for one in self.alone if one.area.overlaps(area)]
-        pieces = [one for one in self.pieces if one.area.overlaps(area)]
-        self.alone = [one for one in self.alone if one not in alone]
+        alone = [s for s in self.alone if s.area.overlaps(area)]
+        pieces = [p for p in self.pieces if p.area.overlaps(area)]
+        self.alone = [s for s in self.alone if s not in alone]
         if not alone and not pieces:
             self.alone.append(storage)
             return
-        areas = [area, *(one.area for one in alone), *(one.area for one in pieces)]
+        areas = [area, *(s.area for s in alone), *(p.area for p in pieces)]
         ends = [*zip(*areas, strict=True)]
         box = Area(min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3]))
         piece = pieces[0] if pieces else None
@@ -345,13 +345,13 @@ class PlacedMemory:
             for old in pieces:
                 piece.take_in(old.area, old.bytes, old.codes)
                 old.merged = piece
-            self.pieces = [one for one in self.pieces if one not in pieces] + [piece]
-        for one in alone:
-            piece.take_in(one.area, *one.held())
-            if one.exact is not None:
-                self.rounded.append(one.area)
-        for one in (*alone, storage):
-            one.share(piece)
+            self.pieces = [p for p in self.pieces if p not in pieces] + [piece]
+        for tensor in alone:
+            piece.take_in(tensor.area, *tensor.held())
+            if tensor.exact is not None:
+                self.rounded.append(tensor.area)
+        for tensor in (*alone, storage):
+            tensor.share(piece)
 
 
 class PlacedStorage(Storage):

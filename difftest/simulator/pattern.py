@@ -157,7 +157,7 @@ def _whole(shape: Shape) -> Pattern:
 def _reach(shape: Shape, strides: Shape) -> tuple[int, int]:
     """How far a pattern goes below and above its first element."""
     reach = [stride * (size - 1) for size, stride in zip(shape, strides, strict=True)]
-    return sum(min(0, one) for one in reach), sum(max(0, one) for one in reach)
+    return sum(min(0, step) for step in reach), sum(max(0, step) for step in reach)
 
 
 @lru_cache(maxsize=4096)
@@ -196,12 +196,12 @@ def _reshaped(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
         else:
             runs.append((size, stride))
     left, step = runs.pop(0) if runs else (1, 1)
-    found = []
+    steps = []
     for size in reversed(wanted):
         if size > 1 and left == 1 and runs:
             left, step = runs.pop(0)
         if left % size:
             return None
-        found.append(step)
+        steps.append(step)
         left, step = left // size, step * size
-    return tuple(reversed(found))
+    return tuple(reversed(steps))

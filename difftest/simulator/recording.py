@@ -203,11 +203,11 @@ def _made(producer: Event, source: Allocation) -> bool:
 
 
 def _join(producer: Event, move: Event) -> None:
-    made, target = producer.writes[0], move.writes[0]
+    source, target = producer.writes[0], move.writes[0]
     places = target.places
-    if made.places is not None and target.whole:
-        places = Places(target.pattern.elements().reshape(-1)[made.places.elements])
-    whole = made.whole and target.whole
-    written = target._replace(role=made.role, whole=whole, places=places)
+    if source.places is not None and target.whole:
+        places = Places(target.pattern.elements().reshape(-1)[source.places.elements])
+    whole = source.whole and target.whole
+    written = target._replace(role=source.role, whole=whole, places=places)
     producer.writes = (written, *producer.writes[1:])
     producer.seen += move.seen

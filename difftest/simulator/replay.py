@@ -88,7 +88,7 @@ def _function(tape: Tape) -> Callable[..., Any]:
         core = current()
         core.trace.divided = tape.divided
         program = _Program(core, _inputs(tape, (values, named)))
-        mine = [one for one in tape.steps if one.program == core.seat.program]
+        mine = [call for call in tape.steps if call.program == core.seat.program]
         for step in mine if core.loops.order.loop is None else _arranged(mine, core):
             program.run(step)
         core.loops.turns = ()
@@ -119,26 +119,26 @@ def _arranged(calls: list[TapedCall], core: Core) -> list[TapedCall]:
     """The calls of a program; the turns of one loop in the order of the launch."""
 
     def turn(call: TapedCall) -> Iteration | None:
-        return next((one for one in call.loops if one.loop.location == core.loops.order.loop), None)
+        return next((t for t in call.loops if t.loop.location == core.loops.order.loop), None)
 
-    found: list[TapedCall] = []
-    for loop, run in itertools.groupby(calls, lambda one: (at := turn(one)) and at.loop.id):
+    result: list[TapedCall] = []
+    for loop, run in itertools.groupby(calls, lambda call: (at := turn(call)) and at.loop.id):
         turns: dict[Iteration | None, list[TapedCall]] = defaultdict(list)
-        for one in run:
-            turns[turn(one)].append(one)
+        for step in run:
+            turns[turn(step)].append(step)
         order = list(turns) if loop is None else core.loops.order.arranged(list(turns))
-        found += [call for at in order for call in turns[at]]
-    return found
+        result += [call for at in order for call in turns[at]]
+    return result
 
 
 def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
     """The arguments' tensors by their numbers on the tape."""
-    given = [one._storage for one in leaves(values) if isinstance(one, Tile)]
-    numbers = [number for one in tape.parameters for number in one.tensors]
+    storages = [leaf._storage for leaf in leaves(values) if isinstance(leaf, Tile)]
+    numbers = [number for parameter in tape.parameters for number in parameter.tensors]
     if not tape.inputs.keys() >= set(numbers):
         raise _no_tape("a tensor without a shape", "the shapes of all arguments")
     wanted = [tape.inputs[number] for number in numbers]
-    have = [(one.allocation.shape, one.dtype) for one in given]
+    have = [(storage.allocation.shape, storage.dtype) for storage in storages]
     if have != wanted:
         raise ReplayError(
             "a replay takes arrays of the shapes and dtypes of its tape",
@@ -147,7 +147,7 @@ def _inputs(tape: Tape, values: Any) -> dict[int, Storage]:
             limit=_shown(wanted),
             remedy="record the kernel again on arrays of these shapes",
         )
-    return dict(zip(numbers, given, strict=True))
+    return dict(zip(numbers, storages, strict=True))
 
 
 def _shown(tensors: Sequence[tuple[Shape, Any]]) -> str:
@@ -176,22 +176,22 @@ class _Program:
         if step.loops:
             core.loops.count = max(core.loops.count, step.loops[-1].loop.id + 1)
         try:
-            made = self._made(step)
+            result = self._made(step)
         except (NkiError, OracleError):
             raise
         except Exception as error:  # of arguments that no launch gave
             received = f"{step.call}: {type(error).__name__}: {error}"
             raise _no_tape(received[:160], "calls that a launch made") from error
-        storage = getattr(made, "_storage", made)
+        storage = getattr(result, "_storage", result)
         if isinstance(storage, Storage) and step.made is not None:
             self.tensors[step.made] = storage
-            if self.core.followers.oracle is not None and isinstance(made, Tile):
-                self._literals.setdefault(step.made, made._literal)
-        elif isinstance(made, int) and made != step.made:
+            if self.core.followers.oracle is not None and isinstance(result, Tile):
+                self._literals.setdefault(step.made, result._literal)
+        elif isinstance(result, int) and result != step.made:
             raise NotModelledError(
                 "a replay runs on data that give registers the values that they had",
                 happened="a register was loaded with another value than on the tape",
-                received=f"{made}, on the tape {step.made}",
+                received=f"{result}, on the tape {step.made}",
                 remedy="launch the kernel itself",
             )
 
@@ -201,8 +201,8 @@ class _Program:
         if call is None:
             raise _no_tape(f"a call {step.call!r:.40}", f"calls of {', '.join(CALLS)}")
         self._tiles.clear()
-        args = [self.given(one) for one in step.args]
-        how = {name: self.given(one) for name, one in step.kwargs.items()}
+        args = [self.given(value) for value in step.args]
+        how = {name: self.given(value) for name, value in step.kwargs.items()}
         if step.call == "masked":
             chosen = how["mask"]
             how["mask"] = lambda shape: chosen
@@ -212,9 +212,9 @@ class _Program:
 
     def returned(self, accesses: tuple[TileForm, ...]) -> list[Tile] | None:
         """The tensors that the kernel returned; None in a program that has not all of them."""
-        if any(one.tensor not in self.tensors for one in accesses):
+        if any(access.tensor not in self.tensors for access in accesses):
             return None
-        return [self.tile(one) for one in accesses]
+        return [self.tile(access) for access in accesses]
 
     def given(self, value: Any) -> Any:
         """What stands on the tape, as an argument of a call."""
@@ -225,14 +225,14 @@ class _Program:
         if type(value) is tuple:
             return tuple(map(self.given, value))
         if type(value) is dict:
-            return {name: self.given(one) for name, one in value.items()}
+            return {name: self.given(item) for name, item in value.items()}
         return value
 
     def tile(self, access: TileForm) -> Tile:
         """A tile of the launch's dialect."""
-        made: Any = self._tiles.get(access)
-        if made is not None:
-            return made  # type: ignore[no-any-return]
+        view: Any = self._tiles.get(access)
+        if view is not None:
+            return view  # type: ignore[no-any-return]
         storage = self.tensors.get(access.tensor)
         if storage is None:
             raise _no_tape(f"tensor {access.tensor!r:.20}", "tensors that a call made before")
@@ -249,13 +249,13 @@ class _Program:
             storage.size * storage.dtype.itemsize // dtype.itemsize
         ):
             raise _no_tape(f"{pattern} of {storage.allocation}", "patterns inside their tensors")
-        made = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
+        view = self.core.tile(storage, pattern, access.partition_axis, dtype, axes)
         if self.core.followers.oracle is not None:
             places, literals = pattern.elements() * dtype.itemsize, self._literals
             if access.tensor not in literals:
                 literals[access.tensor] = self.core.tile._whole(storage)._literal
-            made._literal = literals[access.tensor].viewed(lambda _: places, dtype)
-        tile: Tile = made
+            view._literal = literals[access.tensor].viewed(lambda _: places, dtype)
+        tile: Tile = view
         self._tiles[access] = tile
         return tile
 

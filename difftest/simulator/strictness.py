@@ -60,7 +60,7 @@ def as_strictness(value: object) -> Strictness:
     ------
     KernelError : there is none of that name.
     """
-    names = [one.value for one in Strictness]
+    names = [member.value for member in Strictness]
     return Strictness(as_choice(getattr(value, "value", value), names, "strictness"))
 
 

@@ -129,9 +129,9 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder |
     if _TAPES.get() is None:
         return None
     function, tensors = target.function, defaultdict(list)
-    inputs = {one.id: (one.shape, one.dtype) for one in core.trace.allocations}
-    for one in core.trace.allocations:
-        tensors[one.name].append(one.id)
+    inputs = {a.id: (a.shape, a.dtype) for a in core.trace.allocations}
+    for allocation in core.trace.allocations:
+        tensors[allocation.name].append(allocation.id)
     tape = Tape(
         getattr(function, "__qualname__", ""),
         target.dialect,
@@ -141,8 +141,8 @@ def recorder(core: Core, target: Launchable, arguments: Arguments) -> Recorder |
         auto_alloc=core.memories.auto_alloc,
         inputs=inputs,
         parameters=tuple(
-            TapedParameter(name, int(one.kind), is_mutable(one.annotation), tuple(tensors[name]))
-            for name, one in arguments.parameters.items()
+            TapedParameter(name, int(p.kind), is_mutable(p.annotation), tuple(tensors[name]))
+            for name, p in arguments.parameters.items()
         ),
         by_reference=target.by_reference,
     )
@@ -163,32 +163,32 @@ class Recorder:
 
     def noted(self, call: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What a call gives; it is on the tape unless it raised."""
-        core, chosen, given = self._core, [], dict(kwargs)
+        core, chosen, options = self._core, [], dict(kwargs)
         if args and args[0] is core:
             function, args = partial(function, core), args[1:]
-        if mask := given.pop("mask", None):
+        if mask := options.pop("mask", None):
 
             def remembered(shape: Shape) -> Any:
                 chosen.append(mask(shape))
                 return chosen[-1]
 
             kwargs["mask"] = remembered
-        where, dst = given.get("where"), given.get("dst")
+        where, dst = options.get("where"), options.get("dst")
         if where is not None and dst is not None and dst._storage.masked:
-            given["leaves_out"] = True
+            options["leaves_out"] = True
         stack, loops, self.busy = core.lines.stack(), core.loops.turns, True
         try:
             result = function(*args, **kwargs)
         finally:
             self.busy = False
         form = _Form()
-        what, how = form.of(args), form.of(given)
+        what, how = form.of(args), form.of(options)
         if chosen:
             how["mask"] = chosen[-1]
         storage = getattr(result, "_storage", result)
         allocation = getattr(storage, "allocation", None)
-        made = result if isinstance(result, int) else allocation and allocation.id
-        self._tape.steps.append(TapedCall(call, what, how, made, stack, loops, core.seat.program))
+        number = result if isinstance(result, int) else allocation and allocation.id
+        self._tape.steps.append(TapedCall(call, what, how, number, stack, loops, core.seat.program))
         return result
 
     def found(self, tile: Tile) -> None:
@@ -228,7 +228,7 @@ class _Form:
         if isinstance(value, (tuple, list)):
             return tuple(map(self.of, value))
         if isinstance(value, dict):
-            return {name: self.of(one) for name, one in value.items()}
+            return {name: self.of(item) for name, item in value.items()}
         for name, kind in KINDS.items():
             if isinstance(value, kind.of):
                 return TapedForm(name, self.of(kind.parts(value)))
@@ -247,7 +247,7 @@ class _Form:
         number, dtype = tile._storage.allocation.id, tile.dtype
         access = TileForm(number, tile._pattern, tile._partition_axis, dtype, axes)
         twins = self._tiles.setdefault(access, [])
-        twin = next((at for at, one in enumerate(twins) if one is tile), len(twins))
+        twin = next((at for at, view in enumerate(twins) if view is tile), len(twins))
         twins[twin:] = twins[twin:] or [tile]
         return access._replace(twin=twin) if twin else access
 
@@ -287,7 +287,7 @@ KINDS = {
     "Opcode": TapedKind(
         Instruction,
         _RECORDS.__getitem__,
-        lambda one: ("added_product" if one is added_product else one.name,),
+        lambda record: ("added_product" if record is added_product else record.name,),
     ),
 }
 """By the name that a tape has for it."""

@@ -35,8 +35,8 @@ _ROWS: dict[str, tuple[Any, Any]] = {
 _ENUMS = {kind.__name__: kind for kind in (Accumulate, Engine, LoopKind, Space)}
 _HEAD = ("kernel", "dialect", "machine", "level", "grid", "divided", "auto_alloc", "by_reference")
 _BODY = ("parameters", "inputs", "returned")
-_NUMBERS = {one.__name__: one for one in np.sctypeDict.values()} | {
-    np.dtype(one).type.__name__: np.dtype(one).type for one in NKI_NAMES.values()
+_NUMBERS = {kind.__name__: kind for kind in np.sctypeDict.values()} | {
+    np.dtype(dtype).type.__name__: np.dtype(dtype).type for dtype in NKI_NAMES.values()
 }
 
 
@@ -55,9 +55,9 @@ def tape_to_json(tape: Tape) -> str:
     stacks: dict[Any, int] = {}
     loops: dict[Any, int] = {}
     steps = []
-    for call, args, kwargs, made, stack, around, program in tape.steps:
+    for call, args, kwargs, number, stack, around, program in tape.steps:
         places = stacks.setdefault(stack, len(stacks)), loops.setdefault(around, len(loops))
-        steps.append([call, _write(args), _write(kwargs), made, *places, program])
+        steps.append([call, _write(args), _write(kwargs), number, *places, program])
     head = {"format": FORMAT, "version": VERSION}
     parts = {**head, **{name: _write(getattr(tape, name)) for name in (*_HEAD, *_BODY)}}
     parts |= {"stacks": _write(tuple(stacks)), "loops": _write(tuple(loops))}
@@ -75,11 +75,11 @@ def _write(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if kind.__name__ in _ROWS:
-        return {kind.__name__: [_write(one) for one in value]}
+        return {kind.__name__: [_write(item) for item in value]}
     if kind is tuple:
-        return [_write(one) for one in value]
+        return [_write(item) for item in value]
     if kind is dict:
-        return {"dict": [[_write(name), _write(one)] for name, one in value.items()]}
+        return {"dict": [[_write(name), _write(item)] for name, item in value.items()]}
     if isinstance(value, np.dtype):
         return {"dtype": name_of(value)}
     if isinstance(value, Location):  # a helper's line
@@ -109,40 +109,40 @@ def tape_from_json(text: str) -> Tape:
     TapeFormatError : the text is no JSON, of another version, or breaks the form somewhere.
     """
     try:
-        given = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TapeFormatError(f"{error}", "JSON") from None
-    if type(given) is not dict or given.get("format") != FORMAT:
-        raise TapeFormatError(given, f"an object whose format is {FORMAT!r}")
-    if given.get("version") != VERSION:
-        raise TapeFormatError(given.get("version"), f"version {VERSION}")
+    if type(data) is not dict or data.get("format") != FORMAT:
+        raise TapeFormatError(data, f"an object whose format is {FORMAT!r}")
+    if data.get("version") != VERSION:
+        raise TapeFormatError(data.get("version"), f"version {VERSION}")
     names = ("format", "version", *_HEAD, *_BODY, "stacks", "loops", "steps")
-    if given.keys() != set(names):
-        raise TapeFormatError(sorted(given), f"the members {', '.join(names)}")
+    if data.keys() != set(names):
+        raise TapeFormatError(sorted(data), f"the members {', '.join(names)}")
     try:
-        return _tape(given)
+        return _tape(data)
     except RecursionError:
         raise TapeFormatError("lists in lists without an end", "what a launch can ask") from None
 
 
-def _tape(given: dict[str, Any]) -> Tape:
+def _tape(data: dict[str, Any]) -> Tape:
     hints = get_type_hints(Tape)
-    tape = Tape(**{name: _need(_read(given[name]), hints[name]) for name in (*_HEAD, *_BODY)})
-    stacks = _need(_read(given["stacks"]), tuple[tuple[Location, ...], ...])
-    loops = _need(_read(given["loops"]), tuple[tuple[Iteration, ...], ...])
+    tape = Tape(**{name: _need(_read(data[name]), hints[name]) for name in (*_HEAD, *_BODY)})
+    stacks = _need(_read(data["stacks"]), tuple[tuple[Location, ...], ...])
+    loops = _need(_read(data["loops"]), tuple[tuple[Iteration, ...], ...])
     form = (
         f"[call, args, kwargs, made, one of {len(stacks)} stacks, of {len(loops)} loops, program]"
     )
-    for row in _need(given["steps"], list):
+    for row in _need(data["steps"], list):
         if type(row) is not list or len(row) != 7:
             raise TapeFormatError(row, form)
-        call, args, kwargs, made, stack, around, program = row
+        call, args, kwargs, number, stack, around, program = row
         args, kwargs, program = _read(args), _read(kwargs), _read(program)
         if not type(stack) is type(around) is int or not (
             0 <= stack < len(stacks) and 0 <= around < len(loops)
         ):
             raise TapeFormatError(row, form)
-        fields = (call, args, kwargs, made, stacks[stack], loops[around], program)
+        fields = (call, args, kwargs, number, stacks[stack], loops[around], program)
         for value, hint in zip(fields, _STEP, strict=True):
             _need(value, hint)
         tape.steps.append(TapedCall(*fields))
@@ -163,30 +163,30 @@ def _is(hint: Any) -> Callable[[Any], bool]:
     """Whether a value is of a type as an annotation has it."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
-        return lambda one: True
+        return lambda value: True
     if origin in (Union, UnionType):
-        known = [*map(_is, parts)]
-        return lambda one: any(is_it(one) for is_it in known)
+        checks = [*map(_is, parts)]
+        return lambda value: any(is_it(value) for is_it in checks)
     if origin is dict:
         key, held = map(_is, parts)
-        return lambda one: type(one) is dict and all(key(k) and held(v) for k, v in one.items())
+        return lambda d: type(d) is dict and all(key(k) and held(v) for k, v in d.items())
     if origin is tuple and parts[1:] == (...,):
         each = _is(parts[0])
         return lambda one: type(one) is tuple and all(map(each, one))
     if origin is tuple:
         row, size = [*map(_is, parts)], len(parts)
-        fits: Any = lambda one: all(is_it(v) for is_it, v in zip(row, one, strict=True))  # noqa: E731
-        return lambda one: type(one) is tuple and len(one) == size and fits(one)
+        fits: Any = lambda t: all(is_it(v) for is_it, v in zip(row, t, strict=True))  # noqa: E731
+        return lambda value: type(value) is tuple and len(value) == size and fits(value)
     if (origin or hint) is np.dtype:
-        return lambda one: isinstance(one, np.dtype)
+        return lambda value: isinstance(value, np.dtype)
     kind = NoneType if hint is None else hint
-    return lambda one: type(one) is kind
+    return lambda value: type(value) is kind
 
 
 def _read(value: Any) -> Any:
     kind = type(value)
     if kind is list:
-        return tuple([_read(one) for one in value])
+        return tuple([_read(item) for item in value])
     if kind is not dict:
         return value
     if len(value) != 1:
@@ -209,14 +209,14 @@ def _read(value: Any) -> Any:
         raise TapeFormatError(value, f"{name}: {error}") from None
 
 
-def _named(name: Any, known: Any) -> Any:
-    if type(name) is not str or name not in known:
-        raise TapeFormatError(name, ", ".join(map(str, known)))
-    return known[name]
+def _named(name: Any, table: Any) -> Any:
+    if type(name) is not str or name not in table:
+        raise TapeFormatError(name, ", ".join(map(str, table)))
+    return table[name]
 
 
 def _float(text: Any) -> float:
-    return float(_named(text, {one: one for one in ("nan", "inf", "-inf")}))
+    return float(_named(text, {word: word for word in ("nan", "inf", "-inf")}))
 
 
 def _number(held: Any) -> Any:
@@ -227,7 +227,7 @@ def _number(held: Any) -> Any:
 
 
 def _dict(held: Any) -> dict[Any, Any]:
-    return {_read(name): _read(one) for name, one in held}
+    return {_read(name): _read(item) for name, item in held}
 
 
 def _bits(held: Any) -> Array:
@@ -247,7 +247,7 @@ def _array(held: Any) -> Array:
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
-    **{name: partial(_named, known=kind.__members__) for name, kind in _ENUMS.items()},
+    **{name: partial(_named, table=kind.__members__) for name, kind in _ENUMS.items()},
     "float": _float,
     "number": _number,
     "dict": _dict,

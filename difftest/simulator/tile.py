@@ -266,9 +266,9 @@ class Tile(Elements, Patterned):
         if key is Ellipsis:
             return self
         items = key if isinstance(key, tuple) else (key,)
-        found = None if isinstance(self._axes, NkiError) else named(self, items)
-        if found is not None:
-            return type(self)(self._storage, found[0], found[1], self.dtype, found[2])
+        part = None if isinstance(self._axes, NkiError) else named(self, items)
+        if part is not None:
+            return type(self)(self._storage, part[0], part[1], self.dtype, part[2])
         if len(self.shape) == 1 and not self._in_hbm and names_two(items):
             self._check_bounds()
             self = self._as_tile()  # a column or a row of a tile has two dimensions
@@ -279,16 +279,16 @@ class Tile(Elements, Patterned):
         if isinstance(self._axes, NkiError):
             raise self._axes
         items = expand_ellipsis(items, len(self.shape), self, adds=True)
-        found = named(self, tuple(as_integer(k, "index") if is_integer(k) else k for k in items))
-        if found is None:
+        part = named(self, tuple(as_integer(k, "index") if is_integer(k) else k for k in items))
+        if part is None:
             other = next(k for k in items if not isinstance(k, (slice, NoneType)))
             kinds = "integers, slices, None and '...', or as its dialect has it"
             raise no_index(other, kinds, f"axis {items.index(other)} of {self!r}")
-        return self._part(found)
+        return self._part(part)
 
-    def _part(self: T, found: Named) -> T:
+    def _part(self: T, part: Named) -> T:
         """The tile that an index names."""
-        pattern, partition, axes = found
+        pattern, partition, axes = part
         return type(self)(self._storage, pattern, partition, self.dtype, axes)
 
     def reshape(self: T, shape: Any) -> T:

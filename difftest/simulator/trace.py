@@ -339,8 +339,8 @@ class Origin(NamedTuple):
     """Its line."""
 
     def __str__(self) -> str:
-        made = self.allocation.location
-        born = "" if made is None else f", made at {made}"
+        location = self.allocation.location
+        born = "" if location is None else f", made at {location}"
         box = ", ".join(f"{low}:{high}" for low, high in zip(self.low, self.high, strict=True))
         return f"[{box}] of {self.allocation}{born}, {self.event} at {self.location}"
 

@@ -110,7 +110,7 @@ def _form(kind: Any, *, is_entry: bool = False) -> Form:
     if NoneType in parts:
         return _optional(_form(parts[0]))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _named({one.value: one for one in kind}, attrgetter("value"))
+        return _named({member.value: member for member in kind}, attrgetter("value"))
     if kind in _ROWS:
         return _row(lambda values: kind(*values), _hints(kind).values())
     return _SIMPLE.get(origin or kind) or _record(kind)
@@ -148,18 +148,18 @@ def _plain(kind: type[Any], accepted: str, low: int | None = None) -> Form:
 
 
 def _optional(form: Form) -> Form:
-    return Form(form.write, lambda document, one: None if one is None else form.read(document, one))
+    return Form(form.write, lambda document, raw: None if raw is None else form.read(document, raw))
 
 
-def _named(known: Mapping[str, Any], spell: Callable[[Any], str]) -> Form:
+def _named(members: Mapping[str, Any], spell: Callable[[Any], str]) -> Form:
     """One of some values, by its name."""
 
     def read(document: _Document, value: Any) -> Any:
-        if type(value) is not str or value not in known:
-            raise _Refused(value, ", ".join(map(str, known)))
-        return known[value]
+        if type(value) is not str or value not in members:
+            raise _Refused(value, ", ".join(map(str, members)))
+        return members[value]
 
-    return Form(lambda document, one: spell(one), read)
+    return Form(lambda document, value: spell(value), read)
 
 
 def _list(value: Any, length: int | None = None) -> list[Any]:
@@ -175,15 +175,15 @@ def _each(form: Form) -> Form:
     def read(document: _Document, value: Any) -> tuple[Any, ...]:
         values: list[Any] = []
         try:
-            for one in _list(value):
-                values.append(read_one(document, one))
+            for item in _list(value):
+                values.append(read_one(document, item))
         except _Refused as error:
             raise error.inside(f"[{len(values)}]" if type(value) is list else "") from None
         return tuple(values)
 
     if write is None:
         return Form(None, read)
-    return Form(lambda document, values: [write(document, one) for one in values], read)
+    return Form(lambda document, values: [write(document, item) for item in values], read)
 
 
 def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
@@ -192,18 +192,18 @@ def _row(make: Callable[[Any], Any], kinds: Iterable[Any]) -> Form:
 
     def read(document: _Document, value: Any) -> Any:
         pairs = zip(forms, _list(value, len(forms)), strict=True)
-        return make([form.read(document, one) for form, one in pairs])
+        return make([form.read(document, item) for form, item in pairs])
 
     def write(document: _Document, values: Any) -> list[Any]:
         return [
-            one if form.write is None else form.write(document, one)
-            for form, one in zip(forms, values, strict=True)
+            item if form.write is None else form.write(document, item)
+            for form, item in zip(forms, values, strict=True)
         ]
 
     return Form(write, read)
 
 
-def _check_members(value: Any, needed: Collection[str], known: Collection[str]) -> None:
+def _check_members(value: Any, needed: Collection[str], names: Collection[str]) -> None:
     """Refuse what is no object, lacks what it needs, or has what nobody knows."""
     if type(value) is not dict:
         raise _Refused(value, "an object")
@@ -211,8 +211,8 @@ def _check_members(value: Any, needed: Collection[str], known: Collection[str]) 
         if name not in value:
             raise _Refused(sorted(value), f"a member {name!r}")
     for name in value:
-        if name not in known:
-            raise _Refused(name, ", ".join(known))
+        if name not in names:
+            raise _Refused(name, ", ".join(names))
 
 
 def _record(kind: Any) -> Form:
@@ -230,10 +230,10 @@ def _record(kind: Any) -> Form:
     ways = [(name, form.write, defaults.get(name, needed)) for name, form in forms.items()]
     fetch, check = attrgetter(*forms), _CHECKS.get(kind)
 
-    def write(document: _Document, one: Any) -> dict[str, Any]:
+    def write(document: _Document, record: Any) -> dict[str, Any]:
         return {
             name: value if form is None else form(document, value)
-            for (name, form, default), value in zip(ways, fetch(one), strict=True)
+            for (name, form, default), value in zip(ways, fetch(record), strict=True)
             if value is not default and (default is None or value != default)
         }
 
@@ -241,8 +241,8 @@ def _record(kind: Any) -> Form:
         _check_members(value, needed, forms)
         fields, name = defaults.copy(), ""
         try:
-            for name, one in value.items():
-                fields[name] = forms[name].read(document, one)
+            for name, member in value.items():
+                fields[name] = forms[name].read(document, member)
         except _Refused as error:
             raise error.inside(f".{name}") from None
         if check is not None:
@@ -265,16 +265,16 @@ def _write_argument(document: _Document, value: Any) -> Any:
     if isinstance(value, Pattern):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {name: _write_argument(document, one) for name, one in value.items()}
+        return {name: _write_argument(document, item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return [_write_argument(document, one) for one in value]
+        return [_write_argument(document, item) for item in value]
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _argument(document: _Document, value: Any) -> Any:
     """A text, a number, a list of such, or a pattern."""
     if type(value) is list:
-        return tuple(_argument(document, one) for one in value)
+        return tuple(_argument(document, item) for item in value)
     if type(value) is dict:
         return _form(Pattern).read(document, value)
     return float(value) if value in _NOT_FINITE else value
@@ -283,7 +283,7 @@ def _argument(document: _Document, value: Any) -> Any:
 def _options(document: _Document, value: Any) -> dict[str, Any]:
     if type(value) is not dict:
         raise _Refused(value, "an object")
-    return {name: _argument(document, one) for name, one in value.items()}
+    return {name: _argument(document, item) for name, item in value.items()}
 
 
 _SIMPLE: dict[Any, Form] = {
@@ -304,18 +304,18 @@ def _check_axis(axis: int, shape: tuple[int, ...]) -> None:
         raise _Refused(axis, f"an axis of the shape {list(shape)}", ".partition_axis")
 
 
-def _check_allocation(document: _Document, given: Any, fields: dict[str, Any]) -> None:
+def _check_allocation(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
     shape, axis, number = fields["shape"], fields["partition_axis"], fields["id"]
     _check_axis(axis, shape)
     blocks = math.prod(shape[:axis])
-    if "places" in given and len(fields["places"]) != blocks:
-        raise _Refused(given["places"], f"a list of {blocks}", ".places")
+    if "places" in entry and len(fields["places"]) != blocks:
+        raise _Refused(entry["places"], f"a list of {blocks}", ".places")
     if number in document.ids:
         raise _Refused(number, "an id that no other allocation has", ".id")
     document.ids.add(number)
 
 
-def _check_region(document: _Document, given: Any, fields: dict[str, Any]) -> None:
+def _check_region(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
     allocation, shape, dtype = fields["allocation"], fields["shape"], fields["view"]
     if fields["partition_axis"] is not None:
         _check_axis(fields["partition_axis"], shape)
@@ -324,10 +324,10 @@ def _check_region(document: _Document, given: Any, fields: dict[str, Any]) -> No
         size = size * allocation.dtype.itemsize // dtype.itemsize
     pattern = Pattern(fields["offset"], shape, fields["strides"])
     if len(pattern.strides) != len(shape) or not pattern.fits(size):
-        raise _Refused(given, f"a stride for each size, and elements of {allocation}")
+        raise _Refused(entry, f"a stride for each size, and elements of {allocation}")
 
 
-def _check_event(document: _Document, given: Any, fields: dict[str, Any]) -> None:
+def _check_event(document: _Document, entry: Any, fields: dict[str, Any]) -> None:
     places, grid, number = fields["program"], document.grid, fields["number"]
     if len(places) != len(grid) or any(p >= n for p, n in zip(places, grid, strict=True)):
         raise _Refused(list(places), f"a place in the grid {list(grid)}", ".program")
@@ -336,7 +336,7 @@ def _check_event(document: _Document, given: Any, fields: dict[str, Any]) -> Non
     document.last = number
     names = fields["kind"].numbers
     if len(fields["numbers"]) != len(names):
-        raise _Refused(given.get("numbers", []), f"a list of {len(names)}", ".numbers")
+        raise _Refused(entry.get("numbers", []), f"a list of {len(names)}", ".numbers")
 
 
 _CHECKS: dict[Any, Callable[[_Document, Any, dict[str, Any]], None]] = {
@@ -353,13 +353,13 @@ _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 def trace_to_json(trace: Trace) -> str:
     """The trace as a JSON text, with a line for each entry of a table and each event."""
     document = _Document()
-    document.places["allocations"] = {one: at for at, one in enumerate(trace.allocations)}
+    document.places["allocations"] = {a: at for at, a in enumerate(trace.allocations)}
     rows = {}
     for name, kind in reversed(TABLES.items()):
         write = _form(kind, is_entry=True).write
         assert write is not None
         values = trace.events if kind is Event else document.places[name]
-        rows[name] = _lines(write(document, one) for one in values)
+        rows[name] = _lines(write(document, value) for value in values)
     head = {"format": FORMAT, "version": VERSION}
     head |= {name: getattr(trace, name) for name in HEAD}
     parts = {name: _compact(value) for name, value in head.items()}
@@ -375,29 +375,29 @@ def trace_from_json(text: str) -> Trace:
     TraceFormatError : the text is no JSON, of another version, or breaks the form somewhere.
     """
     try:
-        given = json.loads(text, parse_constant=_no_constant)
+        data = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise TraceFormatError(f"not a trace: not JSON ({error})") from None
     try:
-        return _trace(given)
+        return _trace(data)
     except _Refused as error:
         raise TraceFormatError(str(error)) from None
 
 
-def _trace(given: Any) -> Trace:
-    _check_version(given)
+def _trace(data: Any) -> Trace:
+    _check_version(data)
     members = ("format", "version", *HEAD, *TABLES)
-    _check_members(given, members, members)
+    _check_members(data, members, members)
     document, trace, hints, name = _Document(), Trace(), _hints(Trace), ""
     try:
         for name in HEAD:
-            setattr(trace, name, _form(hints[name]).read(document, given[name]))
+            setattr(trace, name, _form(hints[name]).read(document, data[name]))
         document.grid = trace.grid
         if len(trace.cores) not in (0, math.prod(trace.grid)):
             name = "cores"
-            raise _Refused(given[name], "none, or one for each instance of the grid")
+            raise _Refused(data[name], "none, or one for each instance of the grid")
         for name, kind in TABLES.items():
-            entries = _each(_form(kind, is_entry=True)).read(document, given[name])
+            entries = _each(_form(kind, is_entry=True)).read(document, data[name])
             document.entries[name] = [*entries]
     except _Refused as error:
         raise error.inside(name) from None
@@ -405,13 +405,13 @@ def _trace(given: Any) -> Trace:
     return trace
 
 
-def _check_version(given: Any) -> None:
+def _check_version(data: Any) -> None:
     """Before anything else: another version may have other members."""
-    if type(given) is not dict:
-        raise _Refused(given, "an object")
-    if given.get("format") != FORMAT:
-        raise _Refused(given.get("format"), json.dumps(FORMAT), "format")
-    version = given.get("version")
+    if type(data) is not dict:
+        raise _Refused(data, "an object")
+    if data.get("format") != FORMAT:
+        raise _Refused(data.get("format"), json.dumps(FORMAT), "format")
+    version = data.get("version")
     if version != VERSION or type(version) is not int:
         again = "record the kernel again with this difftest"
         raise _Refused(version, f"{VERSION}; {again}", "version")
