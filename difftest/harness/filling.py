@@ -179,22 +179,22 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
     """The last multiple that fits, and the next; None if the limit is out of reach."""
     below, under = looks.first[-2:]
     over: _Look | None = None
-    count, is_near = _crossing(below, under), True
+    count, step = _crossing(below, under), 1
     while over is None or over.count - under.count > 1:
         growth = (under.work - below.work) / (under.count - below.count)
         found = looks.at(count, under.work + growth * (count - under.count))
         if found is None:
             return None
         if found.fits:
-            below, under, is_near = under, found, over is None
+            below, under, step = under, found, 0 if over else step
             count = (under.count + over.count) // 2 if over else _crossing(below, under)
         elif found.spilled and not (over and over.spilled):
-            over = found  # how much too large it is says where the limit was
+            over, step = found, 1  # how much too large it is says where the limit was
             count = _crossing(under, over)
-        else:  # the guess was a good one, or the limit is the kernel's own
-            over = found
-            count = over.count - 1 if is_near else (under.count + over.count) // 2
-            is_near = False
+        else:  # the guess was a good one: the limit is not far below
+            over, middle = found, (under.count + found.count) // 2
+            count = max(over.count - step, under.count + 1) if step else middle
+            step *= 16  # the next step down goes farther
     return under, over
 
 
