@@ -74,7 +74,7 @@ class Arrival(NamedTuple):
 
     point: Hashable
     members: tuple[int, ...]
-    given: Any
+    value: Any
     call: str
     location: Location | None
 
@@ -197,7 +197,7 @@ class Baton:
             self._arrivals[me] = Arrival(point, members, value, call, kernel_location())
             here = [n for n in members if n in self._arrivals and self._arrivals[n].point == point]
             if len(here) == len(members):
-                all_given = {n: self._arrivals.pop(n).given for n in members}
+                all_given = {n: self._arrivals.pop(n).value for n in members}
                 self._met.update(dict.fromkeys(members, all_given))
                 furthest = max(self._steps[n] for n in members)
                 for n in members:

@@ -172,7 +172,7 @@ def _is(hint: Any) -> Callable[[Any], bool]:
         return lambda d: type(d) is dict and all(key(k) and held(v) for k, v in d.items())
     if origin is tuple and parts[1:] == (...,):
         each = _is(parts[0])
-        return lambda one: type(one) is tuple and all(map(each, one))
+        return lambda value: type(value) is tuple and all(map(each, value))
     if origin is tuple:
         row, size = [*map(_is, parts)], len(parts)
         fits: Any = lambda t: all(is_it(v) for is_it, v in zip(row, t, strict=True))  # noqa: E731

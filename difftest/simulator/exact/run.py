@@ -74,11 +74,11 @@ class Doubt(NamedTuple):
 class Pending(NamedTuple):
     """What an instruction is about to write: to all of a tile, or where bools over it are true.
 
-    ``made`` is None where the machine's values are exact.
+    ``numbers`` is None where the machine's values are exact.
     """
 
     tile: Any
-    made: Bounded | None
+    numbers: Bounded | None
     where: Array | None = None
 
 

@@ -133,11 +133,11 @@ _OURS = b'{"format":"difftest '
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The files of one launch. Folders of ``made`` are created if they are missing."""
+    """The files of one launch. ``folders`` are created if they are missing."""
 
     traces: tuple[Path, ...] = ()
     profiles: tuple[Path, ...] = ()
-    made: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.traces or self.profiles)
@@ -155,7 +155,7 @@ class Artifacts:
         KernelError : a file cannot be written. Whatever ``profile`` raises.
         """
         try:
-            for folder in self.made:
+            for folder in self.folders:
                 folder.mkdir(parents=True, exist_ok=True)
             if self.traces:
                 document = trace_to_json(trace)
@@ -318,7 +318,7 @@ class RunAs(Kernel):
     """
 
     where: ClassVar[str]
-    known: ClassVar[tuple[str, ...]]
+    documented: ClassVar[tuple[str, ...]]
     """Its documented options."""
     parameter: ClassVar[str] = "kernel"
     """The name of its first parameter."""
@@ -351,7 +351,7 @@ class RunAs(Kernel):
             for name, value in options.items():
                 if name in RUN_HINTS:
                     undocumented_argument(cls.where, name, value)
-                elif name not in cls.known:
+                elif name not in cls.documented:
                     raise not_modelled(f"{cls.where}'s argument {name!r}", f"{name}={value!r}")
                 else:
                     settings[name] = value
@@ -370,7 +370,7 @@ class OnDevice(RunAs):
     """
 
     where = "nki.baremetal"
-    known: ClassVar[tuple[str, ...]] = (*FILE_OPTIONS[:3], COMPILER)
+    documented: ClassVar[tuple[str, ...]] = (*FILE_OPTIONS[:3], COMPILER)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         predicts = self.predictor is not None
@@ -391,7 +391,7 @@ class Profiled(OnDevice):
     """The same under ``nki.profile``."""
 
     where, parameter = "nki.profile", "func"
-    known = (*FILE_OPTIONS, COMPILER, "overwrite", "profile_nth")
+    documented = (*FILE_OPTIONS, COMPILER, "overwrite", "profile_nth")
 
 
 class Benchmark(RunAs):
@@ -401,7 +401,7 @@ class Benchmark(RunAs):
     """
 
     where = "nki.benchmark"
-    known = ("warmup", "iters", "save_neff_name", "save_trace_name", COMPILER)
+    documented = ("warmup", "iters", "save_neff_name", "save_trace_name", COMPILER)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.predictor is None:

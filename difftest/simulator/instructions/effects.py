@@ -99,11 +99,11 @@ class Act:
     reads, writes : the tensors by role, as its event names them; a meaning may name others.
     parts : those of them that are touched in part, and what of them.
     meeting : where the members of its exchange meet.
-    given : what each of them gave of this act, in their order.
+    messages : what each of them gave of this act, in their order.
     """
 
     meeting: Meeting
-    given: list[Any]
+    messages: list[Any]
 
     def __init__(self, call: Call, operands: Sequence[Any], dsts: Sequence[Any]) -> None:
         record = call.instruction
@@ -258,7 +258,7 @@ def _meet(exchange: Exchange, acts: Sequence[Act]) -> bool:
     if alike:
         _check_alike(acts[0].call.name, {n: [*chain(*met[n])] for n in members})
     for at, act in enumerate(acts):
-        act.given = [met[n][at] for n in members]
+        act.messages = [met[n][at] for n in members]
     return True
 
 

@@ -140,7 +140,7 @@ def _in_pipe(acts: Sequence[Act]) -> Meeting:
 def sendrecv(act: Act) -> None:
     """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
     me, source, dst = act.meeting.me, act.call["recv_from_rank"], act.writes["dst"]
-    to, message = act.given[source]
+    to, message = act.messages[source]
     src = message.src
     if to != me:
         raise KernelError(
@@ -267,7 +267,7 @@ def _makes(make: Callable[[Act, list[Array], Any], Array]) -> Callable[[Act], No
     @wraps(make)
     def meaning(act: Act) -> None:
         op = _REDUCTIONS[act.call["op"].name] if "op" in act.call.options else None
-        act.take(combined([sent[0] for sent in act.given], partial(make, act), op))
+        act.take(combined([sent[0] for sent in act.messages], partial(make, act), op))
 
     return meaning
 
@@ -310,7 +310,7 @@ def collective_permute(act: Act) -> None:
     """``dst`` of each pair's target is ``src`` of its source; a rank that only sends is silent."""
     pairs = {target: source for source, target in act.call["source_target_pairs"]}
     if act.meeting.me in pairs:
-        act.take(act.given[act.meeting.members.index(pairs[act.meeting.me])][0])
+        act.take(act.messages[act.meeting.members.index(pairs[act.meeting.me])][0])
     else:
         act.reads, act.writes = {}, {}
 
@@ -318,14 +318,14 @@ def collective_permute(act: Act) -> None:
 @_collective("channel_ids")
 def collective_permute_implicit(act: Act) -> None:
     """``dst`` is ``src`` of the rank before this one in the ring."""
-    act.take(act.given[_place(act) - 1][0])
+    act.take(act.messages[_place(act) - 1][0])
 
 
 @_collective("channel_ids", "op", srcs=("src", "src1"), rules=(_OP, same_shape("src", "src1")))
 def collective_permute_implicit_reduce(act: Act) -> None:
     """``dst`` is ``op(src, src1)`` of the rank before this one in the ring."""
     op = _REDUCTIONS[act.call["op"].name]
-    act.take(combined(act.given[_place(act) - 1], lambda pair, op: op(*pair), op))
+    act.take(combined(act.messages[_place(act) - 1], lambda pair, op: op(*pair), op))
 
 
 # -- sizes that lie in a tensor: flat buffers, of which each rank sends some elements --------------
@@ -402,7 +402,7 @@ def _give_chunks(act: Act) -> list[Sent]:
 def _receive(act: Act) -> None:
     """Put the chunks into their slots of ``dst``, and their counts into the metadata."""
     dst, displaced = act.writes["dst"], act.call["has_rdispls"]
-    came = [sent[_place(act)] for sent in act.given]
+    came = [sent[_place(act)] for sent in act.messages]
     counts, slot = [sent.values.size for sent in came], dst.size // len(came)
     places = _numbers(act, 3) if displaced else [slot * sender for sender in range(len(came))]
     chunks = _chunks(act, "dst", places, counts, None if displaced else slot)

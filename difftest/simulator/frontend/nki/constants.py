@@ -151,13 +151,13 @@ class NKIObject:
             received, limit = f"{', '.join(map(repr, args)):.80}", ", ".join(fields) or "no field"
             takes = "a value for each field"
             raise not_taken(name, takes, got, received, error=SignatureError, limit=limit)
-        given = dict(zip(fields, args, strict=False))
-        twice = sorted(given.keys() & kwargs.keys())
+        values = dict(zip(fields, args, strict=False))
+        twice = sorted(values.keys() & kwargs.keys())
         if twice:
             takes, got = "a value for a field once", f"two values for {', '.join(twice)}"
             received = f"{len(args)} values by position, and {', '.join(kwargs)} by name"
             raise not_taken(name, takes, got, received, error=SignatureError)
-        for field, value in {**fields, **given, **kwargs}.items():
+        for field, value in {**fields, **values, **kwargs}.items():
             setattr(self, field, value)
         after = getattr(self, "__post_init__", None)
         if after is not None:
