@@ -230,7 +230,7 @@ def differs(a: Any, b: Any) -> str:
     """What is different between two arrays, or nothing. NaN of any bits is equal to NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype}{a.shape} and {b.dtype}{b.shape}"
-    wrong = a != b
+    wrong = a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}")
     if is_float(a.dtype):
         x, y = (np.asarray(from_bits(v, v.dtype), dtype=np.float32) for v in (a, b))
         same = (x == y) & (np.signbit(x) == np.signbit(y))

@@ -130,7 +130,7 @@ def matmul(scene: Scene) -> None:
     choices = scene.choices
     depth, rows, columns = (choices.pick((2, 1, 3, 16)) for _ in range(3))
     floats = [NAMES[name] for name in FLOATS]
-    x, y = (operand(scene, (depth, size), dtypes=floats, plain=True) for size in (rows, columns))
+    x, y = (operand(scene, (depth, size), dtypes=floats) for size in (rows, columns))
     sink(scene, f"nl.matmul({x.text}, {y.text}, transpose_x=True)", (rows, columns), "nl.matmul")
 
 

@@ -202,14 +202,13 @@ def destination(
     spaces: Sequence[Space] = (Space.SBUF,),
     *,
     fill: bool = False,
-    apart: Sequence[Value] = (),
 ) -> Access:
-    """A tile to write to, none of those ``apart``; ``fill`` if its old values matter."""
+    """A tile to write to; ``fill`` if its old values matter."""
     choices = scene.choices
     fit = [
         value
         for value in scene.suitable(spaces=tuple(spaces), dtypes=(dtype,))
-        if value.writable and holds(value, shape) and value not in apart
+        if value.writable and holds(value, shape)
     ]
     if fit and choices.chance(50):
         return part_of(scene, choices.pick(fit), shape)

@@ -77,13 +77,16 @@ class Value:
 
     @property
     def is_odd(self) -> bool:
-        """Whether it has a NaN, of whose bits nobody says anything, -0.0, or numbers too small or
-        too large for sums in float32 to be close.
+        """Whether it has a NaN, of whose bits nobody says anything, or numbers too small or too
+        large for sums in float32 to be close.
         """
+        missing = None if self.blocks else self.tensor._unwritten()
+        elements = self.tensor._elements()
+        elements = elements if missing is None else elements[~missing]  # which may be anything
         if not is_float(self.dtype):
-            return self.dtype.kind in "iu" and bool((abs(self.tensor._elements()) > LARGE).any())
-        numbers = np.asarray(from_bits(self.tensor._elements(), self.dtype), np.float32)
-        tiny = (np.abs(numbers) < TINY) & (np.signbit(numbers) | (numbers != 0))
+            return self.dtype.kind in "iu" and bool((abs(elements) > LARGE).any())
+        numbers = np.asarray(from_bits(elements, self.dtype), np.float32)
+        tiny = (np.abs(numbers) < TINY) & (numbers != 0)
         return bool((np.isnan(numbers) | tiny).any())
 
 

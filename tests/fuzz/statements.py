@@ -18,7 +18,7 @@ from difftest.simulator.instructions.record import INSTRUCTIONS
 from difftest.simulator.instructions.registers import Accumulate
 from tests.fuzz import masks, sinks
 from tests.fuzz.operands import destination, filled, known, operand
-from tests.fuzz.scene import Access, Scene, Shape, Value
+from tests.fuzz.scene import Access, Scene, Shape
 from tests.unit.simulator.instructions.calls.drawn import Drawing, DrawnCall
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, FORMS
 from tests.unit.simulator.instructions.calls.spelling import function, spelled
@@ -26,9 +26,11 @@ from tests.unit.simulator.instructions.calls.tensors import NAMES, Operand
 
 WITH_WHOLE = ("dma_gather", "dma_scatter", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
 """Examples that index an operand of theirs once more."""
-OF_PLAIN = ("nc_matmul", "tensor_partition_reduce", "topk")
-"""Instructions whose order of additions or equal values nobody documents: of no odd values."""
+OF_PLAIN = ("tensor_partition_reduce",)
+"""Instructions whose order of additions nobody documents: of no odd values."""
 CURVED = ("exponential",)
+MASKED, MASKED_WALKS = 33, 75
+"""Percent of the calls that have a mask; of those that walk their axes in an order of their own."""
 
 
 @functools.cache
@@ -51,8 +53,6 @@ class SceneDrawing(Drawing):
         self.scene, self.choices = scene, scene.choices
         self.texts: dict[str, str] = {}
         self.offered: Access | None = None
-        self.targets: list[Value] = []
-        """What it writes to: of two that overlap, the last one holds."""
         self.first: np.dtype[Any] | None = None
         self.whole = example in WITH_WHOLE
         self.plain = record.name in OF_PLAIN
@@ -128,12 +128,8 @@ class SceneDrawing(Drawing):
         if self.whole and written:
             made = self._operand(shape, spaces, (dtype,))
         else:
-            how = {"fill": written, "apart": self.targets}
-            made = destination(self.scene, tuple(shape), dtype, _near(spaces), **how)
-            if written and self.plain and made.value.is_odd:
-                made = self._new(shape, dtype, spaces, None, {"high": 3})
+            made = destination(self.scene, tuple(shape), dtype, _near(spaces), fill=written)
         made.value.opcode = self.record.name
-        self.targets.append(made.value)
         return made
 
     def _new(self, shape: Any, dtype: Any, spaces: Any, values: Any, limits: Any) -> Access:
@@ -157,8 +153,8 @@ def call(scene: Scene, example: str) -> None:
     if scene.dialect == "classic" and not drawn.is_classic:
         return
     sums = [o for o in drawn.options if isinstance(o, Accumulate) and o is not Accumulate.IDLE]
-    if sums and (drawn.close or example in CURVED or scene.grid):
-        return  # the registers would keep what is only close, or another instance's, for others
+    if sums and (drawn.close or example in CURVED):
+        return  # the registers would keep what is only close for others
     for name, tensor in drawn.beside.items():
         text = f"np.array({np.asarray(tensor.values).reshape(-1).tolist()})"
         value = filled(scene, np.shape(tensor.values), tensor.dtype, expression=text)
@@ -171,7 +167,8 @@ def _issue(scene: Scene, drawn: DrawnCall, drawing: SceneDrawing) -> None:
     choices, name = scene.choices, drawn.record.name
     module, parameters = function(name, scene.dialect)
     more = ""
-    if "mask" in parameters and choices.chance(22):
+    share = MASKED_WALKS if drawn.record.walk is not None else MASKED
+    if "mask" in parameters and choices.chance(share):
         more = f", mask={_mask(scene, drawn)}"
     unsaid = drawn.record.classic and drawn.engine is Engine.UNKNOWN
     if "engine" in parameters and unsaid and choices.chance(8):

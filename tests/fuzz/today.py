@@ -112,8 +112,8 @@ def products(scene: Scene) -> None:
     choices = scene.choices
     floats = [NAMES[name] for name in FLOATS if name != "tfloat32"]
     depth, rows, columns = (choices.pick(sizes) for sizes in ((2, 3, 16), (1, 4, 8), (2, 5, 9)))
-    x = operand(scene, (depth, rows), dtypes=floats, plain=True)
-    y = operand(scene, (depth, columns), dtypes=[x.dtype], plain=True)
+    x = operand(scene, (depth, rows), dtypes=floats)
+    y = operand(scene, (depth, columns), dtypes=[x.dtype])
     wider = columns + choices.integer(0, 3)
     dtype = NAMES["float32"]
     held = destination(scene, (rows, wider), dtype, (Space.PSUM,), fill=choices.chance(85)).value

@@ -139,7 +139,8 @@ def _look(core: Core, issued: Issue, results: Any, *, in_place: bool) -> None:
     tiles = [tile for tile in issued.operands if isinstance(tile, Tile)]
     read = [tile._engine_values(unwritten=True) for tile in tiles]
     if in_place:
-        if is_float(issued.dst.dtype) and all(np.isfinite(held).all() for held in read):
+        finite = all(np.isfinite(held).all() for held in read)
+        if isinstance(issued.dst, Tile) and is_float(issued.dst.dtype) and finite:
             _judge(core, issued.dst._values(unwritten=True), [])
         return
     first = results[0] if type(results) is tuple else results

@@ -282,6 +282,18 @@ def test_what_a_mask_leaves_out_lies_outside_of_a_vector_with_a_hole():
     assert_array_equal(run(add, ROWS), ROWS[0:2] + ROWS[1:3, 0:1])
 
 
+def test_an_infinity_may_be_added_up_in_rows_that_indices_name():
+    """Whoever looks for its origin finds no tile there."""
+
+    def kernel(x: nt.mutable_tensor):
+        row = nisa.iota(nl.arange(2)[:, None] * 0, dtype=nl.int32)
+        nl.atomic_rmw(x[row, COLUMNS], nl.load(x)[0:2], op=np.add)
+
+    array = np.full((4, 6), 3e38, np.float32)
+    launch(kernel, (array,), plain=True)
+    assert np.isinf(array[0]).all()
+
+
 def test_a_masked_dma_takes_a_view_of_its_destinations_shape():
     def copy(x):
         tile = nl.zeros((4, 4), nl.float32)
