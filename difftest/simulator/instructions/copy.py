@@ -49,7 +49,6 @@ from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
-"""They can be set to 0 only."""
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
 PREDICATE_DTYPES = tuple(map(np.dtype[Any], ("uint8", "uint16", "uint32", "bool")))
