@@ -8,13 +8,15 @@ payload of a NaN are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from difftest.harness.reference import as_float64
 from difftest.harness.rounding import Array, float_info, is_float, round_once, ulp
 from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement, WrongOutput
@@ -72,23 +74,21 @@ def tolerated(
     return replace(around(value, dtype, error, exact=exact), doubt=doubt)
 
 
-Verdicts = Sequence[Match | Mismatch | Inconclusive | None]
+Answer = Match | Mismatch | Inconclusive
+Verdicts = Sequence[Answer | None]
 
 
 def compare(
     expected: Sequence[Expected], outputs: Sequence[Array], unwritten: Sequence[Mask | None] = ()
-) -> Match | Mismatch | Inconclusive:
+) -> Answer:
     """The verdict on all outputs of one run, which the kernel returned or wrote in its own dtypes.
 
     ``unwritten`` has for each None, or a mask of its shape that is True where the kernel never
     wrote; it is empty if the backend cannot tell.
     """
     forms = [(one.value, one.dtype) for one in expected]
-
-    def ask() -> Verdicts:
-        both = enumerate(zip(expected, outputs, strict=True))
-        return [check_values(index, one, got) for index, (one, got) in both]
-
+    numbers = range(len(outputs))
+    ask = partial(map, check_values, numbers, expected, outputs)
     return judge_outputs(forms, outputs, unwritten, ask)
 
 
@@ -96,8 +96,8 @@ def judge_outputs(
     forms: Sequence[tuple[Array, np.dtype[Any]]],
     outputs: Sequence[Array],
     unwritten: Sequence[Mask | None],
-    ask: Callable[[], Verdicts],
-) -> Match | Mismatch | Inconclusive:
+    ask: Callable[[], Iterable[Answer | None]],
+) -> Answer:
     """The verdict on outputs of these values and dtypes: ``ask`` only if all forms are right."""
     if len(outputs) != len(forms):
         message = f"the kernel returned {len(outputs)} outputs, the reference {len(forms)}"
@@ -107,11 +107,11 @@ def judge_outputs(
         _check_form(index, *form, got, mask)
         for index, (form, got, mask) in enumerate(zip(forms, outputs, masks, strict=True))
     ]
-    verdicts = ask() if not any(wrong) else wrong
+    verdicts = wrong if any(wrong) else [*ask()]
     return first_of(verdicts) or _all_match(verdicts)
 
 
-def _all_match(verdicts: Verdicts) -> Match | Mismatch | Inconclusive:
+def _all_match(verdicts: Verdicts) -> Answer:
     """The match of outputs that all match; a mismatch if they have no element.
 
     Where no element is finite, nothing is proved.
@@ -161,11 +161,10 @@ def _check_form(
     return None
 
 
-def check_values(index: int, expected: Expected, got: Array) -> Match | Mismatch | Inconclusive:
+def check_values(index: int, expected: Expected, got: Array) -> Answer:
     """The verdict on the values of output ``index``, which has the expected form."""
-    low, high = map(_as_float64, expected.interval())
     with np.errstate(invalid="ignore"):  # a signalling NaN is a value to judge, not an accident
-        values = _as_float64(got)
+        low, high, values = as_float64((*expected.interval(), got))
     inside = (low <= values) & (values <= high)
     outside: Mask = ~(inside | (np.isnan(values) & np.isnan(low)))
     if outside.any():
@@ -203,7 +202,7 @@ def _mismatch(
         why = "nothing here rounds" if is_float(expected.dtype) else "these are integers"
         message = f"values differ, and {why}: each must be equal"
     places = np.nonzero(every) if every.ndim else ()
-    low, high = map(_as_float64, expected.interval())
+    low, high = as_float64(expected.interval())
     return Mismatch(
         kind=kind,
         output=index,
@@ -216,10 +215,6 @@ def _mismatch(
         question=expected.question,
         evidence=WrongOutput(got, expected.value, low, high, every),
     )
-
-
-def _as_float64(array: Array) -> NDArray[np.float64]:
-    return array.astype(np.float64, copy=False)
 
 
 def _first(kind: str, wrong: Mask, expected: Expected, got: Array) -> WrongElement:

@@ -120,9 +120,8 @@ class Coverage:
 
 def coverage_from_list(document: list[Any]) -> Coverage:
     """What :meth:`Coverage.to_list` wrote."""
-    tables: Any = [{(*row,) for row in rows} for rows in document[:-1]]
-    forks, kernels, done = tables
-    return Coverage(forks, kernels, done, set(document[-1]))
+    tables: list[Any] = [{(*row,) for row in rows} for rows in document[:-1]]
+    return Coverage(*[*tables, set(document[-1])])
 
 
 @dataclass(frozen=True)

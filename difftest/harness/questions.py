@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from difftest.backends.sdk import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
+    Answer,
     Expected,
     around,
     check_values,
@@ -53,7 +54,6 @@ EXCUSE = 2.0**-6
 EXCUSED_UNITS = 2.0**5
 """How much of the median element a bound may excuse, relative to it, and in units of the output's
 dtype: a float32 sum of 8,192 terms of both signs, and attention in bfloat16, stay below both."""
-Answer: TypeAlias = Match | Mismatch | Inconclusive
 ALGORITHM = "algorithm"
 ARITHMETIC = "arithmetic"
 

@@ -57,8 +57,9 @@ class Recipe:
     kind = ""
     is_random = False
     """Whether rounding errors on this data may be taken as independent (see ``tolerance``)."""
-    least = MappingProxyType({"seed": 0, "bound": 0, "spread": 0, "below": 1})
-    """What fields are at least, in each recipe that has them."""
+    least = MappingProxyType({"seed": 0, "bound": 0, "spread": 0, "below": 1, "share": 0})
+    most = MappingProxyType({"share": 1})
+    """What fields are at least, and at most, in each recipe that has them."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -68,9 +69,10 @@ class Recipe:
                 raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
             if field.type == "int":  # of NumPy's, too: as JSON knows it
                 object.__setattr__(self, field.name, int(value))
-            if field.name in self.least and getattr(self, field.name) < self.least[field.name]:
-                least = self.least[field.name]
-                raise RecipeError(f"{name}: received {value!r}; accepted: at least {least}")
+            least, most = (ends.get(field.name) for ends in (self.least, self.most))
+            if least is not None and not least <= value <= (math.inf if most is None else most):
+                range_ = f"at least {least}" if most is None else f"from {least} to {most}"
+                raise RecipeError(f"{name}: received {value!r}; accepted: {range_}")
 
     def __init_subclass__(cls) -> None:
         if "kind" in vars(cls):

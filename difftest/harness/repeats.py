@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis.control import current_build_context
@@ -15,6 +16,10 @@ from difftest.harness.spec import KernelSpec
 
 _IN_A_ROW = 4
 """How many repeats are replaced, one after the other. A domain of few cases has no others."""
+_TRIES = 8
+"""Sizes that are looked at for one that is new."""
+RANGE, EDGES = "difftest_range", "difftest_edges"
+"""Attributes of strategies of sizes: all of them, and those to which they lean."""
 
 
 class Repeats:
@@ -102,3 +107,19 @@ def choose(values: Any, wanted: int) -> None:
         data.prefix, data.index = (0, min(max(values[0], wanted), values[-1]) // values.step), 0
     elif isinstance(values, Sequence) and wanted in values[1:]:
         data.prefix, data.index = (values.index(wanted),), 0
+
+
+def points_of_run() -> Counter[Any]:
+    """How often the run of a test was where: each run has random numbers of its own."""
+    run = getattr(current_build_context().data, "_random", None)
+    points: Counter[Any] = getattr(run, "__dict__", {}).setdefault("difftest_points", Counter())
+    return points
+
+
+def new_size(source: Any, size: int | None, is_new: Callable[[int], bool]) -> int | None:
+    """The size, or another one that is new: of a strategy of sizes, every second an edge."""
+    chance: Any = getattr(current_build_context().data, "_random", None)
+    own = getattr(source, RANGE, ()), getattr(source, EDGES, ())
+    tries = range(_TRIES if chance and all(own) else 0)
+    sizes = [size] * (size is not None), (chance.choice(chance.choice(own)) for _ in tries)
+    return next(filter(is_new, itertools.chain(*sizes)), size)

@@ -196,8 +196,8 @@ class KernelSpec:
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain."""
         return tuple(
-            int(token) if token.isdecimal() else sized(argument, token, values[token])
-            for token in self.dimensions(argument)
+            int(one) if one.isdecimal() else sized(f"{argument}: dimension {one}", values[one])
+            for one in self.dimensions(argument)
         )
 
     def dimensions(self, argument: str) -> list[str]:
@@ -306,10 +306,8 @@ def _check_domain(spec: KernelSpec) -> None:
         if is_function_of_the_domain(source):
             _check_names(f"domain[{name!r}]", names_of(source), earlier)  # type: ignore[arg-type]
         elif not isinstance(source, SearchStrategy) and not is_choice(source):
-            raise SpecError(
-                f"domain[{name!r}]: received {source!r}; accepted: a Hypothesis strategy, a "
-                "sequence of values, or a function of earlier names"
-            )
+            accepted = "a Hypothesis strategy, a sequence of values, or a function of earlier names"
+            raise refused(f"domain[{name!r}]", source, accepted)
         earlier.append(name)
     _check_names("parameters", spec.parameters, earlier)
     for argument in ("reduction", "grid"):

@@ -56,20 +56,14 @@ def listed(argument: str, given: Any) -> tuple[Any, ...]:
 
 def counted(argument: str, given: Any) -> int:
     """A number of roundings."""
-    if not is_integer(given) or given < 0:
-        raise refused(
-            argument,
-            given,
-            "a number of roundings (an integer, at least 0), a name of the domain, or a function "
-            "of names of the domain that returns one",
-        )
-    return int(given)
+    what = "a number of roundings (an integer, at least 0), a name of the domain, or a function of "
+    return sized(argument, given, f"{what}names of the domain that returns one")
 
 
-def sized(argument: str, name: str, given: Any) -> int:
+def sized(argument: str, given: Any, accepted: str = "an integer, at least 0") -> int:
     """A value of the domain that stands for a dimension."""
     if not is_integer(given) or given < 0:
-        raise refused(f"{argument}: dimension {name}", given, "an integer, at least 0")
+        raise refused(argument, given, accepted)
     return int(given)
 
 

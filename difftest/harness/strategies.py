@@ -19,7 +19,8 @@ from difftest.harness.aims import Term, aimed, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
-from difftest.harness.repeats import begin_case, choose
+from difftest.harness.repeats import EDGES, begin_case, choose, new_size, points_of_run
+from difftest.harness.repeats import RANGE as RANGE
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.simplest import attempted
 from difftest.harness.spec import (
@@ -47,13 +48,13 @@ _ENDLESS = (-(2.0 ** FAR[0]), 2.0 ** FAR[0])
 _PLAIN_VALUES = (1.0, -1.0, 2.0, 0.5, 0.1, 1 / 3, 0.0, -0.0)
 _NONFINITE = (float("nan"), float("inf"), float("-inf"))
 
-RANGE = "difftest_range"
-"""An attribute of strategies of sizes: all of them."""
+_ROOM = 2**12
+"""A domain of so many values, or more, has new ones for its cases."""
 _TICKETS = 2**16 - 1
 """A case that may aim at something begins with one of so many choices: soon with a new one."""
-_EQUAL = 5
-"""In one case of six all sizes that can be equal are: what is taken along a wrong axis, such as a
-row that is added to columns, shows its wrong values there alone."""
+_EQUAL = 3
+"""In one free case of four all sizes that can be equal are: what is taken along a wrong axis, such
+as a row that is added to columns, shows its wrong values there alone."""
 
 _KINDS = 100
 """A recipe's kind is one of so many numbers, from plain to wild. All are about equally frequent, so
@@ -92,10 +93,7 @@ def sizes(low: int, high: int, *, near: Collection[int] = ()) -> SearchStrategy[
     if low > high:
         raise ValueError(f"sizes: received low={low}, high={high}; accepted: low <= high")
     steps = {end + step for end in (low, high, *HARDWARE_LIMITS) for step in (-1, 0, 1)}
-    edges = sorted(size for size in steps | set(near) if low <= size <= high)
-    strategy = _leaning(low, high, tuple(edges))
-    setattr(strategy, RANGE, range(low, high + 1))
-    return strategy
+    return _sizes(1, low, high, steps | set(near))
 
 
 def multiples(
@@ -120,10 +118,15 @@ def multiples(
             "accepted: a range that holds a multiple"
         )
     own = {size // of for size in near}
-    counts = {fewest, fewest + 1, fewest + 2, most - 1, most} | own
-    edges = sorted(count for count in counts if fewest <= count <= most)
-    strategy = _leaning(fewest, most, tuple(edges)).map(lambda count: count * of)
+    return _sizes(of, fewest, most, {fewest, fewest + 1, fewest + 2, most - 1, most} | own)
+
+
+def _sizes(of: int, fewest: int, most: int, near: set[int]) -> SearchStrategy[int]:
+    edges = sorted(count for count in near if fewest <= count <= most)
+    counts = _leaning(fewest, most, tuple(edges))
+    strategy = counts.map(lambda count: count * of) if of > 1 else counts
     setattr(strategy, RANGE, range(fewest * of, most * of + 1, of))
+    setattr(strategy, EDGES, [count * of for count in edges])
     return strategy
 
 
@@ -276,11 +279,11 @@ def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source
 
 @st.composite
 def values_of(
-    draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any], wanted: Mapping[str, int] = {}
+    draw: DrawFn, spec: KernelSpec, fixed: Mapping[str, Any], wanted: Any = None
 ) -> dict[str, Any]:
     """A value for each name of the domain, some of them fixed: the others fit them.
 
-    What is wanted is chosen where the domain has it, or the size next to it.
+    What is ``wanted`` of earlier values, a name and its source, or next to it, is chosen.
     """
     values: dict[str, Any] = {}
     for name in spec.domain:
@@ -288,8 +291,8 @@ def values_of(
             values[name] = fixed[name]
             continue
         source = source_of(spec, name, values)
-        if name in wanted:
-            choose(getattr(source, RANGE, source), wanted[name])
+        if wanted and (value := wanted(values, name, source)) is not None:
+            choose(getattr(source, RANGE, source), value)
         strategy = source if isinstance(source, SearchStrategy) else _one_of(source)
         values[name] = draw(strategy, label=name)
     return values
@@ -308,24 +311,14 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
-    return _cases_with(spec, nature, _equal_sizes(spec), groups_of((spec.kernel, *spec.others)))
-
-
-def _equal_sizes(spec: KernelSpec) -> dict[str, tuple[int, ...]]:
-    """For names of dimensions the sizes that they all can have; without those that share none."""
-    names = {size for one in (*spec.inputs, *spec.outputs) for size in spec.dimensions(one)}
-    known: dict[str, Collection[Any]] = {
-        name: source if isinstance(source, Sequence) else getattr(source, RANGE, ())
-        for name, source in spec.domain.items()
-        if name in names
-    }
-    shared: dict[str, tuple[int, ...]] = {}
-    for name, own in known.items():
-        before = next(iter(shared.values()), None)
-        common = tuple(size for size in (own if before is None else before) if size in own)
-        if common:
-            shared = dict.fromkeys([*shared, name], common)
-    return shared if len(shared) > 1 and len(next(iter(shared.values()))) > 1 else {}
+    tokens = {size for one in (*spec.inputs, *spec.outputs) for size in spec.dimensions(one)}
+    names = [*spec.domain]
+    sizes = [name for name in names if name in tokens]
+    names = names[: max(map(names.index, sizes), default=-1) + 1]
+    known = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
+    room = math.prod(len(one) for one in known if isinstance(one, Sequence))
+    groups = groups_of((spec.kernel, *spec.others))
+    return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
 
 
 @st.composite
@@ -333,21 +326,25 @@ def _cases_with(
     draw: DrawFn,
     spec: KernelSpec,
     nature: Nature,
-    equal: Mapping[str, tuple[int, ...]],
+    sizes: Sequence[str],
     groups: list[list[Term]],
+    point: Sequence[str],
 ) -> Case:
-    """The same with sizes that names may have in common, and values to aim at."""
+    """The same with sizes that may be equal, values to aim at, and names whose values are new."""
     is_free = begin_case(current_build_context().data)
-    most = _TICKETS if groups else _EQUAL if equal else 0
-    ticket = draw(st.integers(0, most)) if most else 0
-    assume(not groups or is_free is not None)
-    is_equal = bool(equal) and ticket % (_EQUAL + 1) == _EQUAL
-    wanted = aimed(groups, [*spec.domain], ticket) if groups and is_free and not is_equal else {}
-    values = draw(values_of(spec, {}, wanted))
-    leader = next((name for name in values if name in equal), "")
-    if is_equal and values[leader] in equal[leader]:  # so that it shrinks to one that is not equal
-        plain = {name: size for name, size in values.items() if not callable(spec.domain[name])}
-        values = draw(values_of(spec, plain | dict.fromkeys(equal, values[leader])))
+    ticket, known = draw(st.integers(0, _TICKETS)), points_of_run()
+    assume(is_free is not None)
+    is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
+    aims = aimed(groups, [*spec.domain], ticket) if groups and not is_equal else {}
+
+    def wanted(earlier: Mapping[str, Any], name: str, source: Any) -> int | None:
+        size = earlier[sizes[0]] if is_equal and name in sizes[1:] else aims.get(name)
+        if name not in point[-1:]:
+            return size
+        before, enough = [*earlier.values()], len(spec.dtypes)
+        return new_size(source, size, lambda other: known[repr([*before, other])] < enough)
+
+    values = draw(values_of(spec, {}, wanted if is_free else None))
     _check_size(spec, values)
     dtype = draw(_one_of(spec.dtypes), label="dtype")
     dtypes = {
@@ -361,6 +358,8 @@ def _cases_with(
         chosen = dtypes.get(name, dtype)
         recipe = data_of(spec, name, values, chosen, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
+    if all(one.is_random for one in data.values()):
+        known[repr([values[name] for name in point])] += 1
     return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
 
 

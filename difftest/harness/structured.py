@@ -47,11 +47,6 @@ class Bernoulli(Recipe):
     seed: int = 0
     share: float = 0.5
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.share <= 1:
-            raise RecipeError(f"bernoulli.share: received {self.share}; accepted: from 0 to 1")
-
     def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
         drawn = np.random.default_rng(self.seed).random(size)
         return (drawn < self.share).astype(np.float64)

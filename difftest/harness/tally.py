@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
 
 from difftest.harness.coverage import Coverage, coverage_from_list
 from difftest.harness.signature import told_apart
@@ -132,11 +131,10 @@ class Tally:
     def to_json(self) -> str:
         """One line, which a pytest-xdist worker sends to its controller."""
         document = {
+            **vars(self),
             "rows": [[*key, asdict(row)] for key, row in self.rows.items()],
             "agreements": [[*key, *counts] for key, counts in self.agreements.items()],
             **{name: sorted(getattr(self, name)) for name in _SETS},
-            "reasons": self.reasons,
-            "homes": self.homes,
             "coverage": self.coverage.to_list(),
         }
         return json.dumps(document)
@@ -149,11 +147,10 @@ def tally_from_json(text: str) -> Tally:
     """The tally that :meth:`Tally.to_json` wrote."""
     document = json.loads(text)
     rows = {(kernel, backend): Counts(**row) for kernel, backend, row in document["rows"]}
-    agreements: Any = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
-    sets = {name: set(document[name]) for name in _SETS}
-    coverage = coverage_from_list(document["coverage"])
-    reasons, homes = Counter(document["reasons"]), document["homes"]
-    return Tally(rows, reasons, agreements=agreements, homes=homes, coverage=coverage, **sets)
+    agreements = {(*key,): (same, cases) for *key, same, cases in document["agreements"]}
+    document |= {name: set(document[name]) for name in _SETS}
+    document |= {"reasons": Counter(document["reasons"]), "rows": rows, "agreements": agreements}
+    return Tally(**{**document, "coverage": coverage_from_list(document["coverage"])})
 
 
 def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:

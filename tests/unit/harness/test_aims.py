@@ -84,6 +84,22 @@ def test_a_rare_bug_is_met_within_three_hundred_cases(kernel, seed):
     assert any(met)
 
 
+@every("kernel", [refusing, both])
+def test_pairs_of_sizes_repeat_little(kernel):
+    """Edges of one size meet those of another, and aims each other: 37 of 200 were repeats."""
+    met = []
+
+    @hypothesis.seed(0)
+    @settings(database=None, deadline=None, max_examples=200, phases=[Phase.generate])
+    @given(cases(spec_of(kernel)))
+    def collect(case):
+        met.append(tuple(case.values.values()))
+
+    collect()
+    assert len(met) == 200
+    assert len({*met}) > 185
+
+
 @every("seed", range(8 if NIGHTLY else 1))
 def test_choices_that_are_wrong_together_are_met_beside_aims(seed):
     """Nothing aims at a pool of 3 in bfloat16, and what aims at sizes leaves room for it."""
