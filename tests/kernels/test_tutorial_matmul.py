@@ -34,6 +34,7 @@ BLOCKS = {"M_TILES": 2, "N_TILES": 2, "K_TILES": 2, "M": 256, "N": 1024, "K": 25
             shapes={"rhs": (256, 512)},
         ),
     ],
+    examples=in_turn(DTYPES, OPERANDS, THREE_OF_EACH),
     edges=NIGHTLY,  # those of test_matmul are filled
 )
 def test_matmul_hoisted(case):

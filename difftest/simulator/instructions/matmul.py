@@ -361,7 +361,8 @@ def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> 
 
 def accumulate(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product to what a PSUM tile holds, in float32."""
-    held = as_float(dst._values(unwritten=True))
+    held = dst._values(unwritten=True)
+    held = held if held.dtype == FLOAT32 else as_float(held)
     if product.shape != held.shape:
         product = product.reshape(held.shape)
     in_place = where is None and dst.dtype == FLOAT32 and dst._strided
