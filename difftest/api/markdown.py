@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -18,8 +16,8 @@ from difftest.api.documented import (
     documented_names,
     states,
 )
-from difftest.simulator import instructions
 from difftest.simulator.dtypes import FLOATS, INTEGERS, name_of
+from difftest.simulator.instructions import every_record
 from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Role, Takes
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
@@ -60,8 +58,7 @@ def api_page() -> str:
 @cache
 def every_instruction() -> dict[str, Instruction]:
     """All records by name, also those whose modules nothing else has loaded."""
-    for module in pkgutil.iter_modules(instructions.__path__):
-        importlib.import_module(f"{instructions.__name__}.{module.name}")
+    every_record()
     return dict(INSTRUCTIONS)
 
 

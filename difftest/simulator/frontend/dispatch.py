@@ -22,6 +22,7 @@ from difftest.simulator.frontend.arguments import (
     undocumented_argument,
 )
 from difftest.simulator.index import as_integer, as_integers
+from difftest.simulator.instructions import every_record
 from difftest.simulator.instructions.record import Instruction
 from difftest.simulator.strictness import note
 
@@ -192,6 +193,8 @@ class Binder:
     ) -> None:
         self.stub, self.where = stub, stub.__name__
         self.parameters = inspect.signature(stub).parameters
+        if not stub.__doc__ and (doc := record.meaning.__doc__):
+            stub.__doc__ = doc if "dst" in self.parameters else doc.replace("dst = ", "")
         has_body = "locals" in stub.__code__.co_names
         self.known = stub.__code__.co_varnames if has_body else tuple(self.parameters)
         unsaid = {name: value for name, value in record.defaults.items() if name not in self.known}
@@ -259,3 +262,28 @@ class Binder:
             raise TypeError(f"{self.where} says nothing of {', '.join(sorted(wrong))}")
         entry.__defaults__, entry.__kwdefaults__ = self.stub.__defaults__, self.stub.__kwdefaults__
         return entry  # type: ignore[no-any-return]
+
+
+def declare(
+    signatures: type,
+    make: Callable[..., Callable[[Callable[..., Any]], Any]],
+    **settings: dict[str, Any],
+) -> None:
+    """Make each signature that a class has the call of a record, as ``make`` does of one.
+
+    Parameters
+    ----------
+    signatures : methods without a body, by the names of their records.
+    settings : by call, what ``make`` takes beside the record; ``record``, where that is another.
+
+    Raises
+    ------
+    TypeError : there are settings of no signature, or as :class:`Binder`.
+    """
+    for name, stub in [*vars(signatures).items()]:
+        if inspect.isfunction(stub):
+            stub.__qualname__ = name
+            own = settings.pop(name, {})
+            make(own.pop("record", None) or every_record()[name], **own)(stub)
+    if settings:
+        raise TypeError(f"{signatures.__qualname__} has no {', '.join(settings)}")

@@ -5,14 +5,21 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from functools import cache
 
-from difftest.simulator.instructions.record import INSTRUCTIONS
+from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, Instruction
+
+
+@cache
+def every_record() -> dict[str, Instruction]:
+    """All of them, and all effects, by name: also those whose modules nobody has loaded yet."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+    return {**INSTRUCTIONS, **EFFECTS}
 
 
 def require_rules(names: Iterable[str], follower: str) -> None:
     """Raise a TypeError unless a follower of launches has a rule for each record."""
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(module.name)
-    missing = sorted(set(INSTRUCTIONS) - set(names))
+    missing = sorted({*every_record()} - {*EFFECTS, *names})
     if missing:
         raise TypeError(f"{follower} for {', '.join(missing)}")

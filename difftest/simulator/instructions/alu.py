@@ -283,13 +283,13 @@ hold for the magnitude. Zero is let through for sqrt, where the table's lower en
 it."""
 
 
-def activation_name(op: object) -> str:
+def activation_name(op: object, where: str) -> str:
     """The activation function that ``op`` (an ``nl`` or NumPy function) stands for."""
     name = name_of_operator(op, _FUNCTION_NAMES)
     if name not in ACTIVATIONS:
         rule = "takes an activation function of nki.language"
         did = f"got {op!r:.40} as its function"
-        raise refused("activation", rule, did, f"op={op!r}", limit=", ".join(sorted(ACTIVATIONS)))
+        raise refused(where, rule, did, f"op={op!r}", limit=", ".join(sorted(ACTIVATIONS)))
     return str(name)
 
 

@@ -311,7 +311,7 @@ _STORES = effect(
 
 @_LOADS
 def register_load(act: Act) -> int:
-    """What a register is to hold."""
+    """Let a register hold what a tensor of one integer in HBM or SBUF does."""
     return int(act.reads["src"]._values().reshape(-1)[0])
 
 
@@ -408,7 +408,7 @@ _SEED = Role(name="src_seeds", dtypes=(FLOAT32, TFLOAT32, *WIDE_INTEGERS))
 
 @effect(Engine.VECTOR, operands=(_SEED,), rules=(one_element("src_seeds"),))
 def set_rng_seed(act: Act) -> None:
-    """Let the numbers begin anew from a seed of 32 bits."""
+    """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
     _begin(act.reads["src_seeds"]._values())
 
 
@@ -432,7 +432,7 @@ def _lanes(call: Call) -> Shape:
     engine=_lanes_engine,
 )
 def rand_set_state(act: Act) -> None:
-    """Let the numbers begin anew from the states of an engine's lanes."""
+    """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
     _begin(act.reads["src_seeds"]._values())
 
 
@@ -444,7 +444,7 @@ def rand_set_state(act: Act) -> None:
     engine=_lanes_engine,
 )
 def rand_get_state(act: Act) -> None:
-    """States for the lanes of an engine, from which its numbers go on."""
+    """States for the lanes of an engine, from which its numbers go on: [P, words]."""
     words = current().numbers().integers(0, 2**32, act.call.result.shape, dtype=np.uint32)
     act.take(Sent(words))
     _begin(words)

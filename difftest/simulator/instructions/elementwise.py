@@ -227,7 +227,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
 )
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
-    """``dst = (data <op0> operand0) <op1> operand1``, operands broadcast along the free axes."""
+    """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
     partial = apply_scalar(call["op0"], data, operand0, reverse=call["reverse0"])
     if call["op1"] is not None:
         partial = apply_scalar(call["op1"], partial, operand1, reverse=call["reverse1"])
@@ -308,6 +308,6 @@ def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array
     result=like("data"),
 )
 def reciprocal(call: Call, data: Array) -> Array:
-    """``dst = 1 / data``."""
+    """``dst = 1 / data`` on the Vector Engine."""
     result: Array = np.reciprocal(as_float(data))
     return result

@@ -97,7 +97,7 @@ def _at_barrier(acts: Sequence[Act]) -> Meeting:
     exchange=Exchange(_at_barrier, lambda act: None),
 )
 def core_barrier(act: Act) -> None:
-    """Wait until both cores are here."""
+    """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM."""
     # Read and written: what comes before it and what comes after depend on each other through it.
     act.writes["data"] = act.reads["data"]
 
@@ -280,7 +280,7 @@ def _place(act: Act) -> int:
 @_collective("op", rules=(_OP,))
 @_makes
 def all_reduce(act: Act, arrays: list[Array], op: Any) -> Array:
-    """``dst`` is the reduction of the group's ``src``."""
+    """``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
     return reduce(op, arrays)
 
 

@@ -344,7 +344,7 @@ def _moments(values: Array) -> Array:
     reach=Reach.ROW,
 )
 def bn_stats(call: Call, data: Array) -> Array:
-    """Count, mean and variance * count of each partition's even, then odd, elements."""
+    """Count, mean and variance * count of each partition's even, then odd, elements: [P, 6]."""
     lines = as_float(rows(data))
     return np.concatenate([_moments(lines[:, 0::2]), _moments(lines[:, 1::2])], axis=1)
 
@@ -367,7 +367,7 @@ def _bn_tuples(call: Call) -> None:
     reach=Reach.ROW,
 )
 def bn_aggr(call: Call, data: Array) -> Array:
-    """Mean and variance of each partition from bn_stats' tuples."""
+    """Mean and variance of each partition from bn_stats' tuples: [P, 2]."""
     lines = as_float(rows(data))
     count, mean, spread = (lines[:, k::BN_TUPLE] for k in range(BN_TUPLE))
     total = count.sum(axis=1, keepdims=True)

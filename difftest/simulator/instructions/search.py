@@ -253,7 +253,7 @@ def _gatherable(call: Call) -> None:
     reach=Reach.TILE,
 )
 def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
-    """Each group of 16 partitions gathers elements at indices held in the same partitions."""
+    """Gather within each 16 partitions at indices that they hold: [P, indices, elements]."""
     lanes, width, used = call.machine.gpsimd_core_partitions, call["num_elem_per_idx"], _used(call)
     lines = rows(src_buffer)
     result: Array = made_like(lines, (lines.shape[0], used, width))
@@ -375,7 +375,7 @@ def nc_stream_shuffle(call: Call, src: Array) -> Masked:
     ),
 )
 def sequence_bounds(call: Call, segment_ids: Array) -> Array:
-    """For each element the start and end of its segment; (n, -1) for padding (id 0)."""
+    """Start and end of each element's segment, (n, -1) for id 0: [1, 2, n] for ids [1, n]."""
     ids = settled(segment_ids.reshape(-1))
     wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))
     if wrong.any():

@@ -14,11 +14,9 @@ from difftest.simulator.errors import ShapeError
 from difftest.simulator.frontend.arguments import (
     as_member,
     dge_mode,
-    engine,
     need_two,
     not_taken,
     oob_mode,
-    reduce_cmd,
 )
 from difftest.simulator.frontend.classic.calls import ISA, LANGUAGE, issue, on_chip
 from difftest.simulator.frontend.classic.expressions import Mask, check_partitions_first
@@ -48,56 +46,6 @@ from difftest.simulator.trace import Space
 _FP32_MIN = float(np.finfo(np.float32).min)
 
 # -- copies and searches ---------------------------------------------------------------------------
-
-
-@ISA.issues(instructions.tensor_copy)
-def tensor_copy(src, *, mask=None, dtype=None, engine=engine.unknown):
-    """A copy of ``src`` in SBUF, cast to ``dtype``."""
-
-
-@ISA.issues(instructions.tensor_copy_dynamic_src)
-def tensor_copy_dynamic_src(src, *, mask=None, dtype=None, engine=engine.unknown):
-    """A copy of ``src``, a tile indexed with an offset held in SBUF."""
-
-
-@ISA.issues(instructions.tensor_copy_dynamic_dst)
-def tensor_copy_dynamic_dst(*, dst, src, mask=None, dtype=None, engine=engine.unknown):
-    """Copy ``src`` to ``dst``, a tile indexed with an offset held in SBUF."""
-
-
-@ISA.issues(instructions.tensor_copy_predicated)
-def tensor_copy_predicated(*, src, dst, predicate, reverse_pred=False, mask=None, dtype=None):
-    """Copy ``src`` to ``dst`` where ``predicate`` is true."""
-
-
-@ISA.issues(search.max8)
-def max8(*, src, mask=None, dtype=None):
-    """The 8 largest values of each partition, descending."""
-
-
-@ISA.issues(search.nc_find_index8, all_ones=False)
-def nc_find_index8(*, data, vals, mask=None, dtype=None):
-    """The index of each of 8 values in its partition, uint32 (or uint16)."""
-
-
-@ISA.issues(search.nc_match_replace8, backwards=False)
-def nc_match_replace8(*, data, vals, imm, dst_idx=None, mask=None, dtype=None):
-    """``data`` with the first occurrence of each of 8 values replaced by ``imm``."""
-
-
-@ISA.issues(search.local_gather)
-def local_gather(src_buffer, index, num_elem_per_idx=1, num_valid_indices=None, *, mask=None):
-    """Gather within each GpSimd core's 16 partitions; [P, indices, elements]."""
-
-
-@ISA.issues(search.nc_stream_shuffle)
-def nc_stream_shuffle(src, dst, shuffle_mask, *, dtype=None, mask=None):
-    """Move partitions within each quadrant of 32, into ``dst``."""
-
-
-@ISA.issues(search.sequence_bounds)
-def sequence_bounds(*, segment_ids, dtype=None):
-    """Start and end of each element's segment: [1, 2, n] for ids [1, n]."""
 
 
 @LANGUAGE.issues(search.gather_flattened)
@@ -172,23 +120,6 @@ def affine_select(pred, on_true_tile, on_false_value, *, mask=None, dtype=None):
         check_partitions_first(pred.shape, on_true_tile._tile_shape(), "pred")
     pred = pred.terms[0]
     return locals()
-
-
-@ISA.issues(selections.range_select)
-def range_select(
-    *, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd=reduce_cmd.idle,
-    reduce_res=None, reduce_op=np.amax, range_start=0, on_false_value=_FP32_MIN,
-    mask=None, dtype=None,
-):  # fmt: skip
-    """``on_true_tile`` where the free index lies between two bounds held in tiles."""
-
-
-@ISA.issues(selections.select_reduce)
-def select_reduce(
-    *, dst, predicate, on_true, on_false, reduce_res=None, reduce_cmd=reduce_cmd.idle,
-    reduce_op=np.amax, reverse_pred=False, mask=None, dtype=None,
-):  # fmt: skip
-    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
 
 
 _OobMode = oob_mode
@@ -267,8 +198,3 @@ def dma_copy(
     src = copied_from_psum(src, "dma_copy", "src", DMA_SPACES)
     oob_mode = _outside(as_member(_OobMode, oob_mode, "dma_copy").name, src, dst)
     return locals()
-
-
-@ISA.issues(moves.dma_transpose, oob_mode="error")
-def dma_transpose(src, *, axes=None, mask=None, dtype=None, dge_mode=dge_mode.unknown):
-    """``src`` in SBUF with its axes permuted by the DMA engines."""

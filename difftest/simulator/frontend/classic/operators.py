@@ -16,7 +16,7 @@ import numpy as np
 
 from difftest.simulator.dtypes import BOOL, FLOAT32, Array
 from difftest.simulator.errors import ShapeError
-from difftest.simulator.frontend.arguments import engine, not_taken, reduce_cmd
+from difftest.simulator.frontend.arguments import engine, not_taken
 from difftest.simulator.frontend.classic.calls import (
     ISA,
     LANGUAGE,
@@ -28,8 +28,7 @@ from difftest.simulator.frontend.classic.calls import (
 from difftest.simulator.index import Shape
 from difftest.simulator.instructions import activation as activations
 from difftest.simulator.instructions import elementwise as vector
-from difftest.simulator.instructions import reduce as reductions
-from difftest.simulator.instructions.alu import ALU_OPS, AluOp, activation_name
+from difftest.simulator.instructions.alu import ALU_OPS, AluOp
 from difftest.simulator.instructions.checks import is_number, wrong_buffer
 from difftest.simulator.instructions.copy import tensor_copy
 from difftest.simulator.instructions.record import SBUF_ONLY, Instruction, Number
@@ -211,8 +210,6 @@ def copy_to_sbuf(tile: Tile) -> Any:
     return issue(tensor_copy, (tile,))
 
 
-_FUNCTION = {"op": lambda op, where: activation_name(op)}
-
 # -- nki.isa ---------------------------------------------------------------------------------------
 
 
@@ -224,63 +221,6 @@ def tensor_tensor(data1, data2, op, *, dtype=None, mask=None, engine=engine.unkn
         if not (axis == other == 0 and len(data1.shape) == len(data2.shape)):
             data1, data2 = one_rank(data1, data2)
     return locals()
-
-
-@ISA.issues(vector.tensor_scalar)
-def tensor_scalar(
-    data, op0, operand0, reverse0=False, op1=None, operand1=None, reverse1=False, *,
-    dtype=None, mask=None, engine=engine.unknown,
-):  # fmt: skip
-    """``(data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] vectors."""
-
-
-@ISA.issues(vector.scalar_tensor_tensor)
-def scalar_tensor_tensor(
-    *, data, op0, operand0, op1, operand1, reverse0=False, reverse1=False, dtype=None, mask=None
-):
-    """``(data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""
-
-
-@ISA.issues(reductions.tensor_tensor_scan)
-def tensor_tensor_scan(
-    data0, data1, initial, op0, op1, reverse0=False, reverse1=False, *, dtype=None, mask=None
-):
-    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-
-
-@ISA.issues(vector.reciprocal)
-def reciprocal(data, *, dtype=None, mask=None):
-    """``1 / data`` on the Vector Engine."""
-
-
-@ISA.issues(activations.activation, **_FUNCTION)
-def activation(
-    op, data, *, bias=None, scale=1.0, reduce_op=None, reduce_res=None,
-    reduce_cmd=reduce_cmd.idle, mask=None, dtype=None,
-):  # fmt: skip
-    """``op(data * scale + bias)`` on the Scalar Engine, with an optional reduction of it."""
-
-
-@ISA.issues(activations.activation, **_FUNCTION, reduce_cmd=Accumulate.RESET_REDUCE)
-def activation_reduce(
-    op, data, *, reduce_op, reduce_res, bias=None, scale=1.0, mask=None, dtype=None
-):
-    """:func:`activation` with ``reduce_cmd.reset_reduce``."""
-
-
-@ISA.issues(reductions.bn_stats)
-def bn_stats(data, *, mask=None, dtype=None):
-    """Count, mean and variance * count of even, then odd, elements: [P, 6]."""
-
-
-@ISA.issues(reductions.bn_aggr)
-def bn_aggr(data, *, mask=None, dtype=None):
-    """Mean and variance from bn_stats' tuples: [P, 2]."""
-
-
-@ISA.issues(reductions.dropout)
-def dropout(data, prob, *, mask=None, dtype=None):
-    """``data`` with elements replaced by 0 at the given probability."""
 
 
 # -- nki.language ----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import not_modelled
 from difftest.simulator.frontend.arguments import (
     as_flag,
-    engine,
     need_two,
     no_extras,
     undocumented_argument,
@@ -112,14 +111,6 @@ def matmul(x, y, *, transpose_x=False, mask=None):
     stationary = copied_from_psum(stationary, "nl.matmul", "x")
     moving = copied_from_psum(moving, "nl.matmul", "y")
     return product(stationary, moving, ((), (), "none"), over_product(mask, left, right))
-
-
-@ISA.issues(instructions.nc_transpose)
-def nc_transpose(data, *, mask=None, dtype=None, engine=engine.unknown):
-    """``data.T`` between partitions and the collapsed free axes.
-
-    In PSUM on the Tensor Engine (the default for data in SBUF), in SBUF on the Vector Engine.
-    """
 
 
 @LANGUAGE.by_hand  # a transpose and a copy

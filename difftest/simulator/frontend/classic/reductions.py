@@ -127,11 +127,6 @@ def tensor_reduce(op, data, axis, *, mask=None, dtype=None, negate=False, keepdi
     return locals()
 
 
-@ISA.issues(instructions.tensor_partition_reduce)
-def tensor_partition_reduce(op, data, *, mask=None, dtype=None):
-    """A reduction across partitions on the GpSimd Engine; [1, ...]."""
-
-
 @ISA.issues(
     instructions.tensor_scalar_reduce,
     reduce_init=None,

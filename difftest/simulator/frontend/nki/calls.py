@@ -67,14 +67,9 @@ def average(op: Any, where: str) -> Any:
     return AVERAGE if getattr(op, "nki_name", None) == AVERAGE.name else operator(op, where)
 
 
-def function(op: Any, where: str) -> str:
-    """A function of the Scalar Engine, by name."""
-    return activation_name(op)
-
-
 def function_or_prelu(op: Any, where: str) -> str:
     """A function of the Scalar Engine, or ``nl.prelu``, by name."""
-    return PRELU if getattr(op, "nki_name", None) == PRELU else activation_name(op)
+    return PRELU if getattr(op, "nki_name", None) == PRELU else activation_name(op, where)
 
 
 def command(value: Any, where: str) -> Accumulate:

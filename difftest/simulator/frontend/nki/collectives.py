@@ -7,6 +7,7 @@ have no body: their arguments go to the options of a record
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -14,13 +15,14 @@ from typing import Any
 
 from difftest.simulator.core import current
 from difftest.simulator.errors import missing_name
+from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.frontend.nki.constants import NKIObject
 from difftest.simulator.frontend.nki.isa.moves import check_priority
 from difftest.simulator.frontend.nki.levels import API, ending, public
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue, VirtualRegister
 from difftest.simulator.index import as_integer, as_integers
-from difftest.simulator.instructions import effects, exchanges
+from difftest.simulator.instructions import effects
 from difftest.simulator.instructions.checks import need_tile, wrong_kind
 from difftest.simulator.instructions.exchanges import rank_of
 from difftest.simulator.instructions.record import HBM, Instruction
@@ -136,51 +138,39 @@ def _exchange(record: Instruction, dsts: Any, operands: Any, options: Any, **_: 
     effects.issue(record, uses, options)
 
 
+# fmt: off
+class CollectiveCalls:
+    """What they take: each tensor of a list is a use."""
+
+    def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None): ...
+    def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=None): ...
+    def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None, name=None): ...
+    def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=None): ...
+    def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None): ...
+    def collective_permute_implicit(srcs_by_channel, dsts_by_channel, replica_group,
+                                    channel_ids=(0,), priority=None, name=None): ...
+    def collective_permute_implicit_reduce(srcs0_by_channel, srcs1_by_channel, dsts_by_channel,
+                                           replica_group, op, channel_ids=(0,), priority=None,
+                                           name=None): ...
+    def all_gather_v(srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False,
+                     has_rdispls=False, priority=None, name=None): ...
+    def all_to_all_v(srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False,
+                     has_rdispls=False, priority=None, name=None): ...
+# fmt: on
+
+
+declare(
+    CollectiveCalls,
+    functools.partial(_collective, replica_group=_members),
+    collective_permute={"replica_group": None, "source_target_pairs": _pairs},
+)
+
+
 @public  # by hand: of the launch
 def rank_id(name=None):
     """The rank that runs, in a register; 0 where a kernel is launched alone."""
     rank = current().seat.rank
     return VirtualRegister(0 if rank is None else rank.number, frozen=True)
-
-
-@_collective(exchanges.all_reduce, replica_group=_members)
-def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None):
-    """Each ``dst`` is the reduction of the group's ``src`` by ``op``: add, minimum or maximum."""
-
-
-@_collective(exchanges.all_gather, replica_group=_members)
-def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=None):
-    """Each ``dst`` is the group's ``src`` side by side along a dimension, in the group's order."""
-
-
-@_collective(exchanges.reduce_scatter, replica_group=_members)
-def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None, name=None):
-    """Each ``dst`` is this rank's part of the reduction of the group's ``src``."""
-
-
-@_collective(exchanges.all_to_all, replica_group=_members)
-def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=None):
-    """Each ``dst`` is this rank's part of each ``src`` of the group, side by side."""
-
-
-@_collective(exchanges.collective_permute, replica_group=None, source_target_pairs=_pairs)
-def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None):
-    """``dst`` of each pair's target is ``src`` of its source; a rank in no pair does nothing."""
-
-
-@_collective(exchanges.collective_permute_implicit, replica_group=_members)
-def collective_permute_implicit(
-    srcs_by_channel, dsts_by_channel, replica_group, channel_ids=(0,), priority=None, name=None
-):
-    """Each channel's ``dst`` is the ``src`` of the rank before this one in the ring."""
-
-
-@_collective(exchanges.collective_permute_implicit_reduce, replica_group=_members)
-def collective_permute_implicit_reduce(
-    srcs0_by_channel, srcs1_by_channel, dsts_by_channel, replica_group, op, channel_ids=(0,),
-    priority=None, name=None,
-):  # fmt: skip
-    """Each channel's ``dst`` is ``op(src0, src1)`` of the rank before this one in the ring."""
 
 
 @public  # by hand: of the launch
@@ -200,24 +190,9 @@ def collective_permute_implicit_current_processing_rank_id(
     return VirtualRegister(members[(place - step) % len(members)], frozen=True)
 
 
-@_collective(exchanges.all_gather_v, replica_group=_members)
-def all_gather_v(
-    srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False,
-    priority=None, name=None,
-):  # fmt: skip
-    """Each rank's ``dst`` gets one chunk of each rank's ``src``, in slots of equal size."""
-
-
-@_collective(exchanges.all_to_all_v, replica_group=_members)
-def all_to_all_v(
-    srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False,
-    priority=None, name=None,
-):  # fmt: skip
-    """Each rank's ``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
-
-
 NAMES = {"ReplicaGroup": ReplicaGroup, **API["ncc"]}
 """All that kernels find in ``nki.collectives``."""
+globals().update(NAMES)
 __all__ = sorted(NAMES)
 
 

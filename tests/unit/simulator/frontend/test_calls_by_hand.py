@@ -11,6 +11,8 @@ FRONTEND = Path(__file__).parents[4] / "difftest/simulator/frontend"
 TODAYS = (*(FRONTEND / "nki/isa").glob("*.py"), FRONTEND / "nki/collectives.py")
 CLASSIC = tuple((FRONTEND / "classic").glob("*.py"))
 AS_DATA = ("call(", "_collective(", "ISA.issues(")
+SIGNATURES = "Calls"
+"""With that ends the name of a class of signatures."""
 BY_HAND = ("public", "ISA.by_hand")
 REASON = "# by hand: "
 
@@ -21,6 +23,8 @@ def calls(files):
     for file in files:
         text = file.read_text(encoding="utf-8")
         for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and node.name.endswith(SIGNATURES):
+                data |= {one.name: "" for one in node.body if isinstance(one, ast.FunctionDef)}
             for one in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 decorator, line = ast.unparse(one), text.splitlines()[one.lineno - 1]
                 if decorator.startswith(AS_DATA):
@@ -45,5 +49,6 @@ def test_each_call_by_hand_says_why(files):
 
 def test_a_call_by_hand_is_found(tmp_path):
     file = tmp_path / "isa.py"
-    file.write_text("@call(r)\ndef a(): ...\n\n\n@public\ndef b(): ...\n")
-    assert calls([file]) == ({"a": "@call(r)"}, {"b": "@public"})
+    rows = f"class Isa{SIGNATURES}:\n    def c(): ...\n"
+    file.write_text(f"@call(r)\ndef a(): ...\n\n\n@public\ndef b(): ...\n\n\n{rows}")
+    assert calls([file]) == ({"a": "@call(r)", "c": ""}, {"b": "@public"})

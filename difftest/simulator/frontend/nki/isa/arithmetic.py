@@ -10,6 +10,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import BFLOAT16, FLOAT32, TFLOAT32, is_float, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, not_modelled, warn
 from difftest.simulator.frontend.arguments import last_axes, not_taken
+from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki.calls import (
     OperatorName,
     affine,
@@ -18,7 +19,6 @@ from difftest.simulator.frontend.nki.calls import (
     call,
     command,
     commands,
-    function,
     function_or_prelu,
     issue,
     stage,
@@ -34,87 +34,16 @@ from difftest.simulator.frontend.nki.levels import check_level, is_before, publi
 from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.index import as_integer, as_integers, is_integer
 from difftest.simulator.instructions import activation as functions
-from difftest.simulator.instructions import elementwise, gather, matmul, mx, reduce, search, select
-from difftest.simulator.instructions.alu import alu_op
+from difftest.simulator.instructions import gather, matmul, mx, reduce, select
+from difftest.simulator.instructions.alu import activation_name, alu_op
 from difftest.simulator.instructions.checks import need_number, need_tile
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
-
-@call(elementwise.tensor_tensor)
-def tensor_tensor(dst, data1, data2, op, engine=UNKNOWN, name=None):
-    """``dst = data1 <op> data2``."""
-
-
-@call(elementwise.tensor_scalar, prepare=beside(op0="operand0", op1="operand1"))
-def tensor_scalar(
-    dst, data, op0, operand0, reverse0=False, op1=None, operand1=None, reverse1=False,
-    engine=UNKNOWN, name=None,
-):  # fmt: skip
-    """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
-
-
-@call(elementwise.scalar_tensor_tensor, prepare=beside(op0="operand0"))
-def scalar_tensor_tensor(
-    dst, data, op0, operand0, op1, operand1, reverse0=False, reverse1=False, name=None
-):
-    """``dst = (data <op0> operand0) <op1> operand1``, operand1 of as many elements as data."""
-
-
-@call(elementwise.reciprocal)
-def reciprocal(dst, data, name=None):
-    """``dst = 1 / data`` on the Vector Engine."""
-
-
-@call(reduce.tensor_tensor_scan)
-def tensor_tensor_scan(
-    dst, data0, data1, initial, op0, op1, reverse0=False, reverse1=False, name=None
-):
-    """``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]`` along the free axis."""
-
-
-@call(reduce.dropout)
-def dropout(dst, data, prob, name=None):
-    """``dst = data`` with elements replaced by 0 at the given probability."""
-
-
-@call(reduce.bn_stats)
-def bn_stats(dst, data, name=None):
-    """Count, mean and variance * count of even, then odd, elements: six in each partition."""
-
-
-@call(reduce.bn_aggr)
-def bn_aggr(dst, data, name=None):
-    """Mean and variance from bn_stats' tuples: two in each partition."""
-
-
-@call(functions.activation, prepare=commands("scalar"), op=function)
-def activation(
-    dst, op, data, bias=None, scale=1.0, reduce_op=None, reduce_res=None, reduce_cmd=registers.idle,
-    name=None,
-):  # fmt: skip
-    """``dst = op(data * scale + bias)``, and a sum of it in the engine's registers."""
-
-
-@call(functions.activation, op=function, reduce_cmd=Accumulate.RESET_REDUCE)
-def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0, name=None):
-    """:func:`activation` with ``reduce_cmd.reset_reduce``."""
-
-
-@call(
-    functions.activate2,
-    prepare=commands("scalar"),
-    op=function_or_prelu,
-    op0=stage,
-    op1=stage,
-)
-def activate2(
-    dst, op, data, imm0, imm1, op0, op1, relu_param=0.0, reverse0=False, reverse1=False,
-    reduce_op=None, reduce_res=None, reduce_cmd=registers.idle, name=None,
-):  # fmt: skip
-    """``dst = op((data <op0> imm0) <op1> imm1)``, and a reduction of it in the registers."""
+_EQUAL, _MAXIMUM = OperatorName("equal"), OperatorName("maximum")
+_FP32_MIN = float(np.finfo(np.float32).min)
 
 
 def _with_registers(values, where):
@@ -125,82 +54,87 @@ def _with_registers(values, where):
     beside(op0="operand0")(values, where)
 
 
+# fmt: off
+class ArithmeticCalls:
+    """What a record and converters alone make calls of."""
+
+    def tensor_tensor(dst, data1, data2, op, engine=UNKNOWN, name=None): ...
+    def tensor_scalar(dst, data, op0, operand0, reverse0=False, op1=None, operand1=None,
+                      reverse1=False, engine=UNKNOWN, name=None): ...
+    def scalar_tensor_tensor(dst, data, op0, operand0, op1, operand1, reverse0=False,
+                             reverse1=False, name=None): ...
+    def reciprocal(dst, data, name=None): ...
+    def tensor_tensor_scan(dst, data0, data1, initial, op0, op1, reverse0=False, reverse1=False,
+                           name=None): ...
+    def dropout(dst, data, prob, name=None): ...
+    def bn_stats(dst, data, name=None): ...
+    def bn_aggr(dst, data, name=None): ...
+    def activation(dst, op, data, bias=None, scale=1.0, reduce_op=None, reduce_res=None,
+                   reduce_cmd=registers.idle, name=None): ...
+    def activation_reduce(dst, op, data, reduce_op, reduce_res, bias=None, scale=1.0,
+                          name=None): ...
+    def activate2(dst, op, data, imm0, imm1, op0, op1, relu_param=0.0, reverse0=False,
+                  reverse1=False, reduce_op=None, reduce_res=None, reduce_cmd=registers.idle,
+                  name=None): ...
+    def tensor_partition_reduce(dst, op, data, name=None): ...
+    def tensor_scalar_reduce(dst, data, op0, operand0, reduce_op, reduce_res=None, reverse0=False,
+                             reduce_cmd=registers.reset_reduce, reduce_init=None,
+                             reduce_res_negate=False, name=None): ...
+    def tensor_scalar_cumulative(dst, src, op0, op1, imm0, imm1=None,
+                                 reduce_cmd=registers.reset_reduce, name=None): ...
+    def exponential(dst, src, max_value=0.0, reduce_res=None, reduce_cmd=registers.idle,
+                    reduce_init=0.0, name=None): ...
+    def max8(dst, src, name=None): ...
+    def nc_find_index8(dst, data, vals, name=None): ...
+    def nc_match_replace8(dst, data, vals, imm, dst_idx=None, name=None): ...
+    def local_gather(dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None,
+                     name=None): ...
+    def nc_stream_shuffle(dst, src, shuffle_mask, name=None): ...
+    def sequence_bounds(dst, segment_ids, name=None): ...
+    def nc_n_gather(dst, data, indices, name=None): ...
+    def nonzero_with_count(dst, src, index_offset=0, padding_val=-1, name=None): ...
+    def range_select(dst, on_true_tile, comp_op0, comp_op1, bound0, bound1,
+                     reduce_cmd=registers.reset_reduce, reduce_res=None, reduce_op=_MAXIMUM,
+                     range_start=0, on_false_value=_FP32_MIN, name=None): ...
+    def select_reduce(dst, predicate, on_true, on_false, reduce_res=None,
+                      reduce_cmd=registers.idle, reduce_op=_MAXIMUM, reverse_pred=False,
+                      name=None): ...
+# fmt: on
+
+
+def _narrow_number(value, where):
+    return float(np.float32(need_number(value, "on_false_value", where)))
+
+
+_BY_SCALAR, _BY_VECTOR = {"prepare": commands("scalar")}, {"prepare": commands("vector")}
+declare(
+    ArithmeticCalls,
+    call,
+    tensor_scalar={"prepare": beside(op0="operand0", op1="operand1")},
+    scalar_tensor_tensor={"prepare": beside(op0="operand0")},
+    activation={**_BY_SCALAR, "op": activation_name},
+    activation_reduce={
+        "record": functions.activation,
+        "op": activation_name,
+        "reduce_cmd": Accumulate.RESET_REDUCE,
+    },
+    activate2={**_BY_SCALAR, "op": function_or_prelu, "op0": stage, "op1": stage},
+    tensor_partition_reduce={"op": average},
+    tensor_scalar_reduce={"prepare": _with_registers, "reduce_cmd": command},
+    tensor_scalar_cumulative={"prepare": beside(op0="imm0"), "reduce_cmd": command},
+    exponential=_BY_VECTOR,
+    nc_find_index8={"all_ones": True},
+    nc_match_replace8={"backwards": True},
+    range_select={**_BY_VECTOR, "on_false_value": _narrow_number, "reduce_op": alu_op},
+    select_reduce={**_BY_VECTOR, "reduce_op": alu_op},
+)
+
+
 @call(reduce.tensor_reduce)
 def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
     """``dst = op-reduction of data`` over its last free axes, times -1 if ``negate``."""
     axis = last_axes(axis, need_tile(data, "data", "tensor_reduce"), "tensor_reduce")
     return locals()
-
-
-@call(reduce.tensor_partition_reduce, op=average)
-def tensor_partition_reduce(dst, op, data, name=None):
-    """``dst = op-reduction of data`` across partitions."""
-
-
-@call(reduce.tensor_scalar_reduce, prepare=_with_registers, reduce_cmd=command)
-def tensor_scalar_reduce(
-    dst, data, op0, operand0, reduce_op, reduce_res=None, reverse0=False,
-    reduce_cmd=registers.reset_reduce, reduce_init=None, reduce_res_negate=False, name=None,
-):  # fmt: skip
-    """``dst = data <op0> operand0``, and its reduction in the Vector Engine's registers."""
-
-
-@call(functions.tensor_scalar_cumulative, prepare=beside(op0="imm0"), reduce_cmd=command)
-def tensor_scalar_cumulative(
-    dst, src, op0, op1, imm0, imm1=None, reduce_cmd=registers.reset_reduce, name=None
-):
-    """``dst[i] = reg = (src[i] <op0> imm0) <op1> reg``, reg of the Vector Engine."""
-
-
-@call(functions.exponential, prepare=commands("vector"))
-def exponential(
-    dst, src, max_value=0.0, reduce_res=None, reduce_cmd=registers.idle, reduce_init=0.0, name=None
-):
-    """``dst = exp(src - max_value)``, and its sum in the Vector Engine's registers."""
-
-
-_EQUAL, _MAXIMUM = OperatorName("equal"), OperatorName("maximum")
-_FP32_MIN = float(np.finfo(np.float32).min)
-
-
-@call(search.max8)
-def max8(dst, src, name=None):
-    """The 8 largest values of each partition, descending."""
-
-
-@call(search.nc_find_index8, all_ones=True)
-def nc_find_index8(dst, data, vals, name=None):
-    """The index of each of 8 values in its partition; all ones for one that is not there."""
-
-
-@call(search.nc_match_replace8, backwards=True)
-def nc_match_replace8(dst, data, vals, imm, dst_idx=None, name=None):
-    """``dst = data`` with the first occurrence of each of 8 values replaced by ``imm``."""
-
-
-@call(search.local_gather)
-def local_gather(dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None, name=None):
-    """Gather within each GpSimd core's 16 partitions: [P, indices, elements]."""
-
-
-@call(search.nc_stream_shuffle)
-def nc_stream_shuffle(dst, src, shuffle_mask, name=None):
-    """``dst[q + i] = src[q + shuffle_mask[i]]`` in each quadrant of 32 partitions."""
-
-
-@call(search.sequence_bounds)
-def sequence_bounds(dst, segment_ids, name=None):
-    """Start and end of each element's segment: [1, 2, n] for ids [1, n]."""
-
-
-@call(gather.nc_n_gather)
-def nc_n_gather(dst, data, indices, name=None):
-    """``dst[p, i] = data[p, indices[p, i]]``, the free axes of each taken as one."""
-
-
-@call(gather.nonzero_with_count)
-def nonzero_with_count(dst, src, index_offset=0, padding_val=-1, name=None):
-    """Indices of what is not 0, padding, and their count; in each 16th partition."""
 
 
 class TopKWarning(UserWarning):
@@ -261,29 +195,6 @@ def affine_select(
     need_tile(on_true_tile, "on_true_tile", "affine_select", (Space.SBUF,))
     pred = affine(locals(), "affine_select")
     return locals()
-
-
-@call(
-    select.range_select,
-    prepare=commands("vector"),
-    on_false_value=lambda value, where: float(
-        np.float32(need_number(value, "on_false_value", where))
-    ),
-    reduce_op=alu_op,
-)
-def range_select(
-    dst, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd=registers.reset_reduce,
-    reduce_res=None, reduce_op=_MAXIMUM, range_start=0, on_false_value=_FP32_MIN, name=None,
-):  # fmt: skip
-    """``dst = on_true_tile`` where the free index lies between two bounds held in tiles."""
-
-
-@call(select.select_reduce, prepare=commands("vector"), reduce_op=alu_op)
-def select_reduce(
-    dst, predicate, on_true, on_false, reduce_res=None, reduce_cmd=registers.idle,
-    reduce_op=_MAXIMUM, reverse_pred=False, name=None,
-):  # fmt: skip
-    """``dst = predicate ? on_true : on_false``, and optionally its maximum a partition."""
 
 
 # -- the Tensor Engine -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32, is_integer, name_of
 from difftest.simulator.errors import DtypeError, kernel_location, warn
 from difftest.simulator.frontend.arguments import not_taken
+from difftest.simulator.frontend.dispatch import declare
 from difftest.simulator.frontend.nki import constants
 from difftest.simulator.frontend.nki.calls import affine, call, issue, operator_of
 from difftest.simulator.frontend.nki.constants import ISSUED, UNKNOWN, engine_of, member_of
@@ -29,7 +30,7 @@ from difftest.simulator.frontend.nki.virtual_registers import (
 )
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions import copy as copies
-from difftest.simulator.instructions import dma, effects, exchanges
+from difftest.simulator.instructions import dma, effects
 from difftest.simulator.instructions.checks import is_number, wrong_kind
 from difftest.simulator.instructions.dma import MOST_SOURCES
 from difftest.simulator.instructions.dma import dma_compute as record
@@ -37,16 +38,6 @@ from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine, Space
 
 _PRIORITIES = range(4)
-
-
-@call(copies.tensor_copy)
-def tensor_copy(dst, src, engine=UNKNOWN, name=None):
-    """``dst = src`` on chip, cast to dst's dtype."""
-
-
-@call(copies.tensor_copy_predicated)
-def tensor_copy_predicated(dst, src, predicate, reverse_pred=False, name=None):
-    """``dst = src`` where the predicate is true."""
 
 
 @call(copies.memset)
@@ -255,11 +246,6 @@ def _load(record, dst, operands, options, **_):
     return ISSUED
 
 
-@call(effects.register_load, run=_load, dst=lambda value, where: _register(value, "dst", where))
-def register_load(dst, src):
-    """``dst = src``, a tensor of one integer in HBM or SBUF."""
-
-
 @call(effects.register_store)
 def register_store(dst, src):
     """Write a register to a tensor of one element in HBM or SBUF."""
@@ -292,51 +278,29 @@ def _register(value: Any, role: str, where: str) -> VirtualRegister:
     return value
 
 
-# -- random numbers: NumPy's, and the same in every run --------------------------------------------
+# fmt: off
+class MoveCalls:
+    """What a record and converters alone make calls of: random numbers are the same in each run."""
+
+    def tensor_copy(dst, src, engine=UNKNOWN, name=None): ...
+    def tensor_copy_predicated(dst, src, predicate, reverse_pred=False, name=None): ...
+    def register_load(dst, src): ...
+    def rng(dst, engine=constants.engine.vector, name=None): ...
+    def rand2(dst, min, max, name=None): ...
+    def set_rng_seed(src_seeds, name=None): ...
+    def rand_set_state(src_seeds, engine=constants.engine.gpsimd, name=None): ...
+    def rand_get_state(dst, engine=constants.engine.gpsimd, name=None): ...
+    def core_barrier(data, cores, engine=constants.engine.gpsimd, name=None): ...
+    def sendrecv(src, dst, send_to_rank, recv_from_rank, pipe_id,
+                 dma_engine=constants.dma_engine.dma, name=None): ...
+# fmt: on
 
 
-@call(effects.rng)
-def rng(dst, engine=constants.engine.vector, name=None):
-    """Every element of ``dst`` becomes random bits."""
-
-
-@call(effects.rand2)
-def rand2(dst, min, max, name=None):
-    """Every element of ``dst`` becomes uniformly random between two bounds."""
-
-
-@call(effects.set_rng_seed)
-def set_rng_seed(src_seeds, name=None):
-    """Let the numbers begin anew from a seed of 32 bits, a (1, 1) tensor on chip."""
-
-
-@call(effects.rand_set_state)
-def rand_set_state(src_seeds, engine=constants.engine.gpsimd, name=None):
-    """Let the numbers begin anew from the states of an engine's lanes, [P, words] in SBUF."""
-
-
-@call(effects.rand_get_state)
-def rand_get_state(dst, engine=constants.engine.gpsimd, name=None):
-    """States for the lanes of an engine, from which its numbers go on: [P, words]."""
-
-
-# -- the two cores of a logical NeuronCore ---------------------------------------------------------
-
-
-@call(exchanges.core_barrier)
-def core_barrier(data, cores, engine=constants.engine.gpsimd, name=None):
-    """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM.
-
-    Of a tile in SBUF, which the cores do not share, it is the same barrier, with a warning: kernels
-    of aws-neuron/nki-library have it.
-    """
-
-
-@call(
-    exchanges.sendrecv,
-    dma_engine=lambda value, where: member_of(constants.dma_engine, value, where).name,
+declare(
+    MoveCalls,
+    call,
+    register_load={"run": _load, "dst": lambda value, where: _register(value, "dst", where)},
+    sendrecv={
+        "dma_engine": lambda value, where: member_of(constants.dma_engine, value, where).name
+    },
 )
-def sendrecv(
-    src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine=constants.dma_engine.dma, name=None
-):
-    """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
