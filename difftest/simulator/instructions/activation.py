@@ -45,7 +45,7 @@ from difftest.simulator.instructions.rules import (
     arithmetic,
     needs_generation,
     one_dtype,
-    operators,
+    one_of,
     reducing,
     vector_ops,
 )
@@ -234,22 +234,18 @@ MOST_DIMENSIONS = 4
 def _dimensions(call: Call) -> None:
     src: Descriptor = call["src"]
     if len(src.shape) > MOST_DIMENSIONS:
-        raise LimitError(
-            f"exponential takes at most {MOST_DIMENSIONS} dimensions",
-            happened=f"exponential got a src of {len(src.shape)} dimensions",
-            received=f"src {list(src.shape)}",
-            limit=f"{MOST_DIMENSIONS}",
-        )
+        rule = f"takes at most {MOST_DIMENSIONS} dimensions"
+        did = f"got a src of {len(src.shape)} dimensions"
+        received = f"src {list(src.shape)}"
+        raise call.refused(rule, did, received, error=LimitError, limit=f"{MOST_DIMENSIONS}")
 
 
 def _starts_from(call: Call) -> None:
     """``reduce_init`` is given for load_reduce; otherwise it is left out (None)."""
     if call["reduce_init"] is None and call["reduce_cmd"] is Accumulate.LOAD_REDUCE:
-        raise KernelError(
-            "exponential loads its registers from reduce_init",
-            happened="exponential got reduce_cmd.load_reduce without reduce_init",
-            received="reduce_init=None",
-        )
+        rule = "loads its registers from reduce_init"
+        did = "got reduce_cmd.load_reduce without reduce_init"
+        raise call.refused(rule, did, "reduce_init=None")
     if isinstance(call["reduce_init"], Descriptor):
         _check_loaded(call, call["reduce_init"])
 
@@ -257,11 +253,10 @@ def _starts_from(call: Call) -> None:
 def _check_loaded(call: Call, start: Any) -> None:
     """Raise :class:`KernelError` if the registers are not loaded from what is given for that."""
     if call["reduce_cmd"] is not Accumulate.LOAD_REDUCE:
-        raise KernelError(
-            "exponential takes reduce_init with reduce_cmd.load_reduce only",
-            happened="exponential got a reduce_init that it would not load",
-            received=f"reduce_init = {start!r}, reduce_cmd.{call['reduce_cmd'].name.lower()}",
-        )
+        rule = "takes reduce_init with reduce_cmd.load_reduce only"
+        did = "got a reduce_init that it would not load"
+        received = f"reduce_init = {start!r}, reduce_cmd.{call['reduce_cmd'].name.lower()}"
+        raise call.refused(rule, did, received)
 
 
 @instruction(
@@ -321,7 +316,7 @@ def _loads_imm1(call: Call) -> None:
     destinations=(Role(name="dst", dtypes=CUMULATED),),
     rules=(
         arithmetic("op0"),
-        operators("op1", CUMULATIVE_OPS, "accumulates with few operators", "accumulate with"),
+        one_of("op1", *CUMULATIVE_OPS, says="accumulates with few operators", do="accumulate with"),
         vector_ops("op0"),
         commands(Accumulate.RESET_REDUCE, Accumulate.REDUCE, Accumulate.LOAD_REDUCE),
         _loads_imm1,

@@ -229,13 +229,10 @@ def _describe(instruction: Instruction, role: Role, operand: Any) -> Any:
     if operand._space not in role.buffers:
         raise wrong_buffer(operand, name, where, role.buffers)
     if role.dtypes is not None and operand.dtype not in role.dtypes:
-        raise DtypeError(
-            f"{where} takes {name} of certain dtypes",
-            happened=f"{where} got {name} of {name_of(operand.dtype)}",
-            received=f"{name} = {operand!r}",
-            limit=", ".join(name_of(dtype) for dtype in role.dtypes),
-            remedy="cast it with nisa.tensor_copy(..., dtype=...)",
-        )
+        rule, did = f"takes {name} of certain dtypes", f"got {name} of {name_of(operand.dtype)}"
+        limit = ", ".join(name_of(dtype) for dtype in role.dtypes)
+        remedy, received = "cast it with nisa.tensor_copy(..., dtype=...)", f"{name} = {operand!r}"
+        raise refused(where, rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
     blocks = {"blocks": role.blocks} if isinstance(operand, Tile) else {}
     described: Descriptor = operand._descriptor(**blocks)
     return described._replace(role=name)
@@ -251,13 +248,12 @@ def _check_vectors(call: Call) -> None:
         first = call.operands[roles[0].name]
         data: Descriptor = call.destinations["dst"] if roles[0].takes in _VECTORS else first
         if vector.partitions != data.partitions or vector.size != data.partitions:
-            raise ShapeError(
-                f"{call.name} takes {role.name} as {role.takes.value}",
-                happened=f"{call.name} got {role.name} of the shape {list(vector.shape)}",
-                received=f"{role.name} {list(vector.shape)} for data {list(data.shape)}",
-                limit=f"a number, or shape {[data.partitions, 1]}",
-                remedy="use nisa.tensor_tensor for operands of the data's own shape",
-            )
+            rule = f"takes {role.name} as {role.takes.value}"
+            did = f"got {role.name} of the shape {list(vector.shape)}"
+            received = f"{role.name} {list(vector.shape)} for data {list(data.shape)}"
+            remedy = "use nisa.tensor_tensor for operands of the data's own shape"
+            limit = f"a number, or shape {[data.partitions, 1]}"
+            raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
 
 
 def _check_result(call: Call) -> None:
@@ -265,13 +261,11 @@ def _check_result(call: Call) -> None:
     dtype = call.result.dtype
     allowed = next((role.dtypes for role in call.instruction.destinations), None)
     if allowed is not None and dtype not in allowed:
-        raise DtypeError(
-            f"{call.name} takes the result of certain dtypes",
-            happened=f"{call.name} was to make a result of {name_of(dtype)}",
-            received=f"the result of {name_of(dtype)}",
-            limit=", ".join(map(name_of, allowed)),
-            remedy="cast it afterwards with nisa.tensor_copy(..., dtype=...)",
-        )
+        rule = "takes the result of certain dtypes"
+        did = f"was to make a result of {name_of(dtype)}"
+        remedy = "cast it afterwards with nisa.tensor_copy(..., dtype=...)"
+        received, limit = f"the result of {name_of(dtype)}", ", ".join(map(name_of, allowed))
+        raise call.refused(rule, did, received, error=DtypeError, limit=limit, remedy=remedy)
 
 
 def _check_shape(call: Call, role: Role, tile: Descriptor | None, verb: str) -> None:

@@ -49,7 +49,7 @@ from difftest.simulator.instructions.record import (
     instruction,
     moved,
 )
-from difftest.simulator.instructions.rules import one_dtype, operators, same_size
+from difftest.simulator.instructions.rules import one_dtype, one_of, same_size
 from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.memory import Shape
 from difftest.simulator.strictness import doubt
@@ -135,11 +135,8 @@ def _one_thing(call: Call) -> None:
     """In the classic dialect a copy with indices gathers, or scatters, or adds to what it skips."""
     gathers, adds = call["src"].indirect, call["dst_rmw_op"] is not None
     if adds and _skips(call):
-        raise KernelError(
-            "dma_copy with dst_rmw_op takes oob_mode.error only",
-            happened="dma_copy with dst_rmw_op got oob_mode.skip",
-            received="oob_mode.skip",
-        )
+        rule, did = "with dst_rmw_op takes oob_mode.error only", "with dst_rmw_op got oob_mode.skip"
+        raise call.refused(rule, did, "oob_mode.skip")
     dst = call.destinations.get("dst")
     if gathers and (adds or (dst is not None and dst.indirect)):
         sides = f"{call['src']!r}, {dst!r}"
@@ -161,7 +158,7 @@ def _gathers_or_scatters(call: Call) -> str:
     destinations=(Role(name="dst", takes=Takes.TILE_OR_INDIRECT, buffers=DMA_SPACES),),
     rules=(
         same_size("src", "dst"),
-        operators("dst_rmw_op", ("add",), "adds", "compute"),
+        one_of("dst_rmw_op", "add", says="adds", do="compute"),
         _hardware_descriptors,
     ),
     only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
@@ -388,7 +385,7 @@ def _scales(call: Call) -> None:
     destinations=(DST,),
     rules=(
         same_size("dst", *(role.name for role in SOURCES)),
-        operators("reduce_op", ("add",), "adds", "reduce with"),
+        one_of("reduce_op", "add", says="adds", do="reduce with"),
         _scales,
     ),
     result=lambda call: Result(

@@ -106,13 +106,11 @@ def _fits_gpsimd(call: Call) -> None:
     src, most = call["src"], call.machine.gpsimd_dma_elements
     if call.engine is Engine.GPSIMD and src.free_size > most:
         each, size = src.free_size * src.dtype.itemsize, src.dtype.itemsize
-        raise LimitError(
-            "sendrecv by GpSimd's own DMA moves few bytes a partition",
-            happened=f"sendrecv by GpSimd's own DMA got {each} bytes a partition",
-            received=f"{each} bytes a partition of {name_of(src.dtype)}",
-            limit=f"{most * size} bytes",
-            remedy="leave dma_engine out, or send it in parts",
-        )
+        rule = "by GpSimd's own DMA moves few bytes a partition"
+        did = f"by GpSimd's own DMA got {each} bytes a partition"
+        received = f"{each} bytes a partition of {name_of(src.dtype)}"
+        remedy, limit = "leave dma_engine out, or send it in parts", f"{most * size} bytes"
+        raise call.refused(rule, did, received, error=LimitError, limit=limit, remedy=remedy)
 
 
 def _in_pipe(acts: Sequence[Act]) -> Meeting:

@@ -65,12 +65,11 @@ def _one_more(call: Call) -> None:
     src: Descriptor = call["src"]
     dst = call.destinations["dst"]
     if dst.partitions != src.partitions or dst.free_size != src.free_size + 1:
-        raise ShapeError(
-            "nonzero_with_count writes one element a partition more than it reads",
-            happened=f"nonzero_with_count got src {list(src.shape)} for dst {list(dst.shape)}",
-            received=f"src {list(src.shape)}, dst {list(dst.shape)}",
-            limit=f"{src.partitions} partitions, {src.free_size + 1} elements each",
-        )
+        rule = "writes one element a partition more than it reads"
+        did = f"got src {list(src.shape)} for dst {list(dst.shape)}"
+        limit = f"{src.partitions} partitions, {src.free_size + 1} elements each"
+        received = f"src {list(src.shape)}, dst {list(dst.shape)}"
+        raise call.refused(rule, did, received, error=ShapeError, limit=limit)
 
 
 def _int32_options(call: Call) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from difftest.simulator.core import Core, entry
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, ShapeError
+from difftest.simulator.errors import ShapeError
 from difftest.simulator.index import Index
 from difftest.simulator.indexing import adjacent, named
 from difftest.simulator.indirect import IndirectTile
@@ -116,13 +116,11 @@ def _issue_inside(core: Core, call: Call, issued: Issue, left: tuple[Walk, Array
 def _need_box(call: Call, part: Part) -> None:
     """A mask of several instructions' axes at once is a box."""
     if call.instruction.walk and len(part.walk.axes["dst"]) < len(part.walk.walked):
-        raise KernelError(
-            f"{call.name} takes a mask that is a box over its axes",
-            happened=f"{call.name} got a mask that is no box",
-            received=f"a mask over {list(part.walk.walked)} that is none",
-            limit="comparisons that each limit one axis",
-            remedy="issue the instruction once for each part",
-        )
+        rule, did = "takes a mask that is a box over its axes", "got a mask that is no box"
+        received = f"a mask over {list(part.walk.walked)} that is none"
+        remedy = "issue the instruction once for each part"
+        limit = "comparisons that each limit one axis"
+        raise call.refused(rule, did, received, limit=limit, remedy=remedy)
 
 
 # -- what the mask ranges over ---------------------------------------------------------------------

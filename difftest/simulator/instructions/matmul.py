@@ -83,18 +83,14 @@ def _float8(call: Call) -> None:
         return
     shown = f"stationary {name_of(dtypes[0])}, moving {name_of(dtypes[1])}"
     if call.machine.nc_version < 4:
-        raise DtypeError(
-            "nc_matmul takes float8_e4m3fn on NeuronCore-v4 and later",
-            happened=f"nc_matmul got float8_e4m3fn on {call.machine.name}",
-            received=shown,
-            remedy="use float8_e4m3, whose largest value is 240",
-        )
+        rule = "takes float8_e4m3fn on NeuronCore-v4 and later"
+        did = f"got float8_e4m3fn on {call.machine.name}"
+        remedy = "use float8_e4m3, whose largest value is 240"
+        raise call.refused(rule, did, shown, error=DtypeError, remedy=remedy)
     if FLOAT8_E4M3 in dtypes:
-        raise DtypeError(
-            "nc_matmul does not mix float8_e4m3 with float8_e4m3fn",
-            happened="nc_matmul got float8_e4m3 with float8_e4m3fn",
-            received=shown,
-        )
+        rule = "does not mix float8_e4m3 with float8_e4m3fn"
+        did = "got float8_e4m3 with float8_e4m3fn"
+        raise call.refused(rule, did, shown, error=DtypeError)
 
 
 def _double_row(call: Call) -> None:

@@ -114,12 +114,11 @@ def _whole_quadrants(call: Call, *roles: str) -> None:
     for role in roles:
         tile: Descriptor = call[role]
         if tile.partitions % QUADRANT:
-            raise ShapeError(
-                f"{call.name} takes {role} with a multiple of {QUADRANT} partitions",
-                happened=f"{call.name} got {role} of {tile.partitions} partitions",
-                received=f"{role} {list(tile.shape)}",
-                limit=", ".join(map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT))),
-            )
+            rule = f"takes {role} with a multiple of {QUADRANT} partitions"
+            did = f"got {role} of {tile.partitions} partitions"
+            limit = ", ".join(map(str, range(QUADRANT, call.machine.partitions + 1, QUADRANT)))
+            received = f"{role} {list(tile.shape)}"
+            raise call.refused(rule, did, received, error=ShapeError, limit=limit)
 
 
 def _check_scale(call: Call, role: str, scale: Descriptor, partitions: int, free: int) -> None:

@@ -44,7 +44,7 @@ from difftest.simulator.instructions.rules import (
     not_both_in_psum,
     of_integers,
     one_dtype,
-    operators,
+    one_of,
     reducing,
     same_elements,
     vector_ops,
@@ -119,13 +119,10 @@ def _axes(call: Call) -> None:
     asked = f"axis={axes[0] if len(axes) == 1 else list(axes)}"
     received = f"{asked} of {data!r}"
     if not all(0 < axis < ndim for axis in axes) or len(set(axes)) < len(axes):
-        raise ShapeError(
-            f"{call.name} reduces free axes",
-            happened=f"{call.name} got {asked} for {ndim} dimensions",
-            received=received,
-            limit=f"axes 1 to {ndim - 1}",
-            remedy="across partitions use nisa.tensor_partition_reduce, or transpose first",
-        )
+        rule, did = "reduces free axes", f"got {asked} for {ndim} dimensions"
+        remedy = "across partitions use nisa.tensor_partition_reduce, or transpose first"
+        limit = f"axes 1 to {ndim - 1}"
+        raise call.refused(rule, did, received, error=ShapeError, limit=limit, remedy=remedy)
 
 
 def _not_negated(call: Call) -> None:
@@ -181,7 +178,7 @@ def tensor_reduce(call: Call, data: Array) -> Array:
     options=("op",),
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(
-        operators("op", _ACROSS_PARTITIONS, "takes few operators", "reduce with"),
+        one_of("op", *_ACROSS_PARTITIONS, says="takes few operators", do="reduce with"),
         of_integers("op"),
     ),
     result=lambda call: Result((1, *call["data"].shape[1:]), call.wanted_dtype(call["data"].dtype)),
@@ -213,7 +210,7 @@ def _registers_do_not_subtract(call: Call) -> None:
 
 
 def _reductions(*names: str) -> Rule:
-    return operators("reduce_op", names, "takes few reductions", "reduce with")
+    return one_of("reduce_op", *names, says="takes few reductions", do="reduce with")
 
 
 @instruction(
@@ -310,15 +307,13 @@ def free_axes(call: Call) -> tuple[int, ...]:
 
 
 def _bn_length(call: Call) -> None:
-    limit, data = call.machine.bn_stats_fmax, call["data"]
-    if data.free_size > limit:
-        raise LimitError(
-            f"bn_stats takes at most {limit} elements a partition",
-            happened=f"bn_stats got {data.free_size} elements a partition",
-            received=f"{data!r}: {data.free_size}",
-            limit=f"{limit} (nl.tile_size.bn_stats_fmax)",
-            remedy="call it on slices and aggregate with bn_aggr",
-        )
+    most, data = call.machine.bn_stats_fmax, call["data"]
+    if data.free_size > most:
+        rule = f"takes at most {most} elements a partition"
+        did = f"got {data.free_size} elements a partition"
+        remedy = "call it on slices and aggregate with bn_aggr"
+        limit, received = f"{most} (nl.tile_size.bn_stats_fmax)", f"{data!r}: {data.free_size}"
+        raise call.refused(rule, did, received, error=LimitError, limit=limit, remedy=remedy)
 
 
 def _fields(count: int) -> Any:

@@ -101,12 +101,11 @@ def loads(call: Call, role: str) -> None:
 def read_if_used(call: Call) -> None:
     """The registers are read out only by an instruction that uses them."""
     if call["reduce_cmd"] is Accumulate.IDLE and "reduce_res" in call.destinations:
-        raise KernelError(
-            f"{call.name} reads the reduction registers only if it uses them",
-            happened=f"{call.name} was to read registers that it does not use",
-            received=f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle",
-            remedy="pass reduce_cmd=nisa.reduce_cmd.reset_reduce",
-        )
+        rule = "reads the reduction registers only if it uses them"
+        did = "was to read registers that it does not use"
+        received = f"reduce_res = {call.destinations['reduce_res']!r} with reduce_cmd.idle"
+        remedy = "pass reduce_cmd=nisa.reduce_cmd.reset_reduce"
+        raise call.refused(rule, did, received, remedy=remedy)
 
 
 def registers(

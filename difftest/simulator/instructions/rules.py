@@ -199,16 +199,24 @@ one_memory = _alike(
 )
 
 
-def one_of(option: str, *allowed: Any, says: str = "") -> Rule:
-    """An option, by its name if it has one, is one of those; ``says`` is the rule in words."""
+def one_of(
+    option: str, *allowed: Any, says: str, do: str = "", error: type[NkiError] = KernelError
+) -> Rule:
+    """An option, where there is one, by its name if it has one, is one of those.
+
+    ``says`` is the rule in words; ``do`` what the call was to do by an operator.
+    """
 
     def rule(call: Call) -> None:
         value = getattr(call[option], "name", call[option])
-        if value not in allowed:
-            rule, did = f"{says or f'takes few values as {option}'}", f"got {option}={value}"
-            raise call.refused(rule, did, f"{option}={value}", limit=" or ".join(map(str, allowed)))
+        if value is not None and value not in allowed:
+            did, limit = (
+                f"was to {do} {value}" if do else f"got {option}={value}",
+                map(str, allowed),
+            )
+            raise call.refused(says, did, f"{option}={value}", error=error, limit=", ".join(limit))
 
-    return named(rule, "one_of", (option, *map(str, allowed)))
+    return named(rule, "one_of", (option,))
 
 
 @made
@@ -270,9 +278,8 @@ def binary(call: Call, *options: str) -> None:
 
 def reducing(option: str) -> Rule:
     """The operator, where there is one, can reduce."""
-    names = tuple(sorted(op.name for op in ALU_OPS.values() if op.reduction))
-    rule = operators(option, names, "takes an operator that can reduce", "reduce with")
-    return named(rule, "reducing", (option,))
+    names = sorted(op.name for op in ALU_OPS.values() if op.reduction)
+    return one_of(option, *names, says="takes an operator that can reduce", do="reduce with")
 
 
 def limits(call: Call, *cases: tuple[object, str, str]) -> None:
@@ -281,24 +288,6 @@ def limits(call: Call, *cases: tuple[object, str, str]) -> None:
         if wrong:
             happened = f"{call.name} got {received}"
             raise LimitError(f"{call.name}: {text}", happened=happened, received=received)
-
-
-def operators(
-    option: str, names: tuple[str, ...], takes: str, do: str, error: type[NkiError] = KernelError
-) -> Rule:
-    """The operator, where there is one, is one of these; what the call ``takes``, and was to do."""
-
-    def rule(call: Call) -> None:
-        op: AluOp | None = call[option]
-        if op is not None and op.name not in names:
-            raise error(
-                f"{call.name} {takes}",
-                happened=f"{call.name} was to {do} {op.name}",
-                received=f"{option}={op.name}",
-                limit=", ".join(names),
-            )
-
-    return named(rule, "operators", (option,))
 
 
 @made
@@ -317,13 +306,10 @@ def vector_ops(call: Call, *options: str) -> None:
     """The operators are the Vector Engine's."""
     for op in (call[name] for name in options):
         if Engine.VECTOR not in op.engines:
-            raise KernelError(
-                f"{call.name} runs on the Vector Engine",
-                happened=f"{call.name} got the operator {op.name}",
-                received=f"op={op.name}",
-                limit=f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}",
-                remedy="use nisa.tensor_scalar or nisa.activation for it",
-            )
+            rule, did = "runs on the Vector Engine", f"got the operator {op.name}"
+            limit = f"{op.name} runs on {', '.join(engine.value for engine in op.engines)}"
+            remedy = "use nisa.tensor_scalar or nisa.activation for it"
+            raise call.refused(rule, did, f"op={op.name}", limit=limit, remedy=remedy)
 
 
 @made

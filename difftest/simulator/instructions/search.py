@@ -6,7 +6,7 @@ import numpy as np
 
 from difftest.simulator.descriptor import Descriptor
 from difftest.simulator.dtypes import Array
-from difftest.simulator.errors import KernelError, LimitError, OutOfBoundsError, ShapeError
+from difftest.simulator.errors import LimitError, OutOfBoundsError, ShapeError
 from difftest.simulator.instructions.elementwise import like
 from difftest.simulator.instructions.record import (
     DST,
@@ -262,12 +262,11 @@ def local_gather(call: Call, src_buffer: Array, index: Array) -> Array:
         order = index[group].reshape(lanes, -1).T.reshape(-1)[:used].astype(np.int64)
         columns = order[:, None] + np.arange(width)
         if columns.max() >= lines.shape[1]:
-            raise OutOfBoundsError(
-                "local_gather is undefined for indices beyond src_buffer",
-                happened=f"local_gather got an index of {int(columns.max())} in {lines.shape[1]}",
-                received=f"element {int(columns.max())} of {call['src_buffer']!r}",
-                limit=f"0 to {lines.shape[1] - 1}",
-            )
+            rule = "is undefined for indices beyond src_buffer"
+            did = f"got an index of {int(columns.max())} in {lines.shape[1]}"
+            received = f"element {int(columns.max())} of {call['src_buffer']!r}"
+            limit = f"0 to {lines.shape[1] - 1}"
+            raise call.refused(rule, did, received, error=OutOfBoundsError, limit=limit)
         result[group] = np.take(lines[group], columns, axis=1)
     return result
 
@@ -379,11 +378,10 @@ def sequence_bounds(call: Call, segment_ids: Array) -> Array:
     ids = settled(segment_ids.reshape(-1))
     wrong = ~((ids >= 0) & (np.mod(ids, 1) == 0))
     if wrong.any():
-        raise KernelError(
-            "sequence_bounds takes integers of at least 0 as segment_ids",
-            happened=f"sequence_bounds got the segment {float(ids[wrong][0]):g}",
-            received=f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}",
-        )
+        rule = "takes integers of at least 0 as segment_ids"
+        did = f"got the segment {float(ids[wrong][0]):g}"
+        received = f"{float(ids[wrong][0]):g} at element {int(np.flatnonzero(wrong)[0])}"
+        raise call.refused(rule, did, received)
     bounds = np.empty((2, ids.size), dtype=np.float32)
     for i, segment in enumerate(ids):
         same = np.flatnonzero(ids == segment)

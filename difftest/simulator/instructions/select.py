@@ -37,8 +37,8 @@ from difftest.simulator.instructions.registers import (
 from difftest.simulator.instructions.rules import (
     needs_generation,
     not_both_in_psum,
+    one_of,
     one_size,
-    operators,
     same_elements,
     same_rank,
 )
@@ -68,11 +68,10 @@ def _predicate_repeats(call: Call) -> None:
         have in (1, want) for have, want in zip(walked[::-1], shape[::-1], strict=False)
     )
     if not fits:
-        raise ShapeError(
-            "affine_select takes pred of on_true_tile's shape, or one that repeats in it",
-            happened=f"affine_select got pred {list(walked)} for on_true_tile {list(shape)}",
-            received=f"pred {list(walked)}, on_true_tile {list(shape)}",
-        )
+        rule = "takes pred of on_true_tile's shape, or one that repeats in it"
+        did = f"got pred {list(walked)} for on_true_tile {list(shape)}"
+        received = f"pred {list(walked)}, on_true_tile {list(shape)}"
+        raise call.refused(rule, did, received, error=ShapeError)
 
 
 def _compared(call: Call, pred: Index, data: Array) -> Array:
@@ -92,7 +91,7 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
     destinations=(Role(name="dst", buffers=SBUF_ONLY, dtypes=AFFINE_DTYPES),),
     rules=(
         _predicate_repeats,
-        operators("cmp_op", COMPARISONS, "takes a comparison", "compare with"),
+        one_of("cmp_op", *COMPARISONS, says="takes a comparison", do="compare with"),
     ),
     only={"nki": (one_size("dst", "on_true_tile"),)},
     result=like("on_true_tile"),
@@ -116,16 +115,12 @@ def _range_rules(call: Call) -> None:
         )
     last = call["range_start"] + call["on_true_tile"].free_size
     if last > _EXACT_INDEX:
-        raise KernelError(
-            "range_select compares indices in float32",
-            happened=f"range_select was to compare indices up to {last - 1}",
-            received=f"indices up to {last - 1}",
-            limit=f"{_EXACT_INDEX}",
-        )
+        rule, did = "compares indices in float32", f"was to compare indices up to {last - 1}"
+        raise call.refused(rule, did, f"indices up to {last - 1}", limit=f"{_EXACT_INDEX}")
 
 
-_KEEPS_THE_LARGEST = operators(
-    "reduce_op", ("maximum",), "reduces with max only", "reduce with", NotModelledError
+_KEEPS_THE_LARGEST = one_of(
+    "reduce_op", "maximum", says="reduces with max only", do="reduce with", error=NotModelledError
 )
 
 
@@ -152,7 +147,7 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
     rules=(
         needs_generation(3),
         *(
-            operators(name, RANGE_COMPARISONS, "compares", "compare with")
+            one_of(name, *RANGE_COMPARISONS, says="compares", do="compare with")
             for name in ("comp_op0", "comp_op1")
         ),
         _range_rules,

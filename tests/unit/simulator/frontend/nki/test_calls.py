@@ -2,6 +2,9 @@
 
 import pytest
 
+from difftest.simulator.frontend.classic import isa as classic
+from difftest.simulator.frontend.dispatch import declare
+from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki.calls import call
 from difftest.simulator.index import as_integer
 from difftest.simulator.instructions.search import local_gather
@@ -32,3 +35,20 @@ def test_what_a_signature_lacks_is_an_error_at_import(signature, converters, mis
     said = f"{signature.__name__} and local_gather differ in {missing}$"
     with pytest.raises(TypeError, match=said):
         call(local_gather, **converters)(signature)
+
+
+def test_settings_of_no_signature_are_an_error_at_import():
+    with pytest.raises(TypeError, match="Rows has no local_gathr"):
+        declare(type("Rows", (), {}), call, local_gathr={"index": as_integer})
+
+
+def test_a_row_is_what_its_record_means():
+    made = {}
+
+    def make(record, **settings):
+        return lambda stub: made.update({stub.__qualname__: (record, settings)})
+
+    declare(type("Rows", (), {"local_gather": whole}), make, local_gather={"index": as_integer})
+    assert made == {"local_gather": (local_gather, {"index": as_integer})}
+    documented = "Gather within each 16 partitions"
+    assert all(isa.local_gather.__doc__.startswith(documented) for isa in (nisa, classic))

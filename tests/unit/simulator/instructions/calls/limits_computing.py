@@ -390,7 +390,7 @@ def along(op, values=A_TILE, negate=False, axes=(1,), **given):
 
 
 ACROSS, ALONG = "tensor_partition_reduce", "tensor_reduce"
-limit(ACROSS, "operators(op)", across("maximum"), across("minimum"), KernelError, "few operators")
+limit(ACROSS, "one_of(op)", across("maximum"), across("minimum"), KernelError, "few operators")
 limit(
     ACROSS,
     "of_integers(op)",
@@ -426,7 +426,7 @@ def with_scalar(op0="add", reduce_op="add"):
 FEW, LAST = with_scalar(reduce_op="logical_or"), with_scalar("maximum")
 for rule, legal, illegal, text in (
     ("arithmetic(op0)", with_scalar("multiply"), with_scalar("bitwise_or"), "an arithmetic"),
-    ("operators(reduce_op)", with_scalar(reduce_op="minimum"), FEW, "few reductions"),
+    ("one_of(reduce_op)", with_scalar(reduce_op="minimum"), FEW, "few reductions"),
     ("vector_ops(op0)", LAST, with_scalar("rsqrt"), "op=rsqrt"),
 ):
     limit("tensor_scalar_reduce", rule, legal, illegal, KernelError, text)
@@ -438,10 +438,10 @@ for legal, illegal, text in (
     (along("add", CUBE, axes=(2,)), along("add", CUBE, axes=(2, 2)), "reduces free axes"),
 ):
     limit(ALONG, "_axes", legal, illegal, ShapeError, text)
-limit(ALONG, "reducing(op)", along("minimum"), along("divide"), KernelError, "that can reduce")
+limit(ALONG, "one_of(op)", along("minimum"), along("divide"), KernelError, "that can reduce")
 limit(
     "activation",
-    "reducing(reduce_op)",
+    "one_of(reduce_op)",
     activated("add"),
     activated("divide"),
     KernelError,

@@ -93,7 +93,7 @@ limit(
 for used in (copied, scattered):  # a gather adds in no dialect
     limit(
         "dma_copy",
-        "operators(dst_rmw_op)",
+        "one_of(dst_rmw_op)",
         used(rmw=A["add"]),
         used(rmw=A["multiply"]),
         KernelError,
@@ -294,7 +294,7 @@ for illegal, text in (
 for number, illegal in enumerate((ranged(first="not_equal"), ranged("not_equal"))):
     limit(
         "range_select",
-        f"operators(comp_op{number})",
+        f"one_of(comp_op{number})",
         ranged(),
         illegal,
         KernelError,
@@ -312,7 +312,7 @@ def selected(on_true=A_TILE, predicate=(4, 8), space=Space.SBUF, dst=A_TILE, **g
 for name, used in (("range_select", ranged), ("select_reduce", selected)):
     limit(
         name,
-        "operators(reduce_op)",
+        "one_of(reduce_op)",
         used(),
         used(reduce_op="minimum"),
         NotModelledError,
@@ -460,7 +460,7 @@ for shape in ((4, 7), (5, 8), (2, 8)):
     )
 limit(
     "affine_select",
-    "operators(cmp_op)",
+    "one_of(cmp_op)",
     chosen(1, 8),
     chosen(1, 8, compare="add"),
     KernelError,

@@ -125,7 +125,7 @@ for legal, illegal, text in (
     limit("exponential", "_starts_from", legal, illegal, KernelError, text)
 for rule, illegal, text in (
     ("arithmetic(op0)", cumulative("bitwise_and"), "an arithmetic operator"),
-    ("operators(op1)", cumulative(op1="divide"), "few operators"),
+    ("one_of(op1)", cumulative(op1="divide"), "few operators"),
     ("vector_ops(op0)", cumulative("rsqrt"), "op=rsqrt"),
 ):
     limit("tensor_scalar_cumulative", rule, cumulative(), illegal, KernelError, text)
@@ -233,7 +233,7 @@ limit(
     "same number of elements",
 )
 for rule, illegal, text in (
-    ("operators(reduce_op)", summed(op="multiply"), "dma_compute adds"),
+    ("one_of(reduce_op)", summed(op="multiply"), "dma_compute adds"),
     ("_scales", summed(scales=(1.0,)), "scales each source by 1.0"),
     ("_scales", summed(scales=(1.0, 2.0)), "scales each source by 1.0"),
 ):
