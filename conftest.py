@@ -49,7 +49,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if DEALT not in config.stash:
         config.stash[DEALT] = Deal.of_this_run(config.rootpath)
     file = collection_path.relative_to(config.rootpath).as_posix()
-    return True if not config.stash[DEALT].has(file) else None
+    return True if file not in config.stash[DEALT].files else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,16 +16,17 @@ ROOT = Path(__file__).parents[2]
 FILES = [file.relative_to(ROOT).as_posix() for file in sorted(ROOT.glob("tests/**/test_*.py"))]
 
 
-def takers(file: str, pythons: list[str], commit: int) -> list[str]:
-    return [name for name in pythons if Deal(pythons, name, commit).has(file)]
+def shares(pythons: list[str], commit: int) -> list[set[str]]:
+    return [Deal(pythons, name, commit, FILES[::-1]).files for name in pythons]
 
 
 @pytest.mark.parametrize("count", range(1, len(PYTHONS) + 1))
 def test_each_file_falls_to_one_and_meets_all_in_turn(count):
     pythons = list(PYTHONS[-count:])
-    for file in FILES:
-        met = [takers(file, pythons, commit) for commit in range(7, 7 + count)]
-        assert sorted(met) == [[name] for name in pythons], file
+    deals = [shares(pythons, commit) for commit in range(7, 7 + count)]
+    for dealt in (*deals, *zip(*deals, strict=True)):  # at one commit; to one Python
+        assert Counter(file for share in dealt for file in share) == Counter(FILES)
+    assert all(share & {*FILES[:count]} for share in deals[0])  # neighbours go apart
 
 
 def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
@@ -36,13 +37,13 @@ def test_what_is_left_out_is_taken_elsewhere(pytestconfig):
             rootpath=ROOT,
             option=SimpleNamespace(deal=deal),
             args_source=SimpleNamespace(name=named),
-            stash={house.DEALT: Deal(list(PYTHONS), own, number_of_commit(ROOT))},
+            stash={house.DEALT: Deal(list(PYTHONS), own, number_of_commit(ROOT), FILES)},
         )
         return [file for file in FILES if not house.pytest_ignore_collect(ROOT / file, config)]
 
     shares = [taken(name) for name in PYTHONS]
     assert Counter(file for share in shares for file in share) == Counter(FILES)
-    assert all(len(FILES) / 8 < len(share) < len(FILES) / 2 for share in shares)
+    assert {len(share) for share in shares} <= {len(FILES) // 4, len(FILES) // 4 + 1}
     assert taken("3.12", deal=False) == taken("3.12", named="ARGS") == FILES
 
 
