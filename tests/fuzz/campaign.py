@@ -1,4 +1,4 @@
-"""A campaign: programs drawn and run until a time limit, each kind of failure shrunk once."""
+"""A campaign: programs drawn and run until a time limit, each kind of failure reduced once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Statistics:
     seconds: float = 0.0
     opcodes: collections.Counter[str] = field(default_factory=collections.Counter)
     failures: dict[str, Disagreement] = field(default_factory=dict)
-    """Shrunk, by signature."""
+    """Reduced, by signature."""
     repeats: collections.Counter[str] = field(default_factory=collections.Counter)
     """How often each signature was met."""
 
@@ -47,7 +47,7 @@ class Statistics:
 class Campaign:
     """Draw, run and compare until the time is up.
 
-    A failure is shrunk when its signature is new; afterwards programs of that signature are
+    A failure is reduced when its signature is new; afterwards programs of that signature are
     counted and passed over, so that one bug does not hide the others.
     """
 
@@ -79,27 +79,22 @@ class Campaign:
         return self.statistics
 
     def search(self, seed: int, count: int, end: float = math.inf) -> Disagreement | None:
-        """Up to ``count`` programs of one seed until a failure of a new kind, which is shrunk."""
-        wanted: list[str] = []
-        smallest: list[Disagreement] = []
+        """Up to ``count`` programs of one seed until a failure of a new kind, which is reduced."""
+        failures: list[Disagreement] = []
 
         def test(program: Program) -> None:
-            if not wanted and time.monotonic() > end:
+            if not failures and time.monotonic() > end:
                 return
             failure = self._failure(program)
-            if failure is None or failure.signature in self.statistics.failures:
-                return
-            if not wanted:
-                wanted.append(failure.signature)
-            if failure.signature == wanted[0]:
-                smallest[:] = [failure]
+            if failure is not None and failure.signature not in self.statistics.failures:
+                failures.append(failure)
                 raise failure
 
         settled = settings(
             max_examples=count,
             deadline=None,
             database=None,
-            phases=[Phase.generate, Phase.shrink],
+            phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
             report_multiple_bugs=False,
         )
@@ -107,7 +102,7 @@ class Campaign:
             drawn = hypothesis.given(programs(self.dialect, self.longest))
             settled(hypothesis.seed(seed)(drawn(test)))()
         except (Disagreement, hypothesis.errors.Flaky):
-            failure = reduced(smallest[0], self.modes)
+            failure = reduced(failures[0], self.modes)
             self.statistics.failures[failure.signature] = failure
             return failure
         return None

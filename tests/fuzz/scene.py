@@ -30,7 +30,7 @@ TINY, LARGE = 2.0**-40, 2**24
 
 
 class Choices:
-    """Hypothesis's draws, by what they are for. The first option is what shrinking ends in."""
+    """Hypothesis's draws, by what they are for."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self.draw = draw
