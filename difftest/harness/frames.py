@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import linecache
 import opcode
 import os
 import sysconfig
@@ -100,12 +99,3 @@ def is_raised_by(error: BaseException, function: Callable[..., Any]) -> bool:
         is_own(entry, function) and entry.tb_frame.f_code.co_code[entry.tb_lasti] == _RAISE
         for entry in entries(error)[:1]
     )
-
-
-def place_of(error: BaseException, function: Callable[..., Any]) -> str:
-    """The innermost line of the author's own: file, line and its text; empty if there is none."""
-    for entry in entries(error):
-        if is_own(entry, function):
-            file, line = entry.tb_frame.f_code.co_filename, entry.tb_lineno
-            return f"{file}:{line}: {linecache.getline(file, line).strip()}"
-    return ""

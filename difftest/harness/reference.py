@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.harness.frames import is_raised_by, place_of
+from difftest.harness.frames import entries, is_own, is_raised_by
 from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.rounding import Array
 from difftest.harness.signature import arguments_for, name_of
+from difftest.simulator.errors import Location
 
 Float64 = NDArray[np.float64]
 Arguments = Mapping[str, Any]
@@ -152,6 +153,12 @@ def _written(
 
     # An array of the function's own that is read-only stops it whichever argument may be written.
     return () if stops(None) else tuple(filter(stops, given))
+
+
+def place_of(error: BaseException, function: Callable[..., Any]) -> str:
+    """The innermost line of the author's own: file, line and its text; empty if there is none."""
+    own = (entry for entry in entries(error) if is_own(entry, function))
+    return next((str(Location(e.tb_frame.f_code.co_filename, e.tb_lineno)) for e in own), "")
 
 
 def bytes_of(array: Array) -> Array:

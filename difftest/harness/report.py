@@ -33,9 +33,9 @@ _LABEL = 13
 _FEW_LINES = 2
 """How much a report says of rounding errors, unless it is asked for all."""
 _ONE_SIDED = {
-    ("kernel", "refused"): "the kernel refuses what its reference accepts",
-    ("reference", "refused"): "the reference refuses what the kernel accepts",
-    ("kernel", "crashed"): "the kernel broke down, which is no refusal",
+    ("kernel", "refused"): "the kernel alone refuses",
+    ("reference", "refused"): "the reference alone refuses",
+    ("kernel", "crashed"): "the kernel broke down",
     ("backend", "crashed"): "the backend broke down; this is a bug of its own, not the kernel's",
     ("backend", "unsupported"): "the backend cannot run the kernel",
 }
@@ -122,8 +122,11 @@ def headline_of(
         what = f"wrong {verdict.question or kinds.get(verdict.kind, verdict.kind)}"
         end = "" if verdict.first is None else f": {element_name(spec, verdict)}"
     elif isinstance(verdict, OneSided):
-        what = _ONE_SIDED[verdict.failed, verdict.how]
-        end = f": {_describe(verdict.error)}".partition("\n")[0]
+        error = _describe(verdict.error).partition("\n")[0]
+        what, end = _ONE_SIDED[verdict.failed, verdict.how], f": {error}"
+        if verdict.failed == "kernel":
+            what, _, end = error.partition(":")
+            end = end and f":{end}"
     where = f" on {name}" if len(verdicts) > 1 else ""
     return f"{spec.name}: {what}{where} at {short(spec, case, shapes)}{end}"
 

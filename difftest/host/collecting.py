@@ -17,7 +17,7 @@ import pytest
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.spec import KernelSpec
 from difftest.host.naming import others
-from difftest.plugin.options import Request, in_one_process
+from difftest.plugin.options import Request, add
 
 Result = TypeVar("Result")
 Specs: TypeAlias = dict[str, KernelSpec]
@@ -43,7 +43,7 @@ class _Collector(Generic[Result]):
     def pytest_load_initial_conftests(self, early_config: pytest.Config, args: list[str]) -> None:
         """No workers of pytest-xdist."""
         if early_config.pluginmanager.hasplugin("xdist"):
-            in_one_process(args)
+            add(args, "-n", "0")
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """What Hypothesis reads of each module that is imported, it reads where a case is drawn."""

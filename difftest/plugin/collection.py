@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from difftest.harness.decorator import KernelTest
 
 _NAME = "kernel_test"
-_PACKAGE = "difftest"
 
 
 def holds_kernel_tests(path: Path) -> bool:
@@ -60,10 +59,10 @@ def _is_another_test(node: ast.stmt) -> bool:
 
 def _names_kernel_test(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        is_ours = node.level == 0 and (node.module or "").split(".")[0] == _PACKAGE
+        is_ours = node.level == 0 and (node.module or "").split(".")[0] == "difftest"
         return is_ours and any(alias.name == _NAME for alias in node.names)
     named = isinstance(node, ast.Attribute) and node.attr == _NAME
-    return named and ast.unparse(node) == f"{_PACKAGE}.{_NAME}"
+    return named and ast.unparse(node) == f"difftest.{_NAME}"
 
 
 class UncollectedModule(pytest.File):
@@ -82,8 +81,7 @@ def explicit_checks(
     from difftest.harness.edge_checks import has_edges
     from difftest.harness.explicit import explicit_cases
 
-    cases = list(explicit_cases(test.spec))
-    if cases:
+    if cases := list(explicit_cases(test.spec)):
         yield case_check(test, marks, cases, [case.label() for case in cases])
     if test.spec.rejects:
         labels = [rejection.label() for rejection in test.spec.rejects]

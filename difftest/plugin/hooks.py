@@ -41,13 +41,7 @@ def pytest_load_initial_conftests(
 
     What counts is what was asked for when conftests have declared their options.
     """
-    from difftest.plugin.options import (
-        SESSION,
-        add_options,
-        in_even_shares,
-        in_one_process,
-        read_request,
-    )
+    from difftest.plugin.options import SESSION, add_options, read_request, share_out
     from difftest.plugin.session import prepare, start_session
 
     namespace = early_config.known_args_namespace
@@ -66,11 +60,8 @@ def pytest_load_initial_conftests(
     early_config.stash[SESSION] = start_session(early_config, request)
     if request.wants_backends:  # a kernel that cannot be imported stops no other's tests
         args.append("--continue-on-collection-errors")
-    if early_config.pluginmanager.hasplugin("xdist"):
-        if request.case is not None:
-            in_one_process(args)
-        elif request.wants_backends:
-            in_even_shares(namespace, args)
+    if request.wants_backends and early_config.pluginmanager.hasplugin("xdist"):
+        share_out(request, namespace, args)
     return result
 
 
@@ -235,7 +226,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         raise
     except Exception as error:
         if not isinstance(error, failures.ToldFailure):
-            shorten(error, item)
+            shorten(error, item, runner)
         raise
     finally:
         runner.now = None
@@ -337,8 +328,7 @@ def pytest_terminal_summary(
         lines += f"ERROR: {wrong}".splitlines()
     if lines:
         terminalreporter.write_sep("=", "kernels against their references")
-        for line in lines:
-            terminalreporter.write_line(line)
+        terminalreporter.write_line("\n".join(lines))
     if session.request.report is not None:
         from difftest.breakdown import broken, unless_broken
         from difftest.plugin.options import REPORT

@@ -318,26 +318,21 @@ def taken_line(taken: Sequence[Option]) -> str:
     )
 
 
-def in_one_process(args: list[str]) -> None:
-    """Make pytest-xdist start no workers.
+def share_out(request: Request, namespace: argparse.Namespace, args: list[str]) -> None:
+    """Tell pytest-xdist: no workers for one case; else idle ones take from busy ones.
 
-    A case that does not fit its test is a usage error, and one of a worker crashes pytest.
-    """
-    _add(args, "-n", "0")
-
-
-def in_even_shares(namespace: argparse.Namespace, args: list[str]) -> None:
-    """Let idle workers of pytest-xdist take from busy ones, unless a distribution was chosen.
-
-    Kernel tests take from milliseconds to seconds and stand together: shares of as many tests leave
-    one worker with all that take long.
+    A case that does not fit its test is a usage error, and one of a worker crashes pytest. Kernel
+    tests take from milliseconds to seconds and stand together: shares of as many tests leave one
+    worker with all that take long. Who chose a distribution has it.
     """
     chosen = namespace.dist != "no" or getattr(namespace, "distload", False)
-    if namespace.numprocesses and not chosen:
-        _add(args, "--dist", "worksteal")
+    if request.case is not None:
+        add(args, "-n", "0")
+    elif namespace.numprocesses and not chosen:
+        add(args, "--dist", "worksteal")
 
 
-def _add(args: list[str], *words: str) -> None:
+def add(args: list[str], *words: str) -> None:
     """Add options, before what follows two dashes."""
     end = args.index("--") if "--" in args else len(args)
     args[end:end] = words

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 def versions() -> dict[str, str]:
     """Of this package, Python, NumPy and Hypothesis, and the system."""
     return {
-        "nki-difftest": metadata.version("nki-difftest"),
         "python": platform.python_version(),
-        "numpy": metadata.version("numpy"),
-        "hypothesis": metadata.version("hypothesis"),
+        **{name: metadata.version(name) for name in ("nki-difftest", "numpy", "hypothesis")},
         "platform": f"{platform.system()} {platform.machine()}",
     }
 

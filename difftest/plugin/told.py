@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import traceback
 from collections.abc import Iterator
@@ -11,26 +10,29 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from _pytest import terminal
 from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative
 
 from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.failures import CaseFailure, ToldFailure
 from difftest.harness.frames import without_files
+from difftest.harness.runner import Runner
 from difftest.report.document import BUG, also_wrong, bugs_of
+from difftest.simulator.errors import near
 
 _AGAIN = re.compile("  (run again|replay):")
+_HYPOTHESIS = re.compile(r"\s*(Failing test case|Falsifying example|You can repr)")
 _LABEL = re.compile(r"^  [\w ]+:(?= )")
 
 
 def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport) -> None:
     """Make a report's text the failure's own, and its message the headline."""
-    start, text = item.config.invocation_params.dir, str(failure)
-    raised = without_files(failure.raised) if failure.raised else None
-    lines = [
-        f"{os.path.relpath(at.filename, start)}:{at.lineno}: in {at.name}\n    {at.line}"
-        for at in traceback.extract_tb(raised)
-    ]
+    raised, text = without_files(failure.raised) if failure.raised else None, str(failure)
+    frames = {f"{near(at.filename)}:{at.lineno}": at for at in traceback.extract_tb(raised)}
+    lines = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
+    if all(place in text for place in frames):  # the report names these lines
+        lines = []
     lines += text.splitlines()
     if item.config.get_verbosity() > 0:  # what Hypothesis has to say
         lines += ["", *getattr(failure, "__notes__", ())]
@@ -46,22 +48,32 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
 
 
-def shorten(error: BaseException, item: pytest.Item) -> None:
-    """Of an error of the test's own lines leave out the frames of those who call it."""
+def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
+    """Of an error of the test's own lines leave out the frames of those who call it.
+
+    What Hypothesis says is for who wants to know more; in its place is how to run the case again.
+    """
     test, entry = kernel_test_of(getattr(item, "obj", None)), error.__traceback__
     code = None if test is None else inspect.unwrap(test.check_case).__code__
     while entry is not None and entry.tb_frame.f_code is not code:
         entry = entry.tb_next
     error.__traceback__ = entry or error.__traceback__
+    if runner.now and runner.again and item.config.get_verbosity() < 1:
+        own = [note for note in getattr(error, "__notes__", ()) if not _HYPOTHESIS.match(note)]
+        error.__notes__ = [*own, f"run again: {runner.again.command(runner.now[1])}"]
 
 
 @contextmanager
 def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]:
-    """While pytest tells of failures, let one speak for all of one bug, in colour if it may."""
-    failed, ignored = stats["failed"], stats.get("", [])
-    bugs = bugs_of(failed)
+    """While pytest tells of failures, let one speak for all of one bug, in colour if it may.
+
+    Its message is the last line, whole: pytest would cut it at the terminal's width.
+    """
+    failed, ignored, cut = stats["failed"], stats.get("", []), terminal._format_trimmed
+    bugs, messages = bugs_of(failed), set()
     for lead, *others in bugs:
         if hasattr(lead, BUG):
+            messages.add(lead.longrepr.reprcrash.message)
             entry = lead.longrepr.reprtraceback.reprentries[0]
             lines = [*entry.lines]
             if others:
@@ -70,9 +82,13 @@ def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]
             entry.lines = [_painted(line, getattr(lead, BUG)[2], writer) for line in lines]
     left = [report for reports in bugs for report in reports[1:]]
     stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
+    terminal._format_trimmed = lambda format, msg, available_width: (
+        format.format(msg) if msg in messages else cut(format, msg, available_width)
+    )
     try:
         yield
     finally:
+        terminal._format_trimmed = cut
         stats.update({"failed": failed, "": ignored})
 
 

@@ -54,11 +54,7 @@ def is_inside(code: CodeType) -> bool:
 
 def near(file: str) -> str:
     """The file from the working directory, if it lies below it."""
-    try:
-        below = os.path.relpath(file) if os.path.isabs(file) else file
-    except ValueError:  # another drive of Windows
-        return file
-    return file if below.startswith(os.pardir) else below
+    return file.removeprefix(os.getcwd() + os.sep)
 
 
 class Location(NamedTuple):
@@ -72,13 +68,17 @@ class Location(NamedTuple):
         return linecache.getline(self.file, self.line).strip()
 
     @property
+    def place(self) -> str:
+        """The file, from the working directory, and the line."""
+        return f"{near(self.file)}:{self.line}"
+
+    @property
     def calls(self) -> tuple[Location, ...]:
         """The lines that called the helper in which it stands, innermost first."""
         return ()
 
     def __str__(self) -> str:
-        text = self.text
-        return f"{near(self.file)}:{self.line}" + (f": {text}" if text else "")
+        return f"{self.place}: {text}" if (text := self.text) else self.place
 
 
 class HelperLine(Location):
@@ -91,7 +91,7 @@ class HelperLine(Location):
         return (self.called_at, *self.called_at.calls)
 
     def __str__(self) -> str:
-        called = [f", called at {near(line.file)}:{line.line}" for line in self.calls]
+        called = [f", called at {line.place}" for line in self.calls]
         return f"{super().__str__()}{''.join(called)}"
 
 

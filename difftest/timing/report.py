@@ -221,7 +221,7 @@ def _place(step: LoweredInstruction) -> str:
     if step.implied and step.transfer is not None:
         return "(identity for transposes)"
     location = step.event.location
-    return f"{location.file}:{location.line}" if location else "(unknown)"
+    return location.place if location else "(unknown)"
 
 
 def bytes_of(region: Region) -> int:

@@ -145,7 +145,7 @@ for name in ("twice", "nothing", "first_row", "complex_numbers", "written"):
     add(f"reference_{name}", RIGHT, reference(int, getattr(k, name)))
 """
 
-BROKE = "* the kernel broke down, which is no refusal: {}"
+BROKE = "* the kernel broke down: {}"
 DEFECT = "*cannot be judged: the reference reference {}"
 TOLD = {
     "kernel_recurses": BROKE.format("RecursionError: *"),

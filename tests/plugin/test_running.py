@@ -142,7 +142,7 @@ SAID = {
     "refused": [
         "the kernel test compared nothing: no case ran to a comparison, of add on embedded"
     ],
-    "example": ["*the kernel refuses what its reference accepts: LimitError*"],
+    "example": ["*the kernel alone refuses: LimitError*"],
     "place": [
         "add cannot be judged: the reference relu_sum wrote to its argument a",
         "*where:*return np.maximum(a, 0, out=a) + b",

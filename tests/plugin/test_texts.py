@@ -37,7 +37,7 @@ def test_the_whole_text_of_a_failure(project):
             "kernel    cases  elements*",
             "subtract *",
             "=* short test summary info =*",
-            f"FAILED test_add.py::test_add - {headline[:45]}*",
+            f"FAILED test_add.py::test_add - {headline}",
             "=* 2 failed in *",
         ],
         consecutive=True,
@@ -67,26 +67,50 @@ def test_the_whole_text_of_a_green_run(project):
 
 
 def test_the_whole_text_of_a_refusal(project):
-    """The kernel's own line stands first, and no frame of the simulator's."""
+    """The kernel's own line stands once, and no frame of the simulator's; pytest cuts no line."""
     project.add_test(more='examples=[{"m": 200, "n": 1}],')
     result = project.run("--simulate", "test_add.py::test_add[m=200-n=1-float32]")
     result.stdout.fnmatch_lines(
         [
             "_* test_add[[]m=200-n=1-float32[]] _*",
-            "kernel.py:*: in add",
-            "    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)",
             "add disagrees with its reference",
             "  case:        m=200, n=1, float32",
             "  a:           (200, 1) Random(seed=0, spread=0)",
             "  b:           (200, 1) Random(seed=1, spread=0)",
-            "  embedded:    the kernel refuses what its reference accepts: LimitError: *",
+            "  embedded:    the kernel alone refuses: LimitError: *",
             "                 rule:     *",
             "                 received: *",
             "                 limit:    *",
-            "                 where:    *kernel.py:*",
+            "                 where:    kernel.py:*: left = nl.ndarray(a.shape, *",
             "                 remedy:   *",
             "  run again:   pytest --simulate test_add.py::test_add --case '{*}'",
             "=* kernels against their references =*",
+            "kernel  cases",
+            "add         1",
+            "=* short test summary info =*",
+            "FAILED test_add.py::test_add[[]m=200-n=1-float32[]] - add: LimitError at m=200, n=1, "
+            "float32: a tile has 200 partitions",
+            "=* 1 failed in *",
+        ],
+        consecutive=True,
+    )
+
+
+def test_the_whole_text_of_an_assertion_of_the_tests_own(project):
+    """Its case runs again by a line, and Hypothesis's words do not stand beside it."""
+    project.add_test()
+    with (project.pytester.path / "test_add.py").open("a") as file:
+        file.write("\n    from hypothesis import note\n    note('as noted')\n")
+        file.write("    assert case.values['n'] < 3\n")
+    result = project.run("--simulate")
+    result.stdout.fnmatch_lines(
+        [
+            ">       assert case.values['n'] < 3",
+            "E       assert 3 < 3",
+            "E       as noted",
+            "E       run again: pytest --simulate test_add.py::test_add --case '{*\"n\":3}*}'",
+            "",
+            "test_add.py:*: AssertionError",
         ],
         consecutive=True,
     )

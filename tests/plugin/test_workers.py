@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from threadpoolctl import threadpool_limits
 
-from difftest.plugin.options import in_even_shares
+from difftest.plugin.options import Request, share_out
 from tests.plugin.conftest import KERNEL, REFERENCE
 from tests.plugin.test_running import counts
 
@@ -97,5 +97,6 @@ def test_a_reference_has_one_blas_thread_too(project):
 def test_a_distribution_that_was_chosen_stays():
     for numbers, dist, added in ((2, "no", True), (2, "loadfile", False), (None, "no", False)):
         args = ["tests", "--", "last"]
-        in_even_shares(Namespace(numprocesses=numbers, dist=dist, distload=False), args)
+        request = Request("embedded", False, None, ())
+        share_out(request, Namespace(numprocesses=numbers, dist=dist, distload=False), args)
         assert args == ["tests", *(["--dist", "worksteal"] if added else []), "--", "last"]
