@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +20,9 @@ class Severity(Enum):
     """The result is not in danger; the kernel does what it should not."""
     NOTE = "note"
     """Nothing need be done about it as such."""
+
+
+ERROR, WARNING, NOTE = Severity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +70,37 @@ def each_line(*locations: Location | None) -> tuple[Location, ...]:
     return tuple(dict.fromkeys(line for line in locations if line is not None))
 
 
-def finding_of(
-    id: str, severity: Severity, happened: str, rule: str, remedy: str, *events: Event
-) -> Finding:
-    """What is to be said of some events: at their lines, with their numbers."""
-    return Finding(
-        id=id,
-        severity=severity,
-        happened=happened,
-        rule=rule,
-        locations=each_line(*(event.location for event in events)),
-        remedy=remedy,
-        evidence=tuple(sorted(event.number for event in events)),
-    )
+@dataclass(frozen=True)
+class Hazard:
+    """One kind of finding, which the page of its group has a section on."""
+
+    id: str
+    """Of its findings, in lower case with hyphens: what ``# difftest: allow[id]`` names."""
+    severity: Severity
+    """The worst that its findings have."""
+    title: str
+    """What the kernel does wrong, in a few words."""
+
+    def found(
+        self,
+        happened: str,
+        rule: str,
+        remedy: str,
+        *events: Event,
+        severity: Severity | None = None,
+        lines: Iterable[Location | None] | None = None,
+    ) -> Finding:
+        """What is to be said of some events, with their numbers: at their lines, or at others."""
+        places = (event.location for event in events) if lines is None else lines
+        return Finding(
+            id=self.id,
+            severity=severity or self.severity,
+            happened=happened,
+            rule=rule,
+            locations=each_line(*places),
+            remedy=remedy,
+            evidence=tuple(sorted(event.number for event in events)),
+        )
 
 
 PAGES = "docs/reference/detectors"
@@ -105,16 +127,25 @@ Reader = Callable[[Trace, Machine], Found]
 then reads once for all of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Detector:
-    """One kind of finding, which the page of its group has a section on."""
+def once(reader: Reader) -> Reader:
+    """A reader that says the same of the same lines once."""
 
-    id: str
-    """Of its findings, in lower case with hyphens: what ``# difftest: allow[id]`` names."""
-    severity: Severity
-    """The worst that its findings have."""
-    title: str
-    """What the kernel does wrong, in a few words."""
+    @functools.wraps(reader)
+    def read(trace: Trace, machine: Machine) -> Found:
+        said: set[tuple[object, ...]] = set()
+        for result in reader(trace, machine):
+            finding = result.differs if isinstance(result, Suspicion) else result
+            if (finding.id, finding.locations) not in said:
+                said.add((finding.id, finding.locations))
+                yield result
+
+    return read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detector(Hazard):
+    """A hazard and who looks for it."""
+
     group: str
     """The title of its page."""
     reader: Reader

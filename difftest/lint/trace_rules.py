@@ -161,7 +161,7 @@ def on_chip(event: Event) -> Iterator[Region]:
 
 @trace_rule("NKI521", **WRONG)
 def _span(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    return _detected(partitions(trace, machine), START)
+    return _detected(partitions(trace, machine), START.id)
 
 
 def _detected(rows: Iterable[Finding | Suspicion], id: str) -> Iterator[Breach]:
@@ -322,7 +322,7 @@ def _nested(trace: Trace, machine: Machine) -> Iterator[Breach]:
 
 @trace_rule("NKI544", **{**WRONG, "targets": frozenset({"trn2", "trn3"})})
 def _programs(trace: Trace, machine: Machine) -> Iterator[Breach]:
-    return _detected(programs(trace, machine), TRIP_COUNTS)
+    return _detected(programs(trace, machine), TRIP_COUNTS.id)
 
 
 @trace_rule("NKI546", **TRN2)

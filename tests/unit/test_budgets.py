@@ -53,7 +53,6 @@ PARAMETERS = 6
 # Their parameters are those of NKI's functions, which AWS names.
 OF_NKI = ("simulator/frontend/",)
 WIDE = {
-    "analysis/detectors/uninitialised.py:_finding",
     "harness/decorator.py:kernel_test",
     "simulator/instructions/mx.py:nc_matmul_mx",
     "simulator/launch.py:launch",

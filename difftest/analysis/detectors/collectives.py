@@ -7,31 +7,26 @@ is still read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from difftest.analysis.finding import Finding, Severity, each_line
+from difftest.analysis.finding import WARNING, Finding, Found, Hazard, once
 from difftest.analysis.footprint import footprint
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Region, Trace
 
-SHARED = "exchange-buffer-shared"
+SHARED = Hazard("exchange-buffer-shared", WARNING, "two exchanges of ranks share a buffer")
 
 
-def collectives(trace: Trace, machine: Machine) -> Iterator[Finding]:
+@once
+def collectives(trace: Trace, machine: Machine) -> Found:
     """Exchanges that write to a buffer of an earlier one."""
     earlier: dict[tuple[int, ...], list[Event]] = {}
-    said: set[tuple[object, ...]] = set()
     for event in trace.events:
         if purpose(event) is not Purpose.EXCHANGE:
             continue
         before = earlier.setdefault(event.program, [])
         other, region = _shared(event, before)
         if other is not None and region is not None:
-            lines = event.location, other.location
-            if lines not in said:
-                said.add(lines)
-                yield _finding(event, other, region)
+            yield _finding(event, other, region)
         before.append(event)
 
 
@@ -47,15 +42,13 @@ def _shared(event: Event, before: list[Event]) -> tuple[Event | None, Region | N
 
 
 def _finding(event: Event, other: Event, region: Region) -> Finding:
-    return Finding(
-        id=SHARED,
-        severity=Severity.WARNING,
-        happened=f"two exchanges share a buffer: {event.opcode} receives into {region.allocation}, "
+    return SHARED.found(
+        f"two exchanges share a buffer: {event.opcode} receives into {region.allocation}, "
         f"which an earlier {other.opcode} sent from or received into",
-        rule="what a rank sends lands in its peers' buffers before they have come to the "
+        "what a rank sends lands in its peers' buffers before they have come to the "
         "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, and "
         "none with a pair each (inf2, SDK 2.32)",
-        locations=each_line(event.location, other.location),
-        remedy="give each exchange of a kernel buffers of its own",
-        evidence=(other.number, event.number),
+        "give each exchange of a kernel buffers of its own",
+        event,
+        other,
     )

@@ -6,17 +6,21 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from difftest.analysis.finding import Finding, Severity, each_line
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Hazard, Severity, each_line
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Area, Event, Region, Space, Trace
 
-SBUF = "sbuf-full"
-PSUM = "psum-full"
-ALIAS = "address-alias"
-UNORDERED = "address-unordered"
+SBUF = Hazard("sbuf-full", WARNING, "the live tensors do not fit SBUF")
+PSUM = Hazard("psum-full", ERROR, "the live tensors do not fit the banks of PSUM")
+ALIAS = Hazard(
+    "address-alias", WARNING, "a placed tensor is read after another one was written over it"
+)
+UNORDERED = Hazard(
+    "address-unordered", WARNING, "a placed tensor is read after a write by another name"
+)
 NAMED = 5
 """Tensors of the peak that a finding names."""
 
@@ -52,7 +56,7 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
         )
     spills = " the compiler spills to HBM, which is slow" if space is Space.SBUF else " nothing"
     return Finding(
-        id=SBUF if space is Space.SBUF else PSUM,
+        id=(SBUF if space is Space.SBUF else PSUM).id,
         severity=_severity(space, proven=too_many, mild=parts.fits),
         happened=f"{happened}; live at event {peak.event}: {_listed(peak.live)}",
         rule="a tensor has one place from its first write to its last use, whole groups of 32 "
@@ -67,8 +71,8 @@ def _full(placement: Placement, parts: Placement, machine: Machine) -> Finding:
 
 def _severity(space: Space, *, proven: bool, mild: bool) -> Severity:
     if space is Space.SBUF:
-        return Severity.NOTE if mild else Severity.WARNING
-    return Severity.ERROR if proven and not mild else Severity.WARNING
+        return NOTE if mild else WARNING
+    return ERROR if proven and not mild else WARNING
 
 
 def _listed(lives: tuple[Live, ...]) -> str:
@@ -276,16 +280,15 @@ def _blocks_of(region: Region) -> Iterator[_Block]:
 def _through(tensor: Allocation, other: Allocation, over: Event, reader: Event) -> Finding:
     """A read of what was written by another tensor's name alone."""
     lines = (reader.location, over.location, tensor.location, other.location)
-    return Finding(
-        id=UNORDERED,
-        severity=Severity.WARNING,
-        happened=f"{reader.opcode} reads {tensor} at address {tensor.address}, whose bytes "
+    return UNORDERED.found(
+        f"{reader.opcode} reads {tensor} at address {tensor.address}, whose bytes "
         f"{over.opcode} wrote by another name, to {other} at address {other.address}",
-        rule="the compiler orders instructions by the tensors that they name: nothing orders this "
+        "the compiler orders instructions by the tensors that they name: nothing orders this "
         "read after a write to another tensor, whose engine or DMA queue may be late",
-        locations=each_line(*lines),
-        remedy="read it by the tensor that was written, or a view of that (reshape, ap, view)",
-        evidence=(over.number, reader.number),
+        "read it by the tensor that was written, or a view of that (reshape, ap, view)",
+        over,
+        reader,
+        lines=lines,
     )
 
 
@@ -298,14 +301,13 @@ def _overwritten(
         each.address if isinstance(each, Allocation) else (each.area.first, each.area.low)
         for each in (tensor, other)
     ]
-    return Finding(
-        id=ALIAS,
-        severity=Severity.WARNING,
-        happened=f"{reader.opcode} reads {tensor} at address {places[0]} after {over.opcode} wrote "
+    return ALIAS.found(
+        f"{reader.opcode} reads {tensor} at address {places[0]} after {over.opcode} wrote "
         f"over it, to {other} at address {places[1]}",
-        rule="two tensors at one address hold the same bytes: what the first held is lost once the "
+        "two tensors at one address hold the same bytes: what the first held is lost once the "
         "second is written",
-        locations=each_line(*lines),
-        remedy="place the second one elsewhere, or write it after the last use of the first",
-        evidence=(over.number, reader.number),
+        "place the second one elsewhere, or write it after the last use of the first",
+        over,
+        reader,
+        lines=lines,
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from difftest.analysis.detectors.survey import adds
-from difftest.analysis.finding import Finding, Severity
+from difftest.analysis.finding import WARNING, Finding, Found, Hazard, once
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Region, Trace
+from difftest.simulator.trace import Event, Region, Trace
 
-NARROW = "narrow-accumulation"
+NARROW = Hazard("narrow-accumulation", WARNING, "a running sum is kept in a narrow dtype")
 
 LONGEST = {"bfloat16": 16, "float16": 128, "float8_e4m3": 4, "float8_e5m2": 4, "float8_e4m3fn": 4}
 """Additions in a row from which on the roundings together can be a sixteenth of the sum, at least
@@ -19,7 +17,8 @@ four: half a unit in the last place each."""
 Part = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 
-def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
+@once
+def narrow(trace: Trace, machine: Machine) -> Found:
     """Chains of additions whose running sum is kept in a narrow dtype."""
     narrow = {
         tensor.id: LONGEST[name]
@@ -29,7 +28,6 @@ def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
     if not narrow:
         return
     sums: dict[Part, int] = {}
-    said: set[Location | None] = set()
     for event in trace.events:
         if not event.writes:
             continue
@@ -42,8 +40,7 @@ def narrow(trace: Trace, machine: Machine) -> Iterator[Finding]:
             sums[_part(region)] = length
         elif sums:
             sums.pop(_part(region), None)
-        if length == longest and event.location not in said:
-            said.add(event.location)
+        if length == longest:
             yield _finding(event, region, length)
 
 
@@ -74,15 +71,11 @@ def _part(region: Region) -> Part:
 
 
 def _finding(event: Event, region: Region, length: int) -> Finding:
-    return Finding(
-        id=NARROW,
-        severity=Severity.WARNING,
-        happened=f"{length} additions in a row were each rounded to {region.dtype.name}, in "
+    return NARROW.found(
+        f"{length} additions in a row were each rounded to {region.dtype.name}, in "
         f"{region.allocation}",
-        rule="an instruction rounds its result to the destination's dtype: a running sum in a "
+        "an instruction rounds its result to the destination's dtype: a running sum in a "
         "narrow one loses what is smaller than half a unit in its last place",
-        locations=() if event.location is None else (event.location,),
-        remedy="keep the running sum in float32 (PSUM accumulates so), and round it once at the "
-        "end",
-        evidence=(event.number,),
+        "keep the running sum in float32 (PSUM accumulates so), and round it once at the end",
+        event,
     )

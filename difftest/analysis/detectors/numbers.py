@@ -10,17 +10,22 @@ from collections.abc import Iterator
 import numpy as np
 
 from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.finding import Finding, Severity, each_line, finding_of
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Hazard
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Seen, Sight, Trace
 
-NAN_MADE = "nan-made"
-INFINITY_MADE = "infinity-made"
-ACTIVATION_RANGE = "activation-range"
-INTEGER_ROUNDED = "integer-rounded"
-FLOAT8_CODES = "float8-codes"
-NAN_SEARCHED = "nan-searched"
+NAN_MADE = Hazard("nan-made", WARNING, "an instruction makes a NaN of numbers, and it counts")
+INFINITY_MADE = Hazard(
+    "infinity-made", WARNING, "an instruction makes an infinity of finite numbers"
+)
+ACTIVATION_RANGE = Hazard(
+    "activation-range", WARNING, "an activation gets an argument outside its range"
+)
+INTEGER_ROUNDED = Hazard("integer-rounded", WARNING, "an integer beyond 2**24 goes through float32")
+FLOAT8_CODES = Hazard("float8-codes", ERROR, "float8 codes that trn1 and trn2 do not have")
+NAN_SEARCHED = Hazard("nan-searched", ERROR, "a search for the largest values gets a NaN")
+HAZARDS = (NAN_MADE, INFINITY_MADE, ACTIVATION_RANGE, INTEGER_ROUNDED, FLOAT8_CODES, NAN_SEARCHED)
 
 Noted = list[tuple[Event, Sight]]
 
@@ -75,13 +80,13 @@ def is_output(event: Event) -> bool:
     return event.writes[0].allocation.output is not None
 
 
-def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
+def _made(hazard: Hazard, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]:
     """The first that came of numbers, if one reaches an output afterwards."""
     outputs = [pair for pair in stores if is_output(pair[0]) or pair[1].what is Seen.NAN_COMPARED]
     if not makers or not outputs:
         return
     maker, sight = next((pair for pair in makers if not _is_fill(*pair)), makers[0])
-    operands = "operands that have none" if id == NAN_MADE else "finite operands"
+    operands = "operands that have none" if hazard is NAN_MADE else "finite operands"
     store, stored = next((pair for pair in outputs if is_output(pair[0])), outputs[0])
     if stored.what is Seen.NAN_COMPARED:
         end = f"{_named(store)} compared {stored.elements} elements that are {what}, which hides it"
@@ -90,27 +95,23 @@ def _made(id: str, what: str, makers: Noted, stores: Noted) -> Iterator[Finding]
         end += str(store.writes[0].allocation)
     origin = "" if sight.value is None else f", of {sight.value:g}"
     # exp of what is large is what the kernel asked for; a number that a cast loses is not
-    expected = id == INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
-    yield Finding(
-        id=id,
-        severity=Severity.NOTE if expected else Severity.WARNING,
-        happened=f"{_named(maker)} made the first {what} of {operands} ({share(sight)}{origin})"
-        f", and {end}",
-        rule="a device computes on with it, and engines need not treat it as NumPy does; a run "
+    expected = hazard is INFINITY_MADE and (sight.value is None or _is_fill(maker, sight))
+    yield hazard.found(
+        f"{_named(maker)} made the first {what} of {operands} ({share(sight)}{origin}), and {end}",
+        "a device computes on with it, and engines need not treat it as NumPy does; a run "
         "that ends with one can be reported as a numerical error",
-        locations=each_line(maker.location, store.location),
-        remedy="guard the operand (a maximum before a division, an epsilon under a root), subtract "
+        "guard the operand (a maximum before a division, an epsilon under a root), subtract "
         "the row's maximum before exp, scale before a cast to a narrow dtype",
-        evidence=(maker.number, store.number),
+        maker,
+        store,
+        severity=NOTE if expected else WARNING,
     )
 
 
 def _lost(noted: Noted) -> Finding:
     """A number that a cast made an infinity of, of which the outputs show nothing."""
     event, sight = noted[0]
-    return finding_of(
-        INFINITY_MADE,
-        Severity.WARNING,
+    return INFINITY_MADE.found(
         f"{_named(event)} made an infinity of {sight.value:g} ({share(sight)}), which a later "
         "instruction hides: no output has one",
         "a number beyond the largest of a narrow dtype is lost, whatever a minimum or a quotient "
@@ -127,9 +128,7 @@ def _is_fill(event: Event, sight: Sight) -> bool:
 
 def _out_of_range(noted: Noted) -> Finding:
     event, sight = noted[0]
-    return finding_of(
-        ACTIVATION_RANGE,
-        Severity.WARNING,
+    return ACTIVATION_RANGE.found(
         f"{_named(event)} got {sight.value!r}, outside its range ({share(sight)})",
         "outside its valid range the hardware's result of an activation function is invalid",
         "scale or clamp the input first; a row that nobody uses does no harm",
@@ -140,9 +139,7 @@ def _out_of_range(noted: Noted) -> Finding:
 def _rounded(noted: Noted) -> Finding:
     event, sight = noted[0]
     value = "" if sight.value is None else f" {sight.value:.0f}"
-    return finding_of(
-        INTEGER_ROUNDED,
-        Severity.WARNING,
+    return INTEGER_ROUNDED.found(
         f"{_named(event)} computed the integer{value} in float32, which does not have it "
         f"({share(sight)})",
         "but for the sums, differences and products of two 32-bit integer tiles, the engines "
@@ -172,9 +169,7 @@ def _random(trace: Trace) -> set[int]:
 
 def _float8(noted: Noted, machine: Machine) -> Finding:
     event, sight = noted[0]
-    return finding_of(
-        FLOAT8_CODES,
-        Severity.ERROR,
+    return FLOAT8_CODES.found(
         f"{_named(event)} read {sight.value!r} as float8_e4m3fn on {machine.name} ({share(sight)})",
         "NeuronCore-v2 and v3 have float8_e4m3 with a largest value of 240: they read the "
         "codes of 256 to 448 as an infinity or NaN",
@@ -190,16 +185,15 @@ def _searched(noted: Noted, trace: Trace) -> Finding:
     happened = f"{_named(event)} searched among NaN ({share(sight)} of its {sight.role})"
     if access is not None:
         happened += f", and {_named(access)} takes the indices that came of it"
-    return Finding(
-        id=NAN_SEARCHED,
-        severity=Severity.WARNING if access is None else Severity.ERROR,
-        happened=happened,
-        rule="a NaN is not among the largest values on a device: the indices of a row of NaN are "
+    return NAN_SEARCHED.found(
+        happened,
+        "a NaN is not among the largest values on a device: the indices of a row of NaN are "
         "0xFFFFFFFF, and a gather that uses them faults",
-        locations=each_line(event.location, None if access is None else access.location),
-        remedy="select before the search: another number where the data are not equal to "
+        "select before the search: another number where the data are not equal to "
         "themselves (nl.maximum gives NaN)",
-        evidence=tuple(event.number for event, _ in noted),
+        *(event for event, _ in noted),
+        severity=WARNING if access is None else ERROR,
+        lines=(event.location, None if access is None else access.location),
     )
 
 

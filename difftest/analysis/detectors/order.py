@@ -18,15 +18,36 @@ from numpy.typing import NDArray
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
-from difftest.analysis.finding import Finding, Found, Severity, Suspicion, each_line
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    Suspicion,
+    each_line,
+    once,
+)
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Location, Loop, LoopKind, Space, Trace
 
-CARRIED = "affine-carried"
-REDUCTION = "affine-reduction"
-REWRITTEN = "affine-rewritten"
-WRITTEN_TWICE = "affine-written-twice"
-ORDER = "affine-order"
+CARRIED = Hazard(
+    "affine-carried", ERROR, "an iteration of affine_range reads what another one writes"
+)
+REDUCTION = Hazard(
+    "affine-reduction", WARNING, "iterations of affine_range add to one tensor outside PSUM"
+)
+REWRITTEN = Hazard(
+    "affine-rewritten", ERROR, "iterations of affine_range share what each writes and reads"
+)
+WRITTEN_TWICE = Hazard(
+    "affine-written-twice", ERROR, "several iterations of affine_range write one element"
+)
+ORDER = Hazard(
+    "affine-order", ERROR, "outputs depend on the order of affine_range, through indices"
+)
+HAZARDS = (CARRIED, REDUCTION, REWRITTEN, WRITTEN_TWICE, ORDER)
 
 ASSOCIATIVE = {"add", "multiply", "maximum", "minimum", "max", "min"}
 ASSOCIATIVE |= {f"{kind}_{op}" for kind in ("bitwise", "logical") for op in ("and", "or", "xor")}
@@ -42,12 +63,12 @@ _RULE = (
 _SEQUENTIAL = "use nl.sequential_range, which keeps the order"
 
 
+@once
 def affine(trace: Trace, machine: Machine) -> Found:
     """What the iterations of a launch's ``affine_range`` loops have to do with each other."""
     survey = survey_of(trace)
     if not survey.has_affine:
         return
-    said: set[tuple[object, ...]] = set()
     unrolled = trace.dialect == "nki"
     for accesses in survey.accesses.values():
         if unrolled and accesses[0].region.allocation.space is Space.PSUM:
@@ -60,14 +81,9 @@ def affine(trace: Trace, machine: Machine) -> Found:
             if not conflicts:
                 continue
             if unrolled:
-                judged = _unrolled(loop, conflicts)
+                yield from _unrolled(loop, conflicts)
             else:
-                judged = _judged(loop, conflicts, turns, accesses)
-            for finding in judged:
-                key = _key(finding)
-                if key not in said:
-                    said.add(key)
-                    yield finding
+                yield from _judged(loop, conflicts, turns, accesses)
     if not unrolled:
         yield from _registers(trace)
 
@@ -79,7 +95,6 @@ def _registers(trace: Trace) -> Iterator[Finding]:
     """
     begun: dict[tuple[object, ...], Event] = {}
     before: dict[tuple[object, ...], Event] = {}
-    said: set[tuple[Location, ...]] = set()
     for event in trace.events:
         command = event.arguments.get("reduce_cmd", "idle")
         if command == "idle":
@@ -88,10 +103,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
         if command not in ("reduce", "read"):
             begun[key] = event
         elif key in before and (depth := affine_depth(before[key], event)) is not None:
-            finding = _of_registers(event, before[key], begun.get(key), depth)
-            if finding.locations not in said:
-                said.add(finding.locations)
-                yield finding
+            yield _of_registers(event, before[key], begun.get(key), depth)
         before[key] = event
 
 
@@ -111,22 +123,15 @@ def _of_registers(event: Event, before: Event, begun: Event | None, depth: int) 
     shown = event.operand("reduce_res") is not None and before.operand("reduce_res") is not None
     carried = inside or shown
     where = f" at line {turn.loop.location.line}" if turn.loop.location else ""
-    return Finding(
-        id=CARRIED if carried else REDUCTION,
-        severity=Severity.ERROR if carried else Severity.WARNING,
-        happened=f"iteration {turn.value} of the affine_range{where} goes on with what iteration "
+    return (CARRIED if carried else REDUCTION).found(
+        f"iteration {turn.value} of the affine_range{where} goes on with what iteration "
         f"{earlier.value} left in the reduction registers of the {event.engine.value} engine",
-        rule=_RULE,
-        locations=_locations(event, before, turn.loop),
-        remedy=f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
-        evidence=(before.number, event.number),
+        _RULE,
+        f"reset them in each iteration (reduce_cmd.reset_reduce), or {_SEQUENTIAL}",
+        event,
+        before,
+        lines=_locations(event, before, turn.loop),
     )
-
-
-def _key(result: Finding | Suspicion) -> tuple[object, ...]:
-    """What makes two findings the same one: runs of one loop are told apart by nothing else."""
-    finding = result.differs if isinstance(result, Suspicion) else result
-    return finding.id, finding.locations
 
 
 class Conflict(NamedTuple):
@@ -229,7 +234,8 @@ def _unrolled(loop: Loop, conflicts: list[Conflict]) -> Found:
     carried = [c for c in conflicts if c.exact and c.kind == "carried" and not _both_update(c)]
     if carried:
         yield replace(
-            _finding(CARRIED, Severity.NOTE, loop, carried[0]),
+            _finding(CARRIED, loop, carried[0]),
+            severity=NOTE,
             rule="in today's dialect nl.affine_range is a deprecated alias of range: the order is "
             "kept. In the classic one this would be wrong",
             remedy="use range, which says what is meant",
@@ -250,30 +256,30 @@ def _judged(
     """What is to be said of the conflicts in one run of a loop; ``accesses`` are the tensor's."""
     exact = [conflict for conflict in conflicts if conflict.exact]
     if not exact:
-        yield Suspicion(_finding(ORDER, Severity.ERROR, loop, conflicts[0]), None, loop.location)
+        yield Suspicion(_finding(ORDER, loop, conflicts[0]), None, loop.location)
         return
     reads = [clash for kind in ("carried", "overwritten") for clash in exact if clash.kind == kind]
     if reads:
         other = next((c for c in reads if not _both_update(c)), None) or _used_on_the_way(turns)
         if other is None:
-            yield _finding(REDUCTION, Severity.WARNING, loop, reads[0])
+            yield _finding(REDUCTION, loop, reads[0])
         else:
-            yield _finding(CARRIED, Severity.ERROR, loop, other)
+            yield _finding(CARRIED, loop, other)
         return
     if all(turn.touch.writes for turn in turns) or _outlives(turns, accesses):
         if not all(turn.touch.region.whole for turn in (exact[0].earlier, exact[0].later)):
-            yield Suspicion(_finding(ORDER, Severity.ERROR, loop, exact[0]), None, loop.location)
+            yield Suspicion(_finding(ORDER, loop, exact[0]), None, loop.location)
             return  # a row that nobody reads, as of dummy indices, may have anything
-        yield _finding(WRITTEN_TWICE, Severity.ERROR, loop, exact[0])
+        yield _finding(WRITTEN_TWICE, loop, exact[0])
         return
     in_hbm = exact[0].later.touch.region.allocation.space.is_hbm
     # The compiler can give each iteration a tile of its own; memory in HBM is what it is.
-    severity = Severity.ERROR if in_hbm else Severity.WARNING
-    finding, later = _finding(REWRITTEN, severity, loop, exact[0]), exact[0].later
+    finding, later = _finding(REWRITTEN, loop, exact[0]), exact[0].later
     readers = [turn for turn in turns if not turn.touch.writes]
     reader = next((turn for turn in readers if turn.number == later.number), readers[0])
     yield replace(
         finding,
+        severity=ERROR if in_hbm else WARNING,
         happened=f"{finding.happened}; iteration {reader.value} reads it back",
         locations=_locations(later.touch.event, reader.touch.event, loop),
         evidence=(*finding.evidence, reader.touch.event.number),
@@ -350,23 +356,19 @@ _WORDS = {
 }
 
 
-def _finding(id: str, severity: Severity, loop: Loop, conflict: Conflict) -> Finding:
+def _finding(hazard: Hazard, loop: Loop, conflict: Conflict) -> Finding:
     later, earlier = conflict.later, conflict.earlier
     region = later.touch.region
     verb, other = _WORDS[conflict.kind]
     where = f" at line {loop.location.line}" if loop.location else ""
-    happened = (
+    return hazard.found(
         f"iteration {later.value} of the affine_range{where} {verb} element "
-        f"{list(conflict.element)} of {region.allocation}, which iteration {earlier.value} {other}"
-    )
-    return Finding(
-        id=id,
-        severity=severity,
-        happened=happened,
-        rule=_RULE,
-        locations=_locations(later.touch.event, earlier.touch.event, loop),
-        remedy=_REMEDIES[id],
-        evidence=(earlier.touch.event.number, later.touch.event.number),
+        f"{list(conflict.element)} of {region.allocation}, which iteration {earlier.value} {other}",
+        _RULE,
+        _REMEDIES[hazard],
+        later.touch.event,
+        earlier.touch.event,
+        lines=_locations(later.touch.event, earlier.touch.event, loop),
     )
 
 

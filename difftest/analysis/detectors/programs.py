@@ -18,18 +18,36 @@ from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
 from difftest.analysis.detectors.meetings import Chains, is_meeting
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.detectors.turns import accumulates
-from difftest.analysis.finding import Finding, Found, Severity, Suspicion, each_line
+from difftest.analysis.finding import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Found,
+    Hazard,
+    Suspicion,
+    each_line,
+)
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace
 
-RACE = "program-race"
-WRITTEN_TWICE = "program-written-twice"
-IGNORED_ID = "program-id-ignored"
-ORDER = "program-order"
-OTHER_BARRIER = "program-other-barrier"
-TRIP_COUNTS = "program-trip-counts"
-ADDRESSES = "program-other-address"
+RACE = Hazard("program-race", ERROR, "a program touches what another one writes, unordered")
+WRITTEN_TWICE = Hazard("program-written-twice", WARNING, "several programs write one element")
+IGNORED_ID = Hazard(
+    "program-id-ignored", WARNING, "all programs write one place by one instruction"
+)
+ORDER = Hazard("program-order", ERROR, "outputs depend on the order of programs, through indices")
+OTHER_BARRIER = Hazard(
+    "program-other-barrier", WARNING, "the barrier between two programs is on another tensor"
+)
+TRIP_COUNTS = Hazard(
+    "program-trip-counts", ERROR, "a device loop turns differently often in two programs"
+)
+ADDRESSES = Hazard(
+    "program-other-address", WARNING, "two programs exchange tensors that lie at other addresses"
+)
+HAZARDS = (RACE, WRITTEN_TWICE, IGNORED_ID, ORDER, OTHER_BARRIER, TRIP_COUNTS, ADDRESSES)
 
 _NOBODY = -1
 _RULE = (
@@ -80,7 +98,7 @@ def _told_once(results: Found) -> Found:
     """
     races = list(results)
     doubts = [race.agrees for race in races if isinstance(race, Suspicion)]
-    ignored = [doubt for doubt in doubts if doubt is not None and doubt.id == IGNORED_ID]
+    ignored = [doubt for doubt in doubts if doubt is not None and doubt.id == IGNORED_ID.id]
     if ignored and len(ignored) == len(races):
         yield ignored[0]
         return
@@ -177,7 +195,7 @@ def _behind_other_barriers(
                 said.add(lines)
                 kind = "written" if touch.writes else "read"
                 element = canvas.element(touch.region, common)
-                yield _finding(OTHER_BARRIER, Severity.WARNING, Race(kind, write, touch, element))
+                yield _finding(OTHER_BARRIER, Race(kind, write, touch, element))
 
 
 def _grouped(touches: list[Touch], epoch: Callable[[Touch], int]) -> Iterable[list[Touch]]:
@@ -252,19 +270,19 @@ def _statement(touch: Touch) -> tuple[object, ...]:
 def _judged(race: Race, *, divided: bool) -> Finding | Suspicion:
     in_part = not (race.first.region.whole and race.second.region.whole)
     if not race.exact or (race.kind == "written" and in_part):
-        return Suspicion(_finding(ORDER, Severity.ERROR, race))
+        return Suspicion(_finding(ORDER, race))
     if race.kind == "read":
-        finding = _finding(RACE, Severity.ERROR, race)
+        finding = _finding(RACE, race)
         # Who reads what it wrote itself gets the same from the other one where each program does
         # all of the work. The writes are told of in any case.
         return Suspicion(finding) if race.own else finding
     if not divided:  # all programs do the same
-        agrees = _finding(IGNORED_ID, Severity.WARNING, race)
+        agrees = _finding(IGNORED_ID, race)
     else:  # who asks for its number and writes the same has nothing to divide
         replicated = _statement(race.first) == _statement(race.second)
-        mild = Severity.NOTE if replicated else Severity.WARNING
-        agrees = _finding(WRITTEN_TWICE, mild, race)
-    return Suspicion(_finding(RACE, Severity.ERROR, race), agrees)
+        mild = NOTE if replicated else WARNING
+        agrees = replace(_finding(WRITTEN_TWICE, race), severity=mild)
+    return Suspicion(_finding(RACE, race), agrees)
 
 
 _REMEDIES = {
@@ -276,24 +294,17 @@ _REMEDIES = {
 }
 
 
-def _finding(id: str, severity: Severity, race: Race) -> Finding:
+def _finding(hazard: Hazard, race: Race) -> Finding:
     first, second = race.first, race.second
     verb, other = ("reads", "writes") if race.kind == "read" else ("writes", "writes too")
     happened = (
         f"program {_named(second.event)} {verb} element {list(race.element)} of "
         f"{second.region.allocation}, which program {_named(first.event)} {other}"
     )
-    if id == OTHER_BARRIER:
+    if hazard is OTHER_BARRIER:
         happened += "; the barrier or sendrecv between them is on another tensor"
-    return Finding(
-        id=id,
-        severity=severity,
-        happened=happened,
-        rule=_RULE,
-        locations=each_line(second.event.location, first.event.location),
-        remedy=_REMEDIES[id],
-        evidence=(first.event.number, second.event.number),
-    )
+    finding = hazard.found(happened, _RULE, _REMEDIES[hazard], second.event, first.event)
+    return replace(finding, evidence=(first.event.number, second.event.number))
 
 
 def _named(event: Event) -> str:
@@ -327,14 +338,13 @@ def _trip_counts(trace: Trace) -> Found:
             for program in sorted(counts)
         )
         where = "on the device" if on_device else "that is unrolled"
-        yield Finding(
-            id=TRIP_COUNTS,
-            severity=Severity.ERROR if on_device else Severity.NOTE,
-            happened=f"a loop {where} turns differently often in two programs: {shown}",
-            rule="the cores of a logical NeuronCore run the same control flow: loops on the device "
+        yield TRIP_COUNTS.found(
+            f"a loop {where} turns differently often in two programs: {shown}",
+            "the cores of a logical NeuronCore run the same control flow: loops on the device "
             "with other trip counts hang, and with other blocks the kernel does not compile",
-            locations=each_line(loop.location),
-            remedy="give every program the same trip counts, and mask what one has not to do",
+            "give every program the same trip counts, and mask what one has not to do",
+            severity=ERROR if on_device else NOTE,
+            lines=(loop.location,),
         )
 
 
@@ -353,17 +363,14 @@ def _addresses(trace: Trace) -> Found:
             if None in placed or len(placed) == 1 or (*lines, role) in said:
                 continue
             said.add((*lines, role))
-            yield Finding(
-                id=ADDRESSES,
-                severity=Severity.WARNING,
-                happened=f"the programs of a sendrecv have its {role} at other addresses: "
+            yield ADDRESSES.found(
+                f"the programs of a sendrecv have its {role} at other addresses: "
                 + "; ".join(
                     f"program {_named(event)} at {region.allocation.address}"
                     for event, region in zip(pair, regions, strict=True)
                     if region is not None
                 ),
-                rule="what two cores exchange lies at equal addresses on both (trn2)",
-                locations=lines,
-                remedy="place the tensor at one address in all programs",
-                evidence=tuple(event.number for event in pair),
+                "what two cores exchange lies at equal addresses on both (trn2)",
+                "place the tensor at one address in all programs",
+                *pair,
             )

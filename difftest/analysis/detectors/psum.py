@@ -14,16 +14,17 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of
 from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.finding import Finding, Found, Severity, finding_of
+from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, once
 from difftest.analysis.footprint import Footprint, footprint
 from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Event, Space, Trace
 
-CHAINS = "psum-chains"
-START = "psum-start"
-FOREIGN = "psum-foreign"
-ADDITION = "psum-addition"
+CHAINS = Hazard("psum-chains", WARNING, "several accumulation chains in one PSUM tensor")
+START = Hazard("psum-start", WARNING, "a chain on a tensor used again leaves its start open")
+FOREIGN = Hazard("psum-foreign", WARNING, "a matmul adds to what no matmul wrote")
+ADDITION = Hazard("psum-addition", WARNING, "+= in PSUM of anything but a matmul")
+HAZARDS = (CHAINS, START, FOREIGN, ADDITION)
 
 SEEN_ON = 2
 """The version of the NeuronCore on which chains were seen to lose products. AWS's own kernels have
@@ -31,28 +32,22 @@ such chains on the next (nki-library 2.29, core/output_projection/output_project
 _SUMS = ("add", "subtract", "multiply")
 
 
+@once
 def psum(trace: Trace, machine: Machine) -> Found:
     """What a kernel accumulates in PSUM."""
     modern = trace.dialect == "nki"
-    said: set[tuple[object, ...]] = set()
     for touches in survey_of(trace).accesses.values():
         if touches[0].region.allocation.space is not Space.PSUM:
             continue
-        readers: list[Iterator[Finding]] = []
         if any(touch.event.attributes.accumulate for touch in touches):
-            readers.append(_foreign(touches, machine, modern=modern))
+            yield from _foreign(touches, machine, modern=modern)
             seen = modern and machine.nc_version == SEEN_ON
             for block in _blocks(touches):
-                readers.append(_chains(block, machine, seen=seen))
+                yield from _chains(block, machine, seen=seen)
         if not modern:
-            readers.append(_additions(touches))
+            yield from _additions(touches)
         elif any(touch.event.attributes.inferred for touch in touches):
-            readers.append(_starts(touches))
-        for reader in readers:
-            for finding in reader:
-                if (finding.id, finding.locations) not in said:
-                    said.add((finding.id, finding.locations))
-                    yield finding
+            yield from _starts(touches)
 
 
 @dataclass
@@ -105,9 +100,7 @@ def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[F
         for other in chains.values():
             apart = other.place.high <= place.low or place.high <= other.place.low
             if apart and other.bank == mine.bank and other.steps > 1 and not other.is_read:
-                yield finding_of(
-                    CHAINS,
-                    Severity.WARNING if seen else Severity.NOTE,
+                yield CHAINS.found(
                     f"two accumulations of several matmuls go on in {touch.region.allocation} "
                     f"before either is read: columns {other.place.low} and {place.low} of a bank",
                     "of several accumulation chains in one PSUM tensor all but the last were seen "
@@ -115,6 +108,7 @@ def _chains(touches: list[Touch], machine: Machine, *, seen: bool) -> Iterator[F
                     "give each chain a PSUM tensor of its own, or read one before the next begins",
                     touch.event,
                     other.first,
+                    severity=WARNING if seen else NOTE,
                 )
 
 
@@ -133,9 +127,7 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
         if not touch.writes:
             continue
         if touch.event.attributes.inferred and done.get(place):
-            yield finding_of(
-                START,
-                Severity.WARNING,
+            yield START.found(
                 f"nc_matmul leaves it to the compiler whether it adds to {touch.region.allocation}"
                 ", whose product was read before",
                 "where accumulate is left out the compiler guesses where a chain begins, and joins "
@@ -169,9 +161,7 @@ def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterato
             wrong = view > 0
             if wrong.any():
                 other = touches[int(view[first_of(np.asarray(wrong))]) - 1]
-                yield finding_of(
-                    FOREIGN,
-                    Severity.WARNING,
+                yield FOREIGN.found(
                     f"{touch.event.opcode} adds to element "
                     f"{list(canvas.element(touch.region, np.asarray(wrong)))} of "
                     f"{touch.region.allocation}, which {other.event.opcode} wrote",
@@ -196,9 +186,7 @@ def _additions(touches: list[Touch]) -> Iterator[Finding]:
             region.allocation is touch.region.allocation and region[1:4] == touch.region[1:4]
             for region in event.reads
         ):
-            yield finding_of(
-                ADDITION,
-                Severity.WARNING,
+            yield ADDITION.found(
                 f"{event.opcode} ({event.attributes.op}) updates {touch.region.allocation} in "
                 "place",
                 "+= in PSUM is for matmuls alone: of anything else the compiler was seen to make "

@@ -16,26 +16,32 @@ from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
 from difftest.analysis.detectors.meetings import is_meeting
 from difftest.analysis.detectors.survey import Touch, adds, survey_of
 from difftest.analysis.detectors.turns import accumulates
-from difftest.analysis.finding import Finding, Found, Severity, finding_of
+from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
-    Location,
     Region,
     Seen,
     Sight,
     Trace,
 )
 
-ADDED_TWICE = "scatter-added-twice"
-TWICE = "scatter-twice"
-AFTER_WRITE = "scatter-after-write"
-SKIPPED = "scatter-skipped"
-VIEW = "scatter-skipped-view"
-OFFSET = "offset-in-view"
+ADDED_TWICE = Hazard("scatter-added-twice", ERROR, "a scatter adds to one place more than once")
+TWICE = Hazard("scatter-twice", WARNING, "a scatter writes values that differ to one place")
+AFTER_WRITE = Hazard(
+    "scatter-after-write", WARNING, "a scatter adds to what a plain write has just written"
+)
+SKIPPED = Hazard("scatter-skipped", WARNING, "a scatter that adds skips indices out of bounds")
+VIEW = Hazard(
+    "scatter-skipped-view",
+    NOTE,
+    "a scatter that skips indices has a part of a tensor as its source",
+)
+OFFSET = Hazard("offset-in-view", NOTE, "a DMA's offset is read from inside a tensor")
+HAZARDS = (ADDED_TWICE, TWICE, AFTER_WRITE, SKIPPED, VIEW)
 
 _NOBODY = -1
 
@@ -43,22 +49,18 @@ _REMEDY = "add up what goes to one row before (as a product with a matrix of zer
 _REMEDY += "or give each its own row and sum the rows afterwards"
 
 
+@once
 def scatters(trace: Trace, machine: Machine) -> Found:
     """Rows that several indices name, and scatters that add to what was just written."""
-    said: set[tuple[object, ...]] = set()
-    for finding in (*_seen(trace, machine), *_additions(trace)):
-        if (finding.id, finding.locations) not in said:
-            said.add((finding.id, finding.locations))
-            yield finding
+    yield from _seen(trace, machine)
+    yield from _additions(trace)
 
 
 def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for event in survey_of(trace).seen:
         for sight in event.seen:
             if sight.what is Seen.PLACE_TWICE:
-                yield finding_of(
-                    TWICE,
-                    Severity.WARNING,
+                yield TWICE.found(
                     f"{_named(event)} writes values that differ to one place: {sight.elements} of "
                     f"{sight.of} are lost, the first at element {list(sight.first)}",
                     "of values that one DMA writes to one place any may stay",
@@ -68,9 +70,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
             elif sight.what is Seen.INDEX_SKIPPED and not _aborts(event):
                 yield from _from_a_view(event, sight)
             elif sight.what is Seen.INDEX_SKIPPED and machine.nc_version >= 3:
-                yield finding_of(
-                    SKIPPED,
-                    Severity.WARNING,
+                yield SKIPPED.found(
                     f"{event.opcode} skips indices out of bounds: {sight.elements} of {sight.of} "
                     "elements",
                     "a scatter that adds and skips, and a transpose of rows by indices that skips, "
@@ -90,9 +90,7 @@ def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
     src = event.operand("src")
     if src is None or src.elements * src.dtype.itemsize == _bytes(src.allocation):
         return
-    yield finding_of(
-        VIEW,
-        Severity.NOTE,
+    yield VIEW.found(
         f"{_named(event)} skips indices out of bounds, {sight.elements} of {sight.of} elements, "
         f"and its source is a part of {src.allocation}",
         "a DMA that skips was once seen to write all the same where its source was a view of a "
@@ -106,21 +104,17 @@ def _bytes(allocation: Allocation) -> int:
     return math.prod(allocation.shape) * allocation.dtype.itemsize
 
 
-def offsets(trace: Trace, machine: Machine) -> Iterator[Finding]:
+@once
+def offsets(trace: Trace, machine: Machine) -> Found:
     """DMAs whose run-time offset is read from inside a tensor."""
     if trace.dialect != "nki":
         return
-    said: set[tuple[Location, ...]] = set()
     for event in trace.events:
         if event.engine is not Engine.DMA or len(event.reads) < 2:
             continue
         for region in event.reads:
-            first = region.role == "index" and region.elements == 1 and region.offset
-            if first and event.stack[:1] not in said:
-                said.add(event.stack[:1])
-                yield finding_of(
-                    OFFSET,
-                    Severity.NOTE,
+            if region.role == "index" and region.elements == 1 and region.offset:
+                yield OFFSET.found(
                     f"{event.opcode} takes its offset from element {region.offset} of "
                     f"{region.allocation}",
                     "an offset that is itself a view with an offset was seen to be correct in a "
@@ -172,9 +166,7 @@ def _twice(event: Event, region: Region) -> Iterator[Finding]:
     if counts.max(initial=0) > 1:
         first = place_of(int(elements[counts > 1][0]), region.allocation)
         count, of = int(counts[counts > 1].sum()), int(counts.sum())
-        yield finding_of(
-            ADDED_TWICE,
-            Severity.ERROR,
+        yield ADDED_TWICE.found(
             f"{_named(event)} adds to one place more than once: {count} of {of} additions, the "
             f"first to element {list(first)}",
             "additions of one DMA to one place are not ordered, and some are lost",
@@ -184,21 +176,18 @@ def _twice(event: Event, region: Region) -> Iterator[Finding]:
 
 
 def _again(event: Event, other: Event, at: str) -> Finding:
-    return finding_of(
-        ADDED_TWICE,
-        Severity.WARNING,
+    return ADDED_TWICE.found(
         f"{_named(event)} adds to {at}, to which another DMA has added",
         "additions of two DMAs to one row are not ordered, and some can be lost",
         _REMEDY,
         event,
         other,
+        severity=WARNING,
     )
 
 
 def _after(event: Event, other: Event, at: str) -> Finding:
-    return finding_of(
-        AFTER_WRITE,
-        Severity.WARNING,
+    return AFTER_WRITE.found(
         f"{_named(event)} adds to {at}, which {other.opcode}, no scatter, wrote before",
         "a plain write and a scatter that adds run on other queues: of 128 or 510 rows one was "
         "seen to be lost (trn1, trn2)",

@@ -7,29 +7,24 @@ from collections.abc import Iterator
 from difftest.analysis.detectors.order import affine_depth, updates
 from difftest.analysis.detectors.survey import survey_of
 from difftest.analysis.detectors.turns import is_within
-from difftest.analysis.finding import Finding, Found, Severity, each_line, finding_of
+from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, once
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
 
-SCOPE = "tensor-scope"
-REDUCTION = "reduce-res-accumulated"
+SCOPE = Hazard("tensor-scope", ERROR, "a tensor is used outside the loop that makes it")
+REDUCTION = Hazard(
+    "reduce-res-accumulated", WARNING, "reduce_res of an instruction is added up over iterations"
+)
 
 
+@once
 def traps(trace: Trace, machine: Machine) -> Found:
     """What a kernel of the classic dialect does that its compiler is known to trip over."""
     if trace.dialect != "classic":
         return
-    yield from _once(_scopes(trace))
-    yield from _once(_reductions(trace))
-    yield from _once(_registers(trace))
-
-
-def _once(findings: Iterator[Finding]) -> Iterator[Finding]:
-    said: set[tuple[Location, ...]] = set()
-    for finding in findings:
-        if finding.locations not in said:
-            said.add(finding.locations)
-            yield finding
+    yield from _scopes(trace)
+    yield from _reductions(trace)
+    yield from _registers(trace)
 
 
 def _scopes(trace: Trace) -> Iterator[Finding]:
@@ -42,16 +37,14 @@ def _scopes(trace: Trace) -> Iterator[Finding]:
             first = next(touch.event for touch in touches if not is_within(scope, touch.event))
             loop = scope[-1].loop.location
             where = f" at line {loop.line}" if loop else ""
-            yield Finding(
-                id=SCOPE,
-                severity=Severity.ERROR,
-                happened=f"{tensor} is made inside the loop{where} and {first.opcode} uses it when "
+            yield SCOPE.found(
+                f"{tensor} is made inside the loop{where} and {first.opcode} uses it when "
                 "that iteration is over",
-                rule="a tensor lives in the block that makes it (err_local_variable_used_out_of_"
+                "a tensor lives in the block that makes it (err_local_variable_used_out_of_"
                 "scope): the compiler refuses a use after the loop, or in another iteration",
-                locations=each_line(first.location, tensor.location, loop),
-                remedy="make it before the loop with nl.ndarray, and write it with tile[...] = ...",
-                evidence=(first.number,),
+                "make it before the loop with nl.ndarray, and write it with tile[...] = ...",
+                first,
+                lines=(first.location, tensor.location, loop),
             )
 
 
@@ -112,9 +105,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
 
 
 def _spoilt(event: Event, maker: Event, fate: str, remedy: str) -> Finding:
-    return finding_of(
-        REDUCTION,
-        Severity.WARNING,
+    return REDUCTION.found(
         f"the reduction that {maker.opcode} makes beside its result {fate}",
         "the classic compiler was seen to run the instruction once more for its reduction, and to "
         "spoil sums over several iterations (trn2)",

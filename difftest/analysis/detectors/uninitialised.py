@@ -12,14 +12,19 @@ from dataclasses import replace
 
 from difftest.analysis.detectors.numbers import Noted, by_line, is_output, share
 from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.finding import Finding, Severity, each_line, finding_of
+from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, each_line, once
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Location, Origin, Seen, Trace
+from difftest.simulator.trace import Origin, Seen, Trace
 
-OUTPUT = "uninitialised-output"
-INDEX = "uninitialised-index"
-UNWRITTEN = "output-unwritten"
-REGISTER = "uninitialised-register"
+OUTPUT = Hazard("uninitialised-output", ERROR, "an output depends on what nothing wrote")
+INDEX = Hazard("uninitialised-index", ERROR, "an index depends on what nothing wrote")
+UNWRITTEN = Hazard(
+    "output-unwritten", WARNING, "the kernel returns a tensor of which it wrote a part"
+)
+REGISTER = Hazard(
+    "uninitialised-register", ERROR, "a reduction goes on in registers that nothing has reset"
+)
+HAZARDS = (OUTPUT, INDEX)
 
 
 def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
@@ -35,30 +40,27 @@ def uninitialised(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for noted in by_line(stored):
         event, sight = next((pair for pair in noted if pair[1].value is not None), noted[0])
         hidden = "" if sight.value is None else f"; as {sight.value:g} it looks like a result"
-        yield _finding(
-            OUTPUT,
-            Severity.WARNING if sight.value is None else Severity.ERROR,
+        finding = OUTPUT.found(
             f"an output depends on elements that nothing wrote: {share(sight)}, of what "
             f"{event.opcode} stored to {event.writes[0].allocation}{hidden}",
             "what a mask leaves out of a tile is whatever lay in the memory: a reduction over "
             "it, a product or a comparison with it can be anything",
             "mask the instruction that reads it too, fill the tile first (nl.zeros), or "
             "select the valid part before it is reduced",
-            noted,
-            sight.origin,
+            *(event for event, _ in noted),
+            severity=WARNING if sight.value is None else ERROR,
         )
+        yield _from_origin(finding, sight.origin)
     for noted in by_line(indices):
         event, sight = noted[0]
-        yield _finding(
-            INDEX,
-            Severity.ERROR,
+        finding = INDEX.found(
             f"{event.opcode} takes indices that depend on what nothing wrote: {share(sight)}",
             "an index that nothing wrote names any element, or none: a device then reads or "
             "writes elsewhere, or faults",
             "mask the access as the load of the indices was masked, or fill them first",
-            noted,
-            sight.origin,
+            *(event for event, _ in noted),
         )
+        yield _from_origin(finding, sight.origin)
 
 
 def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
@@ -66,22 +68,20 @@ def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
     for tensor in trace.allocations:
         if tensor.output is not None and tensor.output.unwritten:
             output, of = tensor.output, math.prod(tensor.shape)
-            yield Finding(
-                id=UNWRITTEN,
-                severity=Severity.WARNING,
-                happened=f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
+            yield UNWRITTEN.found(
+                f"the kernel never wrote {output.unwritten} of {of} elements of {tensor}, "
                 f"which it returns; the first is {list(output.first)}",
-                rule="what a kernel does not write of its outputs is whatever lay in the memory",
-                locations=each_line(tensor.location),
-                remedy="write the rest: the tail of a dimension that is no multiple of a tile, or "
+                "what a kernel does not write of its outputs is whatever lay in the memory",
+                "write the rest: the tail of a dimension that is no multiple of a tile, or "
                 "a default; or return a tensor of the size that is written",
+                lines=(tensor.location,),
             )
 
 
-def registers(trace: Trace, machine: Machine) -> Iterator[Finding]:
+@once
+def registers(trace: Trace, machine: Machine) -> Found:
     """Reductions that go on in registers of an engine that nothing has reset."""
     reset: set[tuple[object, ...]] = set()
-    said: set[Location | None] = set()
     for event in trace.events:
         command = event.arguments.get("reduce_cmd", "idle")
         key = event.program, event.engine
@@ -89,11 +89,8 @@ def registers(trace: Trace, machine: Machine) -> Iterator[Finding]:
             continue
         if command not in ("reduce", "read"):
             reset.add(key)
-        elif key not in reset and event.operand("reduce_res") and event.location not in said:
-            said.add(event.location)
-            yield finding_of(
-                REGISTER,
-                Severity.ERROR,
+        elif key not in reset and event.operand("reduce_res"):
+            yield REGISTER.found(
                 f"{event.opcode} takes its reduction on from the registers of the "
                 f"{event.engine.value} engine, which nothing has reset",
                 "the reduction registers of an engine hold whatever the last kernel left there",
@@ -102,18 +99,10 @@ def registers(trace: Trace, machine: Machine) -> Iterator[Finding]:
             )
 
 
-def _finding(
-    id: str,
-    severity: Severity,
-    happened: str,
-    rule: str,
-    remedy: str,
-    noted: Noted,
-    origin: Origin | None,
-) -> Finding:
+def _from_origin(finding: Finding, origin: Origin | None) -> Finding:
     """With the tensor of which something was never written, and who read it first."""
-    finding = finding_of(id, severity, happened, rule, remedy, *(event for event, _ in noted))
     if origin is None:
         return finding
+    happened = f"{finding.happened}; it comes from {origin}"
     lines = each_line(*finding.locations, origin.allocation.location, origin.location)
-    return replace(finding, happened=f"{happened}; it comes from {origin}", locations=lines)
+    return replace(finding, happened=happened, locations=lines)

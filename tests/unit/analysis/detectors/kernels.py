@@ -27,7 +27,7 @@ def findings_in(kernel, arrays, **options):
 
     Many kernels of these tests write no more than what they are about.
     """
-    return [one for one in all_findings_in(kernel, arrays, **options) if one.id != UNWRITTEN]
+    return [one for one in all_findings_in(kernel, arrays, **options) if one.id != UNWRITTEN.id]
 
 
 def all_findings_in(kernel, arrays, **options):
