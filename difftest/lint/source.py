@@ -53,6 +53,10 @@ class Edit(NamedTuple):
     region: TextRange
     """The same place as lines and columns."""
 
+    def in_text(self, text: str) -> str:
+        """The text with it."""
+        return text[: self.start] + self.text + text[self.end :]
+
 
 class Fix(NamedTuple):
     """Edits that belong together.
@@ -75,7 +79,7 @@ def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, int]:
             taken += fix.edits
             count += 1
     for edit in sorted(taken, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
+        text = edit.in_text(text)
     return text, count
 
 
@@ -197,6 +201,10 @@ class SourceText:
             places += [line, at - self._starts[line - 1] + 1]
         return TextRange(*places)
 
+    def edit(self, start: int, end: int, text: str) -> Edit:
+        """What puts a text in the place of another."""
+        return Edit(start, end, text, self.region(start, end))
+
     @cached_property
     def _starts(self) -> list[int]:
         """Where each line begins."""
@@ -298,10 +306,6 @@ class Source(SourceText):
     def offset(self, line: int, column: int) -> int:
         """Where a line and column are, in characters of the file."""
         return self._starts[line - 1] + column - 1
-
-    def edit(self, start: int, end: int, text: str) -> Edit:
-        """What puts a text in the place of another."""
-        return Edit(start, end, text, self.region(start, end))
 
     def nodes(self, sdk: Release) -> Iterator[tuple[ast.AST, Spot]]:
         """Each node with its place."""

@@ -306,31 +306,22 @@ def _protocol(kind: str, name: str) -> str:
     )
 
 
+class _Verbatim(str):
+    """A text that a signature shows as it is."""
+
+    __repr__ = str.__str__
+
+
 def _parameters(parameters: Iterable[inspect.Parameter], type_of: Callable[[Any], str]) -> str:
-    return ", ".join(_listed(list(parameters), type_of))
-
-
-def _listed(parameters: list[inspect.Parameter], type_of: Callable[[Any], str]) -> Iterator[str]:
-    """Each parameter as a signature has it, with the marks ``/`` and ``*``."""
-    kinds = inspect.Parameter
-    marked = any(parameter.kind is kinds.VAR_POSITIONAL for parameter in parameters)
-    for number, parameter in enumerate(parameters):
-        if parameter.kind is kinds.KEYWORD_ONLY and not marked:
-            marked = True
-            yield "*"
-        yield _parameter(parameter, type_of)
-        following = parameters[number + 1 :][:1]
-        if parameter.kind is kinds.POSITIONAL_ONLY and (
-            not following or following[0].kind is not kinds.POSITIONAL_ONLY
-        ):
-            yield "/"
-
-
-def _parameter(parameter: inspect.Parameter, type_of: Callable[[Any], str]) -> str:
-    if parameter.default is parameter.empty:
-        return f"{parameter.replace(annotation=parameter.empty)}: Any"  # with its stars
-    kind = "str | None" if parameter.name == "name" else type_of(parameter.default)
-    return f"{parameter.name}: {kind} = {_default(parameter.default)}"
+    """The parameters as a signature has them, with the marks ``/`` and ``*``."""
+    rows = []
+    for row in parameters:
+        kind, default = "Any", row.default
+        if default is not row.empty:
+            kind = "str | None" if row.name == "name" else type_of(default)
+            default = _Verbatim(_default(default))
+        rows.append(row.replace(annotation=_Verbatim(kind), default=default))
+    return str(inspect.Signature(rows))[1:-1]
 
 
 def _default(value: object) -> str:

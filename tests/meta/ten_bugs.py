@@ -18,7 +18,7 @@ from difftest.harness.case import Case
 from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Iota
-from difftest.report.mutants.mutant import Change, Mutant, planted, source_of
+from difftest.report.mutants.mutant import Mutant, planted, source_of
 from difftest.report.mutants.reached import functions_of, name_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
@@ -80,10 +80,10 @@ class Bug:
         """The kernel with it."""
         function, *_ = functions_of(self.spec.kernel)
         begin = function.__code__.co_firstlineno
-        text = source_of(function.__code__.co_filename).text
-        above = len("".join(text.splitlines(keepends=True)[: begin - 1]))
-        start = text.index(self.right, above)
-        change = Change(start, start + len(self.right), self.wrong)
+        source = source_of(function.__code__.co_filename)
+        above = len("".join(source.text.splitlines(keepends=True)[: begin - 1]))
+        start = source.text.index(self.right, above)
+        change = source.edit(start, start + len(self.right), self.wrong)
         return Mutant(function.__code__.co_filename, name_of(function), self.title, change)
 
     def before(self) -> str:

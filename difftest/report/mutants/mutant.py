@@ -13,22 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from difftest.lint.source import SourceText
-
-
-@dataclass(frozen=True)
-class Change:
-    """A text in the place of a piece of source.
-
-    Attributes
-    ----------
-    start, end : offsets in the text of the file, in characters.
-    text : what stands there instead, on as many lines.
-    """
-
-    start: int
-    end: int
-    text: str
+from difftest.lint.source import Edit, SourceText
 
 
 class KernelText(SourceText):
@@ -39,7 +24,7 @@ class KernelText(SourceText):
         """Its syntax tree."""
         return ast.parse(self.text)
 
-    def change(self, node: ast.AST, text: str) -> Change:
+    def change(self, node: ast.AST, text: str) -> Edit:
         """The change that puts a text in a node's place; the lines below stay where they are."""
         start, end = self.span(node)
         missing = self.text.count("\n", start, end) - text.count("\n")
@@ -47,7 +32,7 @@ class KernelText(SourceText):
             text = f"({text}" + "\n" * missing + ")"
         else:
             text += "\n" * max(missing, 0)
-        return Change(start, end, text)
+        return self.edit(start, end, text)
 
 
 @lru_cache(maxsize=64)
@@ -71,7 +56,7 @@ class Mutant:
     file: str
     function: str
     operator: str
-    change: Change
+    change: Edit
 
     @property
     def source(self) -> KernelText:
@@ -81,8 +66,7 @@ class Mutant:
     @property
     def text(self) -> str:
         """The file's text with the change."""
-        text = self.source.text
-        return text[: self.change.start] + self.change.text + text[self.change.end :]
+        return self.change.in_text(self.source.text)
 
     @property
     def first_line(self) -> int:
@@ -92,8 +76,7 @@ class Mutant:
     @property
     def lines(self) -> range:
         """The lines that it changes."""
-        place = self.source.region(self.change.start, self.change.end)
-        return range(place.line, place.end_line + 1)
+        return range(self.change.region.line, self.change.region.end_line + 1)
 
     @property
     def key(self) -> str:

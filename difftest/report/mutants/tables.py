@@ -95,7 +95,7 @@ def stryker(campaign: Campaign) -> str:
 
 def _mutant(campaign: Campaign, number: int, mutant: Mutant) -> Mapping[str, Any]:
     result = campaign.results.get(mutant)
-    place = mutant.source.region(mutant.change.start, mutant.change.end)
+    place = mutant.change.region
     document: dict[str, Any] = {
         "id": str(number),
         "mutatorName": mutant.operator,

@@ -7,7 +7,7 @@ from difftest.report.mutants import judge as judging
 from difftest.report.mutants.campaign import Amount, BaselineError, Campaign
 from difftest.report.mutants.judge import Examiner
 from difftest.report.mutants.ledger import FILE, Ledger
-from difftest.report.mutants.mutant import Change, Mutant, source_of
+from difftest.report.mutants.mutant import Mutant, source_of
 from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.reached import name_of
 from difftest.report.mutants.suite import drawn_cases, lines_run, suites_of
@@ -152,15 +152,17 @@ def test_a_classic_kernel(tmp_path):
 def test_another_rounding_is_told_from_an_error_that_the_bound_lets_go():
     (suite,) = suites_of({"loose": sample.LOOSE}, {"loose": drawn_cases(sample.LOOSE, 4)}).values()
     (function, *_) = suite.functions
-    file, text = function.__code__.co_filename, source_of(function.__code__.co_filename).text
+    file = function.__code__.co_filename
+    source = source_of(file)
     fates = {}
     for old, new in (
         ("0:1], data2=tile[:, 1:2]", "1:2], data2=tile[:, 2:3]"),  # and the first once more: wrong
         ("operand0=1.0", "operand0=1.000001"),
         (SUM, SUM.replace("0:1", "9").replace("2:3", "0:1").replace("9", "2:3")),
     ):
-        start = text.rindex(old)
-        mutant = Mutant(file, name_of(function), "by hand", Change(start, start + len(old), new))
+        start = source.text.rindex(old)
+        change = source.edit(start, start + len(old), new)
+        mutant = Mutant(file, name_of(function), "by hand", change)
         tests = [("loose", one) for one in suite.tests]
         fates[new] = Examiner({"loose": suite}).judge(mutant, tests)
     wrong, farther, turned = fates.values()

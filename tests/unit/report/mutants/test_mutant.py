@@ -3,7 +3,7 @@ import linecache
 import numpy as np
 import pytest
 
-from difftest.report.mutants.mutant import Change, Mutant, planted
+from difftest.report.mutants.mutant import Mutant, planted, source_of
 from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.reached import functions_of, name_of
 from difftest.simulator import launch
@@ -50,7 +50,7 @@ def test_a_mutant_keeps_its_key_where_the_file_moves_around_it(tmp_path):
         text = f"{before}def f(a, b):\n    return a + b\n"
         file.write_text(text)
         at, line = text.index("a + b"), before.count("\n") + 1
-        changes = [Change(at, at + 5, "a"), Change(at, at + 5, "b")]
+        changes = [source_of(str(file)).edit(at, at + 5, text) for text in "ab"]
         keys.append([Mutant(str(file), f"f:{line}", "term dropped", one).key for one in changes])
     assert keys[0] == keys[1]
     assert len(set(keys[0])) == 2
@@ -60,7 +60,8 @@ def test_what_is_no_python_is_refused():
     (function,) = functions_of(sample.twice)
     file = function.__code__.co_filename
     start = mutant_of(sample.twice, "last tile missing").change.start
-    broken = Mutant(file, name_of(function), "nonsense", Change(start, start, "]"))
+    change = source_of(file).edit(start, start, "]")
+    broken = Mutant(file, name_of(function), "nonsense", change)
     code = function.__code__
     with pytest.raises(SyntaxError), planted(function, broken):
         pass
