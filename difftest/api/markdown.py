@@ -21,8 +21,8 @@ from difftest.simulator.instructions import every_record
 from difftest.simulator.instructions.record import INSTRUCTIONS, Instruction, Role, Takes
 from difftest.simulator.machine import TRN2
 from difftest.simulator.trace import Engine
+from difftest.timing.costing import evidence_of
 from difftest.timing.evidence import Evidence
-from difftest.timing.known import evidence_of
 
 COMMAND = "difftest api > docs/reference/generated/api.md"
 _INTRODUCTION = f"""\

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.util
 import math
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -81,6 +82,26 @@ def _import_file(path: Path) -> ModuleType:
     if Path(module.__file__ or "").resolve() != file:
         raise click.UsageError(f"{name} is another module's name, that at {module.__file__}")
     return module
+
+
+@contextlib.contextmanager
+def in_front(folder: Path, modules: Iterable[str]) -> Iterator[None]:
+    """The modules of a folder, and no others of their names; what was there comes back."""
+    roots = {name.split(".")[0] for name in modules}
+
+    def take_out() -> dict[str, ModuleType]:
+        names = [name for name in sys.modules if name.split(".")[0] in roots]
+        return {name: sys.modules.pop(name) for name in names}
+
+    before = take_out()
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()  # files may be younger than what was last seen of the folder
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        take_out()
+        sys.modules.update(before)
 
 
 def _is_shipped(package: str) -> bool:

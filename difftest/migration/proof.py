@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import invalidate_caches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +21,7 @@ from difftest.harness.limits import within_limits
 from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec, call_of_case
 from difftest.harness.strategies import cases, recipes
+from difftest.host.loading import in_front
 from difftest.host.naming import function_in
 from difftest.simulator import TRN2, LaunchResult, Machine, NkiError, launch
 from difftest.simulator.dtypes import as_dtype
@@ -212,22 +212,13 @@ def _imports_from(sources: Sources, name: str) -> Iterator[None]:
     """The modules around a file can be imported meanwhile, anew, and are forgotten again."""
     root = sources.root or sources.file.parent
     own = {sources.package} if sources.package else {place.stem for place in root.glob("*.py")}
-    hidden = {key: sys.modules.pop(key) for key in list(sys.modules) if key.split(".")[0] in own}
-    if sources.package and not (root / sources.package / "__init__.py").is_file():
-        # Python would take a package of that name further on for a folder without __init__.py.
-        package = ModuleType(sources.package)
-        package.__path__ = [str(root / sources.package)]
-        sys.modules[sources.package] = package
-    sys.path.insert(0, str(root))
-    invalidate_caches()  # the new files may be younger than what was last seen of their folder
-    try:
+    with in_front(root, {*own, name}):
+        if sources.package and not (root / sources.package / "__init__.py").is_file():
+            # Python would take a package of that name further on for a folder without __init__.py.
+            package = ModuleType(sources.package)
+            package.__path__ = [str(root / sources.package)]
+            sys.modules[sources.package] = package
         yield
-    finally:
-        sys.path.remove(str(root))
-        for module in list(sys.modules):
-            if module.split(".")[0] in {*own, name}:
-                del sys.modules[module]
-        sys.modules.update(hidden)
 
 
 def _run(kernel: Any, call: ProofCall, setting: Setting) -> _Ran:

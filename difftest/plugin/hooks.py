@@ -296,7 +296,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     elif misdirected(session.config):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     elif (cases := _session(session.config).request.mutate) is not None:
-        from difftest.report.mutants.session import mutate_session
+        from difftest.report.mutants.command import mutate_session
 
         mutate_session(session, int(cases))
 

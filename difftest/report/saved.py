@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.edges import Edge, edges_of
@@ -26,6 +25,7 @@ from difftest.harness.explicit import case_from_json
 from difftest.harness.frames import is_installed, is_library
 from difftest.harness.spec import KernelSpec
 from difftest.host.installation import embedded_with_predictions
+from difftest.host.loading import in_front
 
 EDGE = "at the edges: "
 _FIELDS = ("TEST", "CASE", "LEVEL", "STRICTNESS", "MODULES")
@@ -81,7 +81,7 @@ class Saved:
         with tempfile.TemporaryDirectory(prefix="difftest-replay-") as name:
             folder = Path(name).resolve()
             self._write(folder)
-            with _in_front(folder, self.modules), embedded_with_predictions(self.level):
+            with in_front(folder, self.modules), embedded_with_predictions(self.level):
                 spec = self._spec()
                 yield spec, self._call(spec), folder
 
@@ -194,23 +194,3 @@ def _quoted(source: str) -> str:
     """A source as a literal, readable where it can be."""
     plain = source.endswith("\n") and "'''" not in source and "\r" not in source
     return f"r'''{source}'''" if plain and not source.startswith("'") else repr(source)
-
-
-@contextmanager
-def _in_front(folder: Path, modules: Mapping[str, str]) -> Iterator[None]:
-    """The modules of a folder, and no others of their names; what was there comes back."""
-    roots = {name.split(".")[0] for name in modules}
-
-    def take_out() -> dict[str, Any]:
-        names = [name for name in sys.modules if name.split(".")[0] in roots]
-        return {name: sys.modules.pop(name) for name in names}
-
-    before = take_out()
-    sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        take_out()
-        sys.modules.update(before)

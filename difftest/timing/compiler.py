@@ -58,7 +58,7 @@ class Compiler(NamedTuple):
     renames: bool
     by_tensor: bool
     expected: float | None
-    """None: it knows when each will be ready (:mod:`difftest.timing.planner`)."""
+    """None: it knows when each will be ready (:mod:`difftest.timing.schedule`)."""
     repeated_copies: RepeatRule
     repeated_transposes: RepeatRule
     repeated_loads: RepeatRule

@@ -29,9 +29,8 @@ from difftest.timing.interval import (
     foundation,
     width_caution,
 )
-from difftest.timing.planner import planned_order
 from difftest.timing.program import Program, Progress, lower, recompile
-from difftest.timing.schedule import MIDDLE, Schedule, schedule
+from difftest.timing.schedule import MIDDLE, Schedule, planned_order, schedule
 
 SMALL = 2_000
 """Up to so many instructions the extremes of the throttle window's phase are scheduled too."""

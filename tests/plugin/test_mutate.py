@@ -2,7 +2,7 @@
 
 import pytest
 
-from difftest.report.mutants import plant, session
+from difftest.report.mutants import command, plant
 from difftest.report.mutants.bugs import BUGS
 from difftest.report.mutants.ledger import FILE, FOLDER
 
@@ -13,7 +13,7 @@ REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
 @pytest.fixture
 def mutate(project, monkeypatch):
     """A session on a test with something more; one kind of bug, so that it takes a moment."""
-    monkeypatch.setattr(session, "PROCESSES", 0)
+    monkeypatch.setattr(command, "PROCESSES", 0)
     monkeypatch.setattr(plant, "BUGS", [one for one in BUGS if one[0] == "check removed"])
 
     def run(kernel="add", more=""):

@@ -16,14 +16,13 @@ from difftest.timing.advice.copies import (
     single_elements,
 )
 from difftest.timing.advice.loads import loaded_again, small_dmas, unused_data
-from difftest.timing.advice.memory import full_sbuf, reused_tensors
 from difftest.timing.advice.tensor import (
     empty_psum,
     strided_weights,
     transposed_again,
     wide_operands,
 )
-from difftest.timing.advice.waits import device_loops, waits
+from difftest.timing.advice.waits import device_loops, full_sbuf, reused_tensors, waits
 from difftest.timing.advice.worth import Advice, Units, ranked
 from difftest.timing.schedule import Schedule, without
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.analysis import accesses as accesses_module
-from difftest.analysis.accesses import FEW, Accesses
+from difftest.analysis import dependences
+from difftest.analysis.dependences import FEW, Accesses
 from difftest.analysis.footprint import Footprint
 from tests.every import every
 
@@ -46,7 +46,7 @@ def test_accesses_of_one_footprint_are_one():
 
 @every("few", [0, 10**9])
 def test_the_index_finds_what_trying_each_finds(monkeypatch, few):
-    monkeypatch.setattr(accesses_module, "FEW", few)
+    monkeypatch.setattr(dependences, "FEW", few)
     accesses = Accesses()
     for user in range(64 * 8):
         row, column = divmod(user, 8)

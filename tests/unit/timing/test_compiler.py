@@ -23,8 +23,7 @@ from difftest.timing.compiler import (
     answer,
 )
 from difftest.timing.dma import DmaEngines
-from difftest.timing.planner import planned_order
-from difftest.timing.schedule import Schedule
+from difftest.timing.schedule import Schedule, planned_order
 from tests.every import every
 from tests.kernels.budget import NIGHTLY
 from tests.unit.timing import blocks, convolutions

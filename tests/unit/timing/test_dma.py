@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from difftest.timing.clockwork import TRN1, TRN2, TRN3
 from difftest.timing.dma import DmaEngines, SharedHbm
-from difftest.timing.ranges import ELEMENTS
+from difftest.timing.interval import ELEMENTS
 from difftest.timing.transfer import Transfer
 from tests.every import every
 

@@ -7,6 +7,7 @@ from difftest.simulator import TRN2, launch
 from difftest.simulator.trace import Engine, Region
 from difftest.timing import predict
 from difftest.timing.interval import (
+    GENERATED,
     SCALE,
     WIDE,
     Basis,
@@ -15,7 +16,6 @@ from difftest.timing.interval import (
     Interval,
     width_caution,
 )
-from difftest.timing.ranges import GENERATED
 from tests.unit.timing.estimates import estimate
 from tests.unit.timing.gathers import experts
 from tests.unit.timing.programs import Builder, whole

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from difftest.simulator import TRN2, Engine
+from difftest.timing.costing import evidence_of
 from difftest.timing.evidence import Evidence
-from difftest.timing.known import evidence_of
 from tests.every import every
 
 MEASURED, DOCUMENTED, ASSUMED = Evidence

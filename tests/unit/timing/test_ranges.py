@@ -4,10 +4,10 @@ from importlib.resources import files
 
 import pytest
 
-from difftest.timing import ranges
+from difftest.timing import interval
 from difftest.timing.costs import all_costs
 from difftest.timing.evidence import Evidence
-from difftest.timing.ranges import (
+from difftest.timing.interval import (
     MEASURED,
     OTHER_MACHINE,
     SPILLED,
@@ -48,7 +48,7 @@ def test_every_range_says_why_and_is_used():
 def test_what_was_measured_has_the_narrowest_range():
     measured = next(cost for cost in all_costs() if cost.evidence is Evidence.MEASURED)
     assert range_of(measured) == MEASURED
-    for other in (ranges.DOCUMENTED, ranges.ASSUMED, ranges.OTHER_MACHINE, ranges.CHOSEN):
+    for other in (interval.DOCUMENTED, interval.ASSUMED, interval.OTHER_MACHINE, interval.CHOSEN):
         assert other.low < MEASURED.low
         assert other.high > MEASURED.high
 

@@ -42,7 +42,7 @@ from difftest.simulator.instructions.record import (
 )
 from difftest.simulator.instructions.registers import Accumulate
 from difftest.simulator.trace import Attributes
-from difftest.timing.known import evidence_of
+from difftest.timing.costing import evidence_of
 from tests.every import every
 from tests.unit.simulator.instructions.calls.examples import EXAMPLES, drawn
 from tests.unit.simulator.on_tiles import normal, on_tiles
