@@ -55,19 +55,12 @@ def _run(script: str, arguments: Sequence[str]) -> int:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             return 1
         except Exception as error:
-            _hide_our_frames(error)
+            # What was raised inside this package may be a fault of ours: it keeps every frame.
+            if not entries(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
+                hide_frames(error, (PACKAGE, *_RUNPY))
             sys.excepthook(type(error), error, error.__traceback__)
             return 1
     return 0
-
-
-def _hide_our_frames(error: BaseException) -> None:
-    """Leave out of the traceback of an error what this package did.
-
-    An error raised inside this package may be a fault of ours: it keeps every frame.
-    """
-    if not entries(error)[0].tb_frame.f_code.co_filename.startswith(PACKAGE):
-        hide_frames(error, (PACKAGE, *_RUNPY))
 
 
 def _exit_code(exit: SystemExit) -> int:
