@@ -146,5 +146,5 @@ def _dtypes(role: Role) -> str:
 
 
 def _cost(record: Instruction, engine: Engine) -> str:
-    kinds = evidence_of(record.cost, engine, TRN2)
+    kinds = evidence_of(record.name, record.purpose, engine, TRN2)
     return ", ".join(evidence.value for evidence in Evidence if evidence in kinds) or "none"

@@ -59,6 +59,32 @@ class Engine(Enum):
     __hash__ = object.__hash__  # as Space's
 
 
+class Purpose(Enum):
+    """What an instruction does to data, as far as time and hazards depend on it."""
+
+    COMPUTE = "compute"  # any other
+    PRODUCT = "product"
+    TRANSPOSE = "transpose"
+    COPY = "copy"  # each element to its place
+    GATHER = "gather"  # of each index a run, side by side
+    SCATTER = "scatter"  # runs that lie side by side, to where indices say
+    SUM = "sum"  # of several sources, on their way
+    SEND = "send"  # between cores, which wait for each other
+    BARRIER = "barrier"
+    EXCHANGE = "exchange"  # each rank writes to the others' buffers
+    COMBINE = "combine"  # two tiles, element by element
+    SCALE = "scale"  # by numbers, or one for each partition
+    FUNCTION = "function"  # the engine must have its table
+    FILL = "fill"  # a constant, everywhere or where a condition fails
+    SELECT = "select"  # the same, of a constant that the kernel cannot choose
+    PICK = "pick"  # one of two values, as a tile says
+    BITS = "bits"  # random ones, which are no numbers yet
+    DRAW = "draw"
+    REGISTER = "register"
+
+    __hash__ = object.__hash__  # as Space's
+
+
 class Area(NamedTuple):
     """Bytes ``low`` to ``high`` of the partitions ``first`` to ``last``, all ends excluded."""
 
@@ -375,6 +401,7 @@ class Kind(NamedTuple):
     their names, index patterns, numbers, tuples; what is None is left out."""
     numbers: tuple[str, ...] = ()
     """The operands that are numbers or index patterns: each event has its own."""
+    purpose: Purpose = Purpose.COMPUTE
 
     def __hash__(self) -> int:
         return id(self)  # its options have none

@@ -28,7 +28,7 @@ from difftest.simulator.pattern import Pattern
 from difftest.simulator.trace import Allocation, Event, Iteration, Kind, Loop, Places, Region, Trace
 
 FORMAT = "difftest trace"
-VERSION = 4
+VERSION = 5
 
 TABLES: dict[str, Any] = {
     "locations": Location,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from difftest.analysis.footprint import footprint
-from difftest.analysis.purpose import PURPOSES, Purpose, clears, purpose
+from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
@@ -120,14 +120,16 @@ def _table(event: Event) -> str:
     return op if op and purpose(event) is Purpose.FUNCTION and op not in IN_EVERY_TABLE else ""
 
 
-def evidence_of(instruction: str, engine: Engine, machine: Machine) -> frozenset[Evidence]:
-    """The evidence of every figure in the cost of ``instruction`` on ``engine``; empty if none.
+def evidence_of(
+    instruction: str, does: Purpose, engine: Engine, machine: Machine
+) -> frozenset[Evidence]:
+    """The evidence of every figure in the cost of an instruction on an engine; empty if none.
 
     That of the Tensor Engine and of DMA stands in the models' figures, of all others in the table.
     """
     times = clockwork(machine)
     if engine is Engine.DMA:
-        return frozenset(figure.evidence for figure in _figures(times, _of_dma(instruction)))
+        return frozenset(figure.evidence for figure in _figures(times, _of_dma(does)))
     if engine is Engine.TENSOR:
         figures = times.clocks[engine], *_figures(times, TENSOR)
         return frozenset(figure.evidence for figure in figures)
@@ -159,6 +161,5 @@ def _figures(times: Clockwork, names: Iterable[str]) -> Iterator[Figure]:
         yield from value.values() if isinstance(value, dict) else (value,)
 
 
-def _of_dma(instruction: str) -> tuple[str, ...]:
-    does = PURPOSES.get(instruction)
+def _of_dma(does: Purpose) -> tuple[str, ...]:
     return MOVED + (TURNED if does is Purpose.TRANSPOSE else NAMED if does in INDIRECT else ())

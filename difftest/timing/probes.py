@@ -19,6 +19,7 @@ from difftest.simulator.trace import (
     Engine,
     Event,
     Kind,
+    Purpose,
     Region,
     Space,
     Trace,
@@ -44,6 +45,7 @@ class Probe:
     """One published time; ``writes`` and ``reads`` are (memory, bytes of an element, shape)."""
 
     instruction: str
+    purpose: Purpose
     engine: Engine
     writes: tuple[tuple[Space, int, tuple[int, int]], ...]
     reads: tuple[tuple[Space, int, tuple[int, int]], ...]
@@ -63,6 +65,7 @@ def probes() -> tuple[Probe, ...]:
     return tuple(
         Probe(
             instruction=row["instruction"],
+            purpose=Purpose(row["purpose"]),
             engine=Engine(row["engine"]),
             writes=_operands(row["writes"]),
             reads=_operands(row["reads"]),
@@ -121,7 +124,8 @@ def _trace(probe: Probe, count: int) -> Trace:
 
     reads = tuple(map(region_of, probe.reads))
     ring = [tuple(map(region_of, probe.writes)) for _ in range(RING)]
-    kind = Kind(probe.instruction, probe.engine, Attributes(op=probe.op))
+    attributes = Attributes(op=probe.op)
+    kind = Kind(probe.instruction, probe.engine, attributes, purpose=probe.purpose)
     for number in range(count):
         writes = ring[number % RING]
         trace.events.append(Event(number, kind, writes, reads))

@@ -39,8 +39,8 @@ from difftest.timing.repeats import Repeated
 from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import IN_SOFTWARE, Transfer
 
-BARRIER = "core_barrier"
-_LOAD, _DRAIN = Kind("dma_copy", Engine.DMA), Kind(BARRIER, Engine.GPSIMD)
+_LOAD = Kind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
+_DRAIN = Kind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)
 """What stands around each turn of a loop that runs on the device."""
 Turn = tuple[Iteration, ...]
 

@@ -51,7 +51,7 @@ from difftest.simulator.instructions.rules import (
 )
 from difftest.simulator.instructions.values import as_float, column, multiply_add, rows
 from difftest.simulator.lifted import as_constant, is_array, made_like
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Purpose
 
 BIAS_DTYPES = (FLOAT32, FLOAT16, BFLOAT16)
 _PAIRS = (
@@ -132,6 +132,7 @@ def _adds_up(call: Call) -> None:
     reach=reach_of_registers,
     facts=lambda call: {"op": call["op"]},
     pages=(f"{ISA}activation", f"{ISA}activation_reduce"),
+    purpose=Purpose.FUNCTION,
 )
 def activation(call: Call, data: Array, scale: Any, bias: Any) -> tuple[Any, Any]:
     """``dst = op(data * scale + bias)``, and a reduction of it into the engine's registers."""

@@ -172,8 +172,8 @@ def _foresee_event(call: Call, issued: Issue) -> None:
     call.numbers = _chooser(places, operands)
     numbers = tuple(roles[place] for place in places)
     facts = {**call.instruction.facts(call), **dict(issued.said)}
-    attributes, opcode = Attributes(**facts), call.instruction.opcode(call)
-    call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers)
+    attributes, (opcode, purpose) = Attributes(**facts), call.instruction.event(call)
+    call.kind = Kind(opcode, call.engine, attributes, plain(call.options), numbers, purpose)
 
 
 def _chooser(

@@ -47,7 +47,7 @@ from difftest.simulator.instructions.rules import (
 from difftest.simulator.instructions.values import as_float
 from difftest.simulator.lifted import as_constant, is_array
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Purpose
 
 COPY_ENGINES = (Engine.UNKNOWN, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 """The compiler chooses, unless the kernel names one."""
@@ -82,6 +82,7 @@ def _no_scalar_engine_of_v2(call: Call) -> None:
     result=like("src"),
     moves=moved,
     fit=Fit.ELEMENTS,
+    purpose=Purpose.COPY,
 )
 def tensor_copy(call: Call, src: Array) -> Array:
     """``dst = src`` on chip, cast to ``dst``'s dtype."""
@@ -161,6 +162,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
         one_dtype("src", "dst"),
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
+    purpose=Purpose.PICK,
 )
 def tensor_copy_predicated(call: Call, src: Any, predicate: Array) -> Masked:
     """``dst = src`` where the predicate is true; elsewhere ``dst`` keeps its value."""
@@ -189,6 +191,7 @@ def _of_shape(call: Call) -> Result:
     destinations=(Role(name="dst", blocks=True),),
     rules=(no_gpsimd_in_psum,),
     result=_of_shape,
+    purpose=Purpose.FILL,
 )
 def memset(call: Call, value: Any) -> Array:
     """Every element of ``dst`` becomes a constant."""
@@ -234,6 +237,7 @@ def iota(call: Call, expr: Index) -> Array:
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     result=_of_shape,
     pages=("nki/api/generated/nki.language.rand",),
+    purpose=Purpose.DRAW,
 )
 def rand(call: Call) -> Array:
     """Every element of ``dst`` becomes uniformly random in [0, 1) (a launch's own seed)."""

@@ -54,7 +54,7 @@ from difftest.simulator.instructions.values import added, as_float
 from difftest.simulator.memory import Shape
 from difftest.simulator.strictness import doubt
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Seen, Space
+from difftest.simulator.trace import Engine, Purpose, Seen, Space
 
 TRANSPOSE_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 """The permutations that dma_transpose makes, by number of dimensions."""
@@ -143,11 +143,11 @@ def _one_thing(call: Call) -> None:
         raise not_modelled("a dma_copy that gathers and scatters or adds", sides)
 
 
-def _gathers_or_scatters(call: Call) -> str:
-    """The event's name: by which side has indices."""
+def _gathers_or_scatters(call: Call) -> tuple[str, Purpose]:
+    """The event's name and purpose: by which side has indices."""
     if call.destinations and call.destinations["dst"].indirect:
-        return "dma_scatter"
-    return "dma_gather" if call["src"].indirect else "dma_copy"
+        return "dma_scatter", Purpose.SCATTER
+    return ("dma_gather", Purpose.GATHER) if call["src"].indirect else (call.name, Purpose.COPY)
 
 
 @instruction(
@@ -164,11 +164,12 @@ def _gathers_or_scatters(call: Call) -> str:
     only={"nki": (_software_descriptors, _hardware_casts_nothing), "classic": (_one_thing,)},
     result=_moved,
     reads_dst=lambda call: call["dst_rmw_op"] is not None,
-    opcode=_gathers_or_scatters,
+    event=_gathers_or_scatters,
     in_place=True,
     moves=moved,
     fit=Fit.TOTAL,
     pages=(f"{ISA}dma_copy", "nki/api/generated/nki.language.atomic_rmw"),
+    purpose=Purpose.COPY,
 )
 def dma_copy(
     call: Call, dst: Tile | IndirectTile, src: Tile | IndirectTile, *, where: Array | None
@@ -338,6 +339,7 @@ def turned(call: Call, plane: Array) -> Array:
     walk=_of_the_source,
     moves=turned,
     fit=Fit.EXACT,
+    purpose=Purpose.TRANSPOSE,
 )
 def dma_transpose(call: Call, dst: Tile, src: Tile | IndirectTile, *, where: Array | None) -> None:
     """``dst = src`` with its axes permuted by the DMA engines.
@@ -398,6 +400,7 @@ def _scales(call: Call) -> None:
         np.add, [src.reshape(-1) for src in srcs if src is not None]
     ),
     classic=False,
+    purpose=Purpose.SUM,
 )
 def dma_compute(call: Call, dst: Tile, *srcs: Tile | None, where: Array | None) -> None:
     """``dst = srcs[0] + srcs[1] + ...`` in float32, in this order, rounded once."""

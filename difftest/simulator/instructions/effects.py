@@ -56,7 +56,7 @@ from difftest.simulator.lifted import is_array, settled
 from difftest.simulator.memory import NEVER, Shape
 from difftest.simulator.recording import Part, Touched
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Origin
+from difftest.simulator.trace import Engine, Origin, Purpose
 
 
 class Sent(NamedTuple):
@@ -298,7 +298,11 @@ def _integer(role: str) -> tuple[Role, ...]:
 
 
 _LOADS = effect(
-    Engine.UNKNOWN, operands=_integer("src"), options=("dst",), rules=(one_element("src"),)
+    Engine.UNKNOWN,
+    operands=_integer("src"),
+    options=("dst",),
+    rules=(one_element("src"),),
+    purpose=Purpose.REGISTER,
 )
 _STORES = effect(
     Engine.UNKNOWN,
@@ -306,6 +310,7 @@ _STORES = effect(
     destinations=_integer("dst"),
     options=("src",),
     rules=(one_element("dst"),),
+    purpose=Purpose.REGISTER,
 )
 
 
@@ -356,6 +361,7 @@ def _rng_engine(call: Call, wanted: Engine) -> Engine:
     engine=_rng_engine,
     result=of_dst,
     classic=False,
+    purpose=Purpose.BITS,
 )
 def rng(call: Call) -> Array:
     """Every element of ``dst`` becomes random bits: the lowest of 32."""
@@ -378,6 +384,7 @@ def rng(call: Call) -> Array:
     carries=False,
     result=of_dst,
     classic=False,
+    purpose=Purpose.DRAW,
 )
 def rand2(call: Call, low: Any, high: Any) -> Array:
     """Every element of ``dst`` becomes uniformly random between two bounds; NeuronCore-v4 on."""

@@ -42,7 +42,7 @@ from difftest.simulator.instructions.rules import (
 )
 from difftest.simulator.instructions.values import as_float, column, promote_dtypes
 from difftest.simulator.lifted import as_constant, is_array, step
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Purpose, Space
 
 _EXACT_INTEGER_OPS = ("add", "subtract", "multiply")
 _EXACT_OF_TODAY = (
@@ -131,6 +131,7 @@ def _op(call: Call) -> dict[str, Any]:
     engine=_tensor_tensor_engine,
     result=tensor_tensor_result,
     facts=_op,
+    purpose=Purpose.COMBINE,
 )
 def tensor_tensor(call: Call, data1: Array, data2: Array) -> Array:
     """``dst = data1 <op> data2``, element by element."""
@@ -225,6 +226,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     engine=_tensor_scalar_engine,
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
+    purpose=Purpose.SCALE,
 )
 def tensor_scalar(call: Call, data: Array, operand0: Any, operand1: Any) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operands numbers or [P, 1] tiles."""
@@ -293,6 +295,7 @@ def _one_shape(call: Call) -> None:
     only={"nki": (one_size("data", "operand1"), arithmetic("op0", "op1"))},
     result=like("data"),
     facts=lambda call: {"op": "+".join(op.name for op in _steps(call))},
+    purpose=Purpose.COMBINE,
 )
 def scalar_tensor_tensor(call: Call, data: Array, operand0: Any, operand1: Array) -> Array:
     """``dst = (data <op0> operand0) <op1> operand1``, operand1 of the data's shape."""

@@ -47,7 +47,7 @@ from difftest.simulator.instructions.rules import (
     same_shape,
 )
 from difftest.simulator.memory import Shape
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Purpose, Space
 
 # -- the two cores of a logical NeuronCore ---------------------------------------------------------
 
@@ -95,6 +95,7 @@ def _at_barrier(acts: Sequence[Act]) -> Meeting:
     rules=(needs_generation(3), one_of("cores", CORES, says="synchronizes both cores")),
     engine=lambda call, wanted: wanted,
     exchange=Exchange(_at_barrier, lambda act: None),
+    purpose=Purpose.BARRIER,
 )
 def core_barrier(act: Act) -> None:
     """Wait until both cores are here; ``data`` is what they share, a tensor in shared HBM."""
@@ -134,6 +135,7 @@ def _in_pipe(acts: Sequence[Act]) -> Meeting:
     ),
     engine=lambda call, wanted: Engine.GPSIMD if call["dma_engine"] != "dma" else Engine.DMA,
     exchange=Exchange(_in_pipe, lambda act: (act.call["send_to_rank"], *act.send_all())),
+    purpose=Purpose.SEND,
 )
 def sendrecv(act: Act) -> None:
     """Send ``src`` to one core while ``dst`` is filled by one; both tiles in SBUF."""
@@ -296,7 +298,7 @@ def reduce_scatter(act: Act, arrays: list[Array], op: Any) -> Array:
     return np.split(reduce(op, arrays), len(arrays))[_place(act)]
 
 
-@_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM)
+@_collective("collective_dim", rules=(_DIM, _divides), buffers=HBM, purpose=Purpose.EXCHANGE)
 @_makes
 def all_to_all(act: Act, arrays: list[Array], op: Any) -> Array:
     """``dst`` is this rank's part of each ``src`` of the group, side by side."""
@@ -435,7 +437,13 @@ def all_gather_v(act: Act) -> None:
     _receive(act)
 
 
-@_collective("recv_counts_known", "has_rdispls", rules=(_may_displace,), **_BY_TABLE)
+@_collective(
+    "recv_counts_known",
+    "has_rdispls",
+    rules=(_may_displace,),
+    **_BY_TABLE,
+    purpose=Purpose.EXCHANGE,
+)
 def all_to_all_v(act: Act) -> None:
     """``dst`` gets a chunk of each rank's ``src`` that is for this rank alone."""
     _receive(act)

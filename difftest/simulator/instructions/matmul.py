@@ -49,7 +49,7 @@ from difftest.simulator.instructions.record import (
 from difftest.simulator.instructions.values import as_float, rows
 from difftest.simulator.misuses import SUM_WITHOUT_START
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Purpose, Space
 
 FLOAT8 = (FLOAT8_E4M3, FLOAT8_E4M3FN, FLOAT8_E5M2)
 MATMUL_DTYPES = (*FLOAT8, BFLOAT16, FLOAT16, TFLOAT32, FLOAT32)
@@ -309,6 +309,7 @@ def _check_start(core: Core, dst: Any) -> None:
     walk=_walked,
     moves=multiplied,
     fit=Fit.ELEMENTS,
+    purpose=Purpose.PRODUCT,
 )
 def nc_matmul(
     call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None
@@ -462,6 +463,7 @@ def _of_the_data(call: Call) -> Walk:
     engine=_transpose_engine,
     result=_transposed,
     walk=_of_the_data,
+    purpose=Purpose.TRANSPOSE,
 )
 def nc_transpose(call: Call, data: Array) -> Any:
     """``dst = data.T`` between the partition axis and the collapsed free axes."""

@@ -47,7 +47,7 @@ from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Purpose, Space
 
 FLOAT8 = {
     FLOAT8_E4M3FN_X4: np.dtype(ml_dtypes.float8_e4m3fn),
@@ -293,6 +293,7 @@ def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
     in_place=True,
     fit=Fit.ELEMENTS,
     classic=False,
+    purpose=Purpose.PRODUCT,
 )
 def nc_matmul_mx(
     call: Call,

@@ -25,7 +25,7 @@ from difftest.simulator.errors import NkiError, refused
 from difftest.simulator.machine import Machine
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Kind, Space
+from difftest.simulator.trace import Engine, Kind, Purpose, Space
 
 ON_CHIP = (Space.SBUF, Space.PSUM)
 SBUF_ONLY = (Space.SBUF,)
@@ -265,8 +265,9 @@ class Instruction:
     axis first; floats come as float32 and are rounded when they are written."""
     facts: Callable[[Call], dict[str, Any]] = lambda call: {}
     """Attributes of its event."""
-    opcode: Callable[[Call], str] = lambda call: call.name
-    """The name of a call's event, where that is not the record's."""
+    purpose: Purpose = Purpose.COMPUTE
+    event: Callable[[Call], tuple[str, Purpose]] = lambda use: (use.name, use.instruction.purpose)
+    """The name and the purpose of a call's event, where they are not the record's."""
     reads_dst: Callable[[Call], bool] = lambda call: False
     """Whether a call reads what ``dst`` holds; the values are the meaning's last argument."""
     resolves: Callable[[Any, Issue], None] | None = None
@@ -293,8 +294,6 @@ class Instruction:
     """Whether what nothing wrote is carried to the results; else reading it is an error."""
     fit: Fit = Fit.ELEMENTS
     """How a ``dst`` that exists must fit the result."""
-    cost: str = ""
-    """The key of its cost in the timing model."""
     pages: tuple[str, ...] = ()
     """The public pages that it rests on."""
     classic: bool = True
@@ -381,7 +380,7 @@ def instruction(
         name = meaning.__name__
         if name in table:
             raise ValueError(f"instruction {name} is registered twice")
-        settings = {"cost": name, "pages": (f"{ISA}{name}",), **fields}
+        settings = {"pages": (f"{ISA}{name}",), **fields}
         settings["reach"] = (lambda call: reach) if isinstance(reach, Reach) else reach
         table[name] = Instruction(name=name, engines=engines, meaning=meaning, **settings)
         return table[name]

@@ -58,7 +58,7 @@ from difftest.simulator.instructions.values import (
 )
 from difftest.simulator.lifted import as_constant, is_array, made_like
 from difftest.simulator.memory import Shape
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Purpose
 
 AVERAGE = AluOp(name="average", compute=np.add)
 """``nl.average``, an operator of tensor_partition_reduce alone (v2.32.0)."""
@@ -402,6 +402,7 @@ def _probability_of_integers(call: Call) -> None:
     rules=(_keeps_integers, _probability_of_integers),
     only={"nki": (one_dtype("data", "dst"),)},
     result=like("data"),
+    purpose=Purpose.DRAW,
 )
 def dropout(call: Call, data: Array, prob: Any) -> Array:
     """``dst = data`` with elements replaced by 0 at the given probability (a launch's own seed).

@@ -44,7 +44,7 @@ from difftest.simulator.instructions.rules import (
 )
 from difftest.simulator.instructions.values import as_float, column, operand_dtype, promote_dtypes
 from difftest.simulator.lifted import as_constant, is_array
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Purpose
 
 RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 COMPARISONS = tuple(op.name for op in ALU_OPS.values() if op.comparison and not op.unary)
@@ -95,6 +95,7 @@ def _compared(call: Call, pred: Index, data: Array) -> Array:
     ),
     only={"nki": (one_size("dst", "on_true_tile"),)},
     result=like("on_true_tile"),
+    purpose=Purpose.FILL,
 )
 def affine_select(call: Call, on_true_tile: Array, pred: Index, on_false_value: Number) -> Array:
     """``dst = on_true_tile`` where an affine expression compares with 0, else a constant."""
@@ -157,6 +158,7 @@ def _in_range(call: Call, data: Array, bound0: Array, bound1: Array) -> Array:
     result=like("on_true_tile"),
     reach=Reach.ROW,
     counts_places=True,
+    purpose=Purpose.SELECT,
 )
 def range_select(
     call: Call, on_true_tile: Array, bound0: Array, bound1: Array
@@ -195,6 +197,7 @@ def range_select(
     ),
     result=lambda call: Result(call.destinations["dst"].shape, call.destinations["dst"].dtype),
     reach=reach_of_registers,
+    purpose=Purpose.PICK,
 )
 def select_reduce(
     call: Call, on_true: Array, predicate: Array, on_false: Any

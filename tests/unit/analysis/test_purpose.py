@@ -1,24 +1,42 @@
-"""The one place where instructions are known by their names names no other."""
+"""What an instruction does to data stands in its record, and comes with each of its events."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
+import numpy as np
+
 import difftest
-from difftest.analysis.purpose import PURPOSES, Purpose
-from difftest.simulator.frontend.nki import isa as nisa
-from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS
+from difftest.analysis.purpose import Purpose, purpose
+from difftest.simulator import launch
+from difftest.simulator.frontend.classic import language as nl
+from difftest.simulator.instructions import every_record
+from tests.purposes import OF_DMA_COPY, purpose_of
 
 
-def test_each_name_is_an_instructions():
-    assert nisa.rng  # those of today's dialect alone are there once it is imported
-    of_dma_copy = {"dma_gather", "dma_scatter"}
-    assert set(PURPOSES) - of_dma_copy <= {*INSTRUCTIONS, *EFFECTS}
+def gathered(x, places):
+    """The rows of ``x`` that ``places`` names, scattered to them."""
+    out = nl.ndarray((8, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+    rows, columns = nl.mgrid[0:8, 0:16]
+    index = nl.load(places)
+    nl.store(out[index[rows, 0], columns], nl.load(x[index[rows, 0], columns]))
+    return out
 
 
-def test_an_instruction_has_one_purpose():
-    assert len(PURPOSES) == sum(len(purpose.value) for purpose in Purpose)
+def test_an_event_has_the_purpose_of_its_record():
+    """A DMA's depends on which of its sides indices name."""
+    places = np.arange(8, dtype=np.int32)[:, None]
+    events = launch(gathered, [np.ones((8, 16), np.float32), places]).trace.events
+    assert {event.opcode: purpose(event) for event in events} == {
+        "dma_copy": Purpose.COPY,
+        **OF_DMA_COPY,
+    }
+
+
+def test_each_purpose_is_a_records():
+    """One that none has would be asked for in vain."""
+    assert {*map(purpose_of, [*every_record(), *OF_DMA_COPY])} == set(Purpose)
 
 
 def test_no_member_of_an_enumeration_is_an_empty_tuple():

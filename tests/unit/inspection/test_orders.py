@@ -183,8 +183,9 @@ def test_what_a_kernel_prints_is_not_printed_again(capsys):
 
 
 def test_each_instruction_that_draws_is_known():
-    drawing = {*Purpose.BITS.value, *Purpose.DRAW.value}
-    assert {effects.rng.name, effects.rand2.name} <= drawing
+    drawing = {Purpose.BITS, Purpose.DRAW}
+    assert effects.rng.purpose in drawing
+    assert effects.rand2.purpose in drawing
 
 
 @every("order, items", [(FORWARD, [0, 1, 2, 3]), (Order(reversed=True), [3, 2, 1, 0])])

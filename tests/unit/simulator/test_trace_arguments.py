@@ -54,7 +54,7 @@ def bare(record: Instruction) -> Instruction:
         result=lambda call: Result(SHAPE, np.dtype(np.float32)),
         meaning=lambda call, *values: np.zeros(SHAPE, np.float32),
         facts=lambda call: {},
-        opcode=lambda call: call.name,
+        event=lambda call: (call.name, record.purpose),
         reads_dst=lambda call: False,
         resolves=None,
         in_place=False,

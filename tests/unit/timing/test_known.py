@@ -4,6 +4,7 @@ from difftest.simulator import TRN2, Engine
 from difftest.timing.costing import evidence_of
 from difftest.timing.evidence import Evidence
 from tests.every import every
+from tests.purposes import purpose_of
 
 MEASURED, DOCUMENTED, ASSUMED = Evidence
 
@@ -24,4 +25,4 @@ MEASURED, DOCUMENTED, ASSUMED = Evidence
     ],
 )
 def test_the_evidence_behind_a_cost(instruction, engine, known):
-    assert evidence_of(instruction, engine, TRN2) == known
+    assert evidence_of(instruction, purpose_of(instruction), engine, TRN2) == known

@@ -6,12 +6,13 @@ import pytest
 from difftest.simulator import launch
 from difftest.simulator.machine import TRN1 as OLDER
 from difftest.simulator.machine import TRN2 as MACHINE
-from difftest.simulator.trace import Allocation, Engine, Event, Kind, Region, Space
+from difftest.simulator.trace import Allocation, Engine, Event, Kind, Purpose, Region, Space
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN2
 from difftest.timing.transfer import contiguous_run, in_software, transfer
 from difftest.timing.units import SoftwareGenerator
 from tests.every import every
+from tests.purposes import purpose_of
 from tests.unit.timing import gathers
 from tests.unit.timing.programs import Builder, whole
 
@@ -25,7 +26,7 @@ def hbm(*shape, dtype="float32"):
 
 
 def moved(target, source):
-    event = Event(0, Kind("dma_copy", Engine.DMA), (target,), (source,))
+    event = Event(0, Kind("dma_copy", Engine.DMA, purpose=Purpose.COPY), (target,), (source,))
     return transfer(event, TRN2)
 
 
@@ -95,12 +96,9 @@ def test_a_store_writes_hbm():
 )
 def test_what_transposes_the_hardware_makes_descriptors_for(shape, dtype, mode, kind):
     target, source = sbuf(*reversed(shape), dtype=dtype), hbm(*shape, dtype=dtype)
-    event = Event(
-        0,
-        Kind("dma_transpose", Engine.DMA, options={"dge_mode": mode}),
-        (whole(target),),
-        (whole(source),),
-    )
+    how = {"options": {"dge_mode": mode}, "purpose": Purpose.TRANSPOSE}
+    kind_of_event = Kind("dma_transpose", Engine.DMA, **how)
+    event = Event(0, kind_of_event, (whole(target),), (whole(source),))
     assert transfer(event, TRN2).kind == kind
 
 
@@ -134,7 +132,7 @@ def indirect(opcode, target, source, indices):
     """A DMA that is told places; ``indices`` comes first or last among what it reads."""
     index = whole(sbuf(indices, 1, dtype="int32"))._replace(role="index")
     reads = (source, index) if opcode != "dma_copy" else (index, source)
-    kind = Kind(opcode, Engine.DMA)
+    kind = Kind(opcode, Engine.DMA, purpose=purpose_of(opcode))
     return transfer(Event(0, kind, (target,), reads), TRN2)
 
 
