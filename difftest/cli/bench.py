@@ -20,7 +20,7 @@ from difftest.backends.embedded import EmbeddedSimulator
 from difftest.cli.launching import KernelArguments, KernelRun, launched, machine_named, run_options
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure
-from difftest.harness.host_memory import peak_of
+from difftest.harness.limits import peak_of
 from difftest.harness.recipes import Random
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec

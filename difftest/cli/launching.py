@@ -14,8 +14,7 @@ import numpy as np
 from difftest.backends.embedded import forget_caller, is_defect
 from difftest.backends.sdk import CLASSIC, dialect_of, function_of
 from difftest.cli.run import level_option
-from difftest.harness.host_memory import too_large
-from difftest.harness.limits import CaseLimitError, within_limits
+from difftest.harness.limits import CaseLimitError, too_large, within_limits
 from difftest.harness.reference import place_of
 from difftest.host.loading import load_kernel, parse_bounds, parse_grid, parse_keywords, parse_shape
 from difftest.host.waiting import call_text, patient

@@ -16,7 +16,7 @@ from hypothesis.strategies import SearchStrategy, sampled_from
 from difftest.choices import missing
 from difftest.cli.launching import known_dtypes, machine_named
 from difftest.cli.run import level_option
-from difftest.harness.host_memory import too_large
+from difftest.harness.limits import too_large
 from difftest.harness.strategies import sizes as between
 from difftest.host.collecting import with_spec
 from difftest.host.loading import parse_grid, parse_keywords, parse_shape

@@ -1,22 +1,89 @@
-"""A case in a test: what its function gets, how its kernels are checked; and one without pytest."""
+"""A case in a test: what its function gets, how its kernels are checked; and one without pytest.
+
+A spec with ``others`` stands for as many specs of one contract, one of each kernel (:func:`alone`):
+each runs every case, and they are compared with each other. Where a backend runs kernels of some
+dialects only, it gets those of these dialects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from difftest.backends.base import Backend
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of
 from difftest.harness.case import Case
-from difftest.harness.explicit import case_from, case_from_json
+from difftest.harness.explicit import case_from_json
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner
-from difftest.harness.siblings import Outputs, agreement, runnable
+from difftest.harness.signature import home_of, name_of, told_apart
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Verdict
+
+Outputs = Mapping[str, tuple[Array, ...]]
+"""By the name of the backend."""
+
+
+@lru_cache(maxsize=16)  # each case of a test asks
+def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
+    """The spec of each kernel by itself, named so that no two have one name."""
+    if not spec.others:
+        return (spec,)
+    kernels = (spec.kernel, *spec.others)
+    # A classic kernel runs on one core, whatever the logical cores have.
+    cores = [None if dialect_of(one) == CLASSIC else spec.lnc for one in kernels]
+    return tuple(
+        replace(spec, kernel=kernel, others=(), title=title, lnc=lnc)
+        for kernel, title, lnc in zip(kernels, titles(kernels), cores, strict=True)
+    )
+
+
+def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
+    """What to call kernels beside each other: names, with the dialect or the module if need be."""
+    packages = [PACKAGES.get(dialect_of(one) or "", "").partition(".")[0] for one in kernels]
+    return told_apart([name_of(one) for one in kernels], packages, [home_of(k) for k in kernels])
+
+
+def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
+    """The spec of each kernel with the backends that it runs on.
+
+    A backend that takes none of the kernels gets the first: it says why it cannot run it.
+    """
+    specs = alone(spec)
+    taken = {
+        backend.name: [one for one in specs if getattr(backend, "takes", callable)(one.kernel)]
+        or [specs[0]]
+        for backend in backends
+    }
+    for one in specs:
+        if chosen := tuple(b for b in backends if any(one is own for own in taken[b.name])):
+            yield one, chosen
+
+
+def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, bool]]:
+    """For each two kernels and each backend that ran both: whether their outputs are equal.
+
+    Yields both names, the backend's, and whether all bits agree (NaN as any other NaN).
+    """
+    for (first, ours), (second, theirs) in combinations(outputs.items(), 2):
+        for backend in ours.keys() & theirs.keys():
+            yield first, second, backend, _equal(ours[backend], theirs[backend])
+
+
+def _equal(ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> bool:
+    return len(ours) == len(theirs) and all(
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), True)
+        for one, other in zip(ours, theirs, strict=True)
+    )
 
 
 def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdict]:
@@ -56,15 +123,12 @@ def _said_of_others(
         if other == name:
             continue
         pairs = {name: outputs[name], other: outputs[other]}
-        same = any(equal for *_, equal in agreement(pairs))
+        said = "is wrong too, and its outputs differ"
         if other not in failures:
-            lines.append(f"{other} agrees with the reference")
-        elif same:
-            lines.append(
-                f"{other} is wrong too, with the same bits: look at the reference and the spec"
-            )
-        else:
-            lines.append(f"{other} is wrong too, and its outputs differ")
+            said = "agrees with the reference"
+        elif any(equal for *_, equal in agreement(pairs)):
+            said = "is wrong too, with the same bits: look at the reference and the spec"
+        lines.append(f"{other} {said}")
     return tuple(lines)
 
 
@@ -132,7 +196,7 @@ def check(spec: KernelSpec, case: Case | Mapping[str, Any] | str) -> Verdict:
     """
     runner = Runner((EmbeddedSimulator(),))
     if not isinstance(case, Case):
-        case = case_from_json(case, spec) if isinstance(case, str) else case_from(case, spec)
+        case = case_from_json(case, spec)
     first, *_ = check_each(runner, spec, case).values()
     runner.check_hazards()
     return first

@@ -49,3 +49,18 @@ class Case:
         if self.dtypes:
             document["dtypes"] = dict(self.dtypes)
         return json.dumps(document, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A call near the contract's edge; ``why`` is what sets it apart, e.g. ``"K=129"``.
+
+    ``shapes`` are those that differ from what dimensions say. One ``inside`` the domain has to be
+    accepted; the reference of one that ``fills`` a memory may take too long.
+    """
+
+    case: Case
+    why: str
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    inside: bool = False
+    fills: bool = False

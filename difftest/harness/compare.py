@@ -4,24 +4,42 @@ The checks come in this order, and the first that fails speaks: number of output
 (strict: nothing is cast to the expected dtype first), elements never written, places of NaN,
 places of infinities, values. To compare no element at all is a failure. The sign of a zero and the
 payload of a NaN are not compared.
+
+How far a value may lie from the reference's is derived, not chosen (docs/explanation/bound.md). Of
+n roundings of size u each, gamma is the smaller of
+
+- n u / (1 - n u), which always holds (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+  lemma 3.1);
+- exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019,
+  theorem 2.4), which holds with probability 1 - 2 exp(-lambda^2 (1 - u)^2 / 2) a sum if rounding
+  errors are independent with mean zero: for random data only, on constant data they are not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.harness.reference import as_float64
-from difftest.harness.rounding import Array, float_info, is_float, round_once, ulp
-from difftest.harness.tolerance import Tolerance
+from difftest.harness.rounding import (
+    Array,
+    Float64,
+    Mask,
+    float_info,
+    is_float,
+    round_once,
+    ulp,
+    unit_roundoff,
+)
 from difftest.harness.verdict import Inconclusive, Match, Mismatch, WrongElement, WrongOutput
 
-Mask = NDArray[np.bool_]
+FAILURE_PROBABILITY = 1e-9
+"""That a right result is called wrong, at most, in one case: once in a thousand million cases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +50,7 @@ class Expected:
     ``exact`` only equality will do; ``doubt`` says why nothing can be told, if so.
     """
 
-    value: NDArray[np.float64]
+    value: Float64
     dtype: np.dtype[Any]
     low: Array
     high: Array
@@ -46,9 +64,9 @@ class Expected:
 
 
 def around(
-    value: NDArray[np.float64],
+    value: Float64,
     dtype: np.dtype[Any],
-    error: NDArray[np.float64] | float,
+    error: Float64 | float,
     question: str = "",
     exact: bool = False,
 ) -> Expected:
@@ -57,21 +75,45 @@ def around(
     return Expected(value=value, dtype=dtype, low=low, high=high, question=question, exact=exact)
 
 
+def worst_case_gamma(n: int, u: float) -> float:
+    """Higham's n u / (1 - n u); infinite where n u >= 1 and no bound exists."""
+    return n * u / (1 - n * u) if n * u < 1 else math.inf
+
+
+def probabilistic_gamma(n: int, u: float, elements: int) -> float:
+    """Higham and Mary's bound, for n roundings in each of ``elements`` elements of a case."""
+    if n == 0 or elements == 0:
+        return 0.0
+    factor = math.sqrt(2 * math.log(2 * n * elements / FAILURE_PROBABILITY)) / (1 - u)
+    return math.expm1(factor * math.sqrt(n) * u + n * u * u / (1 - u))
+
+
 def tolerated(
-    value: NDArray[np.float64],
+    value: Float64,
     dtype: np.dtype[Any],
-    magnitude: NDArray[np.float64],
-    tolerance: Tolerance,
+    magnitude: Float64,
+    roundings: tuple[int, np.dtype[Any]],
+    random: bool = False,
 ) -> Expected:
-    """An output within a tolerance; ``magnitude`` is the same computation over absolute values."""
-    gamma, doubt = tolerance.gamma(value.size), ""
-    if not gamma < 1:
-        doubt = (
-            f"the error bound is {gamma:.2g} of the magnitude: {tolerance.reduction} "
-            f"roundings into {tolerance.accumulation} may leave no digit right"
-        )
-    error, exact = tolerance.error(value, magnitude), tolerance.reduction == 0
-    return replace(around(value, dtype, error, exact=exact), doubt=doubt)
+    """An output within the bound of so many ``roundings`` into a dtype on the way to an element.
+
+    ``magnitude`` is the same computation over absolute values. With ``random`` inputs alone the
+    probabilistic bound applies.
+    """
+    n, accumulation = roundings
+    gamma = worst_case_gamma(n, u := unit_roundoff(accumulation))
+    gamma = min(gamma, probabilistic_gamma(n, u, value.size)) if random else gamma
+    # Roundings whose results are subnormal: half a unit for each.
+    underflow = n * float(float_info(accumulation).smallest_subnormal) / 2
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = gamma * magnitude + underflow
+    error = np.where(np.isfinite(value) & ~np.isnan(error), error, 0.0)
+    doubt = (
+        f"the error bound is {gamma:.2g} of the magnitude: {n} roundings into {accumulation} "
+        "may leave no digit right"
+    )
+    within = around(value, dtype, error, exact=n == 0)
+    return within if gamma < 1 else replace(within, doubt=doubt)
 
 
 Answer = Match | Mismatch | Inconclusive

@@ -1,19 +1,32 @@
 """Which branches and loops of the kernels' own code no case took: a bug there would not be seen.
 
 A fork is an ``if`` or a loop whose body stands on lines of its own, so that the lines that run tell
-what happened there. Conditional expressions and comprehensions are none.
+what happened there. Conditional expressions and comprehensions are none. Watched is a kernel's own
+code: its file, its package, and what else is no library.
+
+From Python 3.12 on ``sys.monitoring`` tells, beside any debugger or coverage tool. A function whose
+forks have shown all that they can is watched no longer, so that a session soon pays nothing.
+
+Before that there is ``sys.settrace``, where nobody else traces. Every call of any function costs
+then, so that a test is watched only until a few cases in a row have brought nothing new.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import linecache
+import os
+import sys
+import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
+
+from difftest.harness.frames import is_installed, is_library
 
 TURNS = ("it never ran", "never a second turn", "never a third turn")
 """What is said of a loop that made no turn, or one, or two."""
@@ -21,6 +34,14 @@ BRANCHES = ("never true", "never false")
 """What is said of a branch that was always passed over, or always taken."""
 SAYINGS = {True: TURNS, False: BRANCHES}
 """Of what loops, and of what does not."""
+_MONITORING: Any = getattr(sys, "monitoring", None)
+_TOOL = "difftest"
+_PATIENCE = 10
+"""Cases in a row that bring nothing new, after which ``sys.settrace`` is given up for a test."""
+FREE_TOOLS = (5, 4)
+"""Ids of ``sys.monitoring``: that of optimizers, and one that has no name, which HypoFuzz takes."""
+_Codes = dict[int, CodeType]
+"""By ``id``: functions of the same text at the same line of two files have equal code."""
 
 
 @dataclass(frozen=True)
@@ -156,3 +177,231 @@ def missed(coverage: Coverage) -> list[Missed]:
         for what in left[: 1 if loops else None] if kernels else ():
             found.append(Missed(near(file), line, kernels, what, source))
     return found
+
+
+@dataclass
+class _State:
+    """Where a frame is: the line that runs, the fork that it begins, and turns so far."""
+
+    line: int = 0
+    fork: Fork | None = None
+    turns: dict[Fork, int] = field(default_factory=dict)
+
+
+class WatchedCall:
+    """What one run of a kernel did: ``forks`` and what is ``done`` as :class:`Coverage` has it.
+
+    And the ``codes`` of the functions that ran.
+    """
+
+    def __init__(self) -> None:
+        self.forks: set[tuple[str, int, bool]] = set()
+        self.done: set[tuple[str, int, int]] = set()
+        self.codes: _Codes = {}
+        self._states: dict[int, _State] = {}
+
+    def start(self, frame: FrameType) -> None:
+        """A function begins."""
+        code = frame.f_code
+        self._states[id(frame)] = _State()
+        if id(code) in self.codes:
+            return
+        self.codes[id(code)] = code
+        self.forks |= {
+            (code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()
+        }
+
+    def line(self, frame: FrameType, line: int) -> None:
+        """A line of a function is about to run."""
+        state = self._states.get(id(frame))
+        if state is None:
+            return  # it began before anybody watched
+        before, fork = state.fork, forks_of(frame.f_code).get(line)
+        if before is not None and before is not fork:
+            self._left(frame.f_code, state, before, before.enters(line))
+        if fork is not None and fork.loops and not fork.holds(state.line):
+            state.turns[fork] = 0
+        state.fork, state.line = fork, line
+
+    def end(self, frame: FrameType) -> None:
+        """A function returns."""
+        state = self._states.pop(id(frame), None)
+        if state is not None and state.fork is not None:
+            self._left(frame.f_code, state, state.fork, False)
+
+    def tell(self, kernel: str, coverage: Coverage) -> None:
+        """Add it all to what cases did."""
+        coverage.saw(kernel, self.forks)
+        coverage.done |= self.done
+
+    def _left(self, code: CodeType, state: _State, fork: Fork, into_body: bool) -> None:
+        file, line = code.co_filename, fork.line
+        if not fork.loops:
+            self.done.add((file, line, 0 if into_body else 1))
+        elif into_body:
+            turn = state.turns.get(fork, 0)
+            state.turns[fork] = turn + 1
+            if turn < len(TURNS):
+                self.done.add((file, line, turn))
+
+
+class Watch:
+    """Watches calls of kernels, one at a time; ``unknown`` says why it cannot, or is empty.
+
+    ``monitoring`` is ``sys.monitoring``, or None for ``sys.settrace``, as in Pythons that lack it.
+    """
+
+    def __init__(self, monitoring: Any = _MONITORING) -> None:
+        self._monitor = monitoring
+        self.unknown = ""
+        self._total = Coverage()
+        self._homes: tuple[str, ...] = ()
+        self._over: _Codes = {}
+        self._watched: _Codes = {}
+        self._codes: dict[Callable[..., Any], _Codes] = {}
+        self._idle = 0
+        self._seen: WatchedCall | None = None
+        self._tool: int | None = None
+
+    def start(self) -> None:
+        """A test begins."""
+        self._idle = 0
+
+    @contextlib.contextmanager
+    def call(self, kernel: Callable[..., Any]) -> Iterator[WatchedCall]:
+        """Watch what is called within the scope."""
+        seen = WatchedCall()
+        self._add_home(kernel)
+        with self._monitoring(seen) if self._monitor is not None else self._tracing(kernel, seen):
+            yield seen
+
+    def learn(self, kernel: Callable[..., Any], seen: WatchedCall) -> None:
+        """What a case did counts: functions that have nothing more to show are left alone."""
+        self._codes.setdefault(kernel, {}).update(seen.codes)
+        self._idle = self._idle + 1 if seen.done <= self._total.done else 0
+        seen.tell("", self._total)
+        for code in tuple(self._watched.values()):
+            if self._has_shown_all(code):
+                self._over[id(code)] = self._watched.pop(id(code))
+                if self._tool is not None:
+                    self._monitor.set_local_events(self._tool, code, 0)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._tool is not None:
+            for code in self._watched.values():
+                self._monitor.set_local_events(self._tool, code, 0)
+            self._monitor.set_events(self._tool, 0)
+            self._monitor.free_tool_id(self._tool)
+            self._tool = None
+
+    def _has_shown_all(self, code: CodeType) -> bool:
+        forks = {(code.co_filename, fork.line, fork.loops) for fork in forks_of(code).values()}
+        every = {(*at, what) for *at, loops in forks for what, _ in enumerate(SAYINGS[loops])}
+        return forks <= self._total.forks and every <= self._total.done
+
+    def _is_own(self, code: CodeType) -> bool:
+        """Whether it is the kernel's author's, and has forks."""
+        file = code.co_filename
+        if code.co_name.startswith("<") or is_library(file):
+            return False
+        own = not is_installed(file) or os.path.realpath(file).startswith(self._homes)
+        return own and bool(forks_of(code))
+
+    def _add_home(self, kernel: Callable[..., Any]) -> None:
+        """A kernel's own package counts, installed or not."""
+        top = str(getattr(kernel, "__module__", "")).split(".")[0]
+        module = sys.modules.get(top)
+        folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
+        new = {os.path.realpath(one) for one in folders if one and is_installed(one)}
+        if not new <= {*self._homes}:
+            self._homes += (*sorted(new),)
+            if self._tool is not None:
+                self._monitor.restart_events()
+
+    @contextlib.contextmanager
+    def _monitoring(self, seen: WatchedCall) -> Iterator[None]:
+        self._seen = seen if self._install() else None
+        try:
+            yield
+        finally:
+            self._seen = None
+
+    def _install(self) -> bool:
+        if self._tool is None:
+            free = [one for one in FREE_TOOLS if self._monitor.get_tool(one) is None]
+            if not free:
+                self.unknown = "other tools take all places of sys.monitoring"
+                return False
+            self._tool = free[0]
+            events = self._monitor.events
+            self._monitor.use_tool_id(self._tool, _TOOL)
+            self._monitor.register_callback(self._tool, events.PY_START, self._on_start)
+            self._monitor.register_callback(self._tool, events.LINE, self._on_event)
+            self._monitor.register_callback(self._tool, events.PY_RETURN, self._on_event)
+            self._monitor.set_events(self._tool, events.PY_START)
+        return True
+
+    def _on_start(self, code: CodeType, offset: int) -> Any:
+        if id(code) in self._over or not self._is_own(code):
+            return self._monitor.DISABLE
+        if self._seen is not None and self._tool is not None:
+            if id(code) not in self._watched:
+                self._watched[id(code)] = code
+                events = self._monitor.events
+                self._monitor.set_local_events(self._tool, code, events.LINE | events.PY_RETURN)
+            self._seen.start(sys._getframe(1))
+        return None
+
+    def _on_event(self, code: CodeType, line: int, *returned: object) -> None:
+        if self._seen is not None and returned:
+            self._seen.end(sys._getframe(1))
+        elif self._seen is not None:
+            self._seen.line(sys._getframe(1), line)
+
+    def _hindrance(self) -> str:
+        """Why ``sys.settrace`` is not to be used now; empty if it is."""
+        if self._idle >= _PATIENCE:
+            return f"before Python 3.12 a test is watched until {_PATIENCE} cases bring nothing new"
+        if sys.gettrace() is not None:
+            return "a debugger or a coverage tool traces; from Python 3.12 on both can"
+        return ""
+
+    @contextlib.contextmanager
+    def _tracing(self, kernel: Callable[..., Any], seen: WatchedCall) -> Iterator[None]:
+        """Every call costs while somebody traces: a kernel that has shown all goes untraced."""
+        if kernel in self._codes and not self._codes[kernel].keys() & self._watched.keys():
+            yield
+            return
+        if why := self._hindrance():
+            self.unknown = why
+            yield
+            return
+
+        def local(frame: FrameType, event: str, _: object) -> Any:
+            if event == "line":
+                seen.line(frame, frame.f_lineno)
+            elif event == "return":
+                seen.end(frame)
+            return local
+
+        def start(frame: FrameType, event: str, _: object) -> Any:
+            code = frame.f_code
+            if id(code) in self._over:
+                return None
+            if id(code) not in self._watched:
+                if not self._is_own(code):
+                    self._over[id(code)] = code
+                    return None
+                self._watched[id(code)] = code
+            seen.start(frame)
+            return local
+
+        sys.settrace(start)
+        threading.settrace(start)
+        try:
+            yield
+        finally:
+            if sys.gettrace() is start:  # a breakpoint in the kernel starts a debugger
+                sys.settrace(None)
+            threading.settrace(None)

@@ -11,13 +11,12 @@ from typing import Any
 
 import hypothesis
 
-from difftest.harness.bound import BoundCase
+from difftest.harness.bound import BoundCase, runnable
 from difftest.harness.case import Case
-from difftest.harness.edge_checks import check_edges
+from difftest.harness.edges import check_edges
 from difftest.harness.failures import DifferentialFailure, NothingComparedError
 from difftest.harness.limits import LIMITS
 from difftest.harness.runner import Runner
-from difftest.harness.siblings import runnable
 from difftest.harness.spec import Input, KernelSpec, Rejection, Source, Value
 from difftest.harness.spec_arguments import SpecError, listed
 from difftest.harness.strategies import cases

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from difftest.harness.case import Case
-from difftest.harness.host_memory import too_large
+from difftest.harness.limits import too_large
 from difftest.harness.recipes import Integers, Random, Recipe, RecipeError, recipe_from_json
 from difftest.harness.rounding import is_float
 from difftest.harness.simplest import simplest
@@ -31,22 +31,19 @@ class NoDataError(SpecError):
     """An input has no data for some values."""
 
 
-def case_from_json(text: str, spec: KernelSpec) -> Case:
-    """The case that :meth:`Case.to_json` wrote, or of names and values outside the domain too.
+def case_from_json(document: object, spec: KernelSpec) -> Case:
+    """The case that :meth:`Case.to_json` wrote, as text or read; values outside the domain, too.
+
+    Or that of a value for each name alone: random data, the first dtype.
 
     Raises
     ------
     CaseError : it names the field, what was received and what is accepted.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(document) if isinstance(document, str) else document
     except json.JSONDecodeError as error:
-        raise CaseError(f"received {text!r}, which is not JSON: {error}") from None
-    return case_from(document, spec)
-
-
-def case_from(document: object, spec: KernelSpec) -> Case:
-    """That of a whole document, or of a value for each name: random data, the first dtype."""
+        raise CaseError(f"received {document!r}, which is not JSON: {error}") from None
     if isinstance(document, Mapping) and set(document) == set(spec.domain):
         try:
             document = json.loads(simplest_case(spec, document, spec.dtypes[0]).to_json())

@@ -7,10 +7,9 @@ from dataclasses import replace
 from functools import cached_property
 
 from difftest.analysis.finding import Finding, Severity
-from difftest.harness.case import Case
-from difftest.harness.edges import Edge
+from difftest.harness.case import Case, Edge
+from difftest.harness.explanation import History
 from difftest.harness.frames import without_files
-from difftest.harness.looks import History
 from difftest.harness.recipes import RECIPES, Iota, Ones, Zeros
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.report import (

@@ -23,6 +23,11 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 _TURNS = 3
 
 
+def named(error: BaseException) -> str:
+    """An error's class and text."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def entries(error: BaseException) -> list[TracebackType]:
     """The traceback's entries, the innermost first."""
     found = []

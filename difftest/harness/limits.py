@@ -3,7 +3,8 @@
 Time and memory are limited where that was asked for. NumPy's settings and the random states are put
 back, and a warning says that they were changed, as it says that much was printed. A call that forks
 is told, and its child ends here: it would run the other tests once more. One that calls
-``os._exit`` would end the run as if all were well: it raises SystemExit here.
+``os._exit`` would end the run as if all were well: it raises SystemExit here. Whether arrays fit in
+this computer's memory is asked before they are made.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import bdb
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import random
 import signal
 import sys
 import threading
 import traceback
+import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +31,8 @@ import numpy as np
 
 USED = Path("/proc/self/statm")
 """Pages that this process has. Where there is no such file, memory cannot be limited."""
+_SHARE = 2
+"""A run has its inputs at least twice: as they were drawn, and as the kernel gets them."""
 PRINTED = 2**20
 """Characters that a call may print without a word."""
 _FORKS: list[int] = []
@@ -82,18 +87,17 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     -----
     UserWarning : it changed what is put back, or printed more than :data:`PRINTED`.
     """
-    process, forks, expired = os.getpid(), len(_FORKS), threading.Event()
-    before = _settings()
+    process, forks = os.getpid(), len(_FORKS)
+    expired = None if LIMITS.seconds is None else threading.Event()
+    before, outer, counted = _settings(), (os._exit, sys.stdout, LIMITS.case), _Counted(sys.stdout)
     try:
-        with contextlib.ExitStack() as after:
-            after.callback(setattr, LIMITS, "case", LIMITS.case)
-            _limit_memory(after)
-            after.enter_context(no_exit())
-            counted = after.enter_context(contextlib.redirect_stdout(_Counted(sys.stdout)))
-            after.callback(_put_back, before, counted, case)
-            LIMITS.case = case
-            _start_clock(after, expired)
-            result = function()
+        try:
+            os._exit, sys.stdout, LIMITS.case = _exit_of(process), counted, case
+            with _limited(expired) if expired or LIMITS.memory is not None else _UNLIMITED:
+                result = function()
+        finally:
+            os._exit, sys.stdout, LIMITS.case = outer
+            _put_back(before, counted, case)
     except BaseException as error:
         _check(process, forks, expired, error)
         raise
@@ -101,7 +105,9 @@ def within_limits(function: Callable[[], Any], case: Any = None) -> Any:
     return result
 
 
-def _check(process: int, forks: int, expired: threading.Event, error: BaseException | None) -> None:
+def _check(
+    process: int, forks: int, expired: threading.Event | None, error: BaseException | None
+) -> None:
     """Raise a CaseLimitError if a call that ended with this error, or with none, broke a limit.
 
     What ends a session, such as a debugger's quit, ends it: it is a KeyboardInterrupt then.
@@ -109,7 +115,7 @@ def _check(process: int, forks: int, expired: threading.Event, error: BaseExcept
     text = ""
     if os.getpid() != process:
         os._exit(1)
-    if expired.is_set():
+    if expired is not None and expired.is_set():
         LIMITS.expired += 1
         text = f"ran for more than {LIMITS.seconds:g} s (--case-timeout)"
     elif isinstance(error, MemoryError) and LIMITS.memory is not None:
@@ -125,8 +131,12 @@ def _check(process: int, forks: int, expired: threading.Event, error: BaseExcept
         raise CaseLimitError(text).with_traceback(frames) from None
 
 
-def _limit_memory(after: contextlib.ExitStack) -> None:
-    """Limit the memory that is taken from here on."""
+_UNLIMITED = contextlib.nullcontext()
+
+
+def _limited(expired: threading.Event | None) -> contextlib.ExitStack:
+    """Limit the memory and the time that are taken from here on; what is returned ends that."""
+    after = contextlib.ExitStack()
     if LIMITS.memory is not None:
         import resource
 
@@ -136,6 +146,9 @@ def _limit_memory(after: contextlib.ExitStack) -> None:
         after.callback(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+    if expired is not None:
+        _start_clock(after, expired)
+    return after
 
 
 class _Counted:
@@ -152,45 +165,56 @@ class _Counted:
         return getattr(self.stream, name)
 
 
-def _settings() -> dict[str, tuple[object, Callable[[], object]]]:
-    """What a call may change for those after it: a mark of each, and what puts it back."""
-    errors, shown = np.geterr(), np.get_printoptions()
-    asked = functools.partial(np.random.get_state, legacy=False)
-    of_numpy = _OF_NUMPY, np.random.get_bit_generator()
-    return {
-        "NumPy's error settings": (errors, lambda: np.seterr(**errors)),
-        "NumPy's print options": (shown, lambda: np.set_printoptions(**shown)),
-        "NumPy's random state": _held_by(of_numpy, asked, np.random.set_state),
-        "Python's random state": _held_by(_OF_PYTHON, random.getstate, random.setstate),
-    }
+_OF_PYTHON: Any = random.getstate.__self__  # type: ignore[attr-defined]
+_OF_NUMPY: Any = np.random.get_state.__self__  # type: ignore[attr-defined]
+_HEAD = object.__basicsize__
+"""Bytes of an object that begin with a count that changes."""
 
 
-_OF_PYTHON = (random.getstate.__self__,)  # type: ignore[attr-defined]
-_OF_NUMPY = np.random.get_state.__self__  # type: ignore[attr-defined]
-_STATES: dict[Callable[..., Any], tuple[object, Any]] = {}
-"""The last mark of a random state, and the state."""
+@functools.lru_cache(maxsize=8)
+def _bytes_at(owner: Any) -> ctypes.Array[ctypes.c_char]:
+    width = type(owner).__basicsize__ - _HEAD
+    return (ctypes.c_char * width).from_address(id(owner) + _HEAD)
 
 
-def _held_by(
-    owners: tuple[Any, ...], ask: Callable[[], Any], put: Callable[[Any], object]
-) -> tuple[object, Callable[[], object]]:
-    """A random state's mark, the memory that holds it, and what puts it back.
-
-    To ask for it takes long, as 624 numbers do: only where the mark is another than the last.
-    """
-    head = object.__basicsize__  # with a count that changes
-    memory = [ctypes.string_at(id(one) + head, type(one).__basicsize__ - head) for one in owners]
-    mark = memory, [repr(getattr(one, "__dict__", "")) for one in owners]
-    if put not in _STATES or _STATES[put][0] != mark:
-        _STATES[put] = mark, ask()
-    return mark, functools.partial(put, _STATES[put][1])
+def _memory(owner: Any) -> object:
+    """What holds a random state, of which to ask takes far longer, as 624 numbers do."""
+    return _bytes_at(owner).raw, {**getattr(owner, "__dict__", {})}
 
 
-def _put_back(before: dict[str, Any], counted: _Counted, case: Any) -> None:
+_SETTINGS: dict[str, tuple[Callable[[], object], Callable[[], Any], Callable[[Any], object]]] = {
+    "NumPy's error settings": (np.geterr, np.geterr, lambda errors: np.seterr(**errors)),
+    "NumPy's print options": (
+        np.get_printoptions,
+        np.get_printoptions,
+        lambda shown: np.set_printoptions(**shown),
+    ),
+    "NumPy's random state": (
+        lambda: (_memory(_OF_NUMPY), _memory(np.random.get_bit_generator())),
+        functools.partial(np.random.get_state, legacy=False),
+        np.random.set_state,
+    ),
+    "Python's random state": (lambda: _memory(_OF_PYTHON), random.getstate, random.setstate),
+}
+"""What a call may change for those after it: a mark of it, what it is, and what puts it back."""
+_LAST: dict[str, tuple[object, Any]] = {}
+"""The last mark of each, and what it was then: it is asked for where another mark is seen."""
+
+
+def _settings() -> dict[str, tuple[object, Any]]:
+    """What each is now, with its mark."""
+    for name, (look, ask, _) in _SETTINGS.items():
+        mark = look()
+        if name not in _LAST or _LAST[name][0] != mark:
+            _LAST[name] = mark, ask()
+    return {**_LAST}
+
+
+def _put_back(before: dict[str, tuple[object, Any]], counted: _Counted, case: Any) -> None:
     """Put back what a call has changed, and warn of it, and of how much it has printed."""
-    changed = [name for name, (value, _) in _settings().items() if value != before[name][0]]
+    changed = [name for name, (look, _, _) in _SETTINGS.items() if look() != before[name][0]]
     for name in changed:
-        before[name][1]()
+        _SETTINGS[name][2](before[name][1])
     kernel = getattr(case, "kernel", case)
     what = "a reference" if case is None else getattr(kernel, "__name__", kernel)
     texts = [f"changed {' and '.join(changed)}, put back after the call"] if changed else []
@@ -200,27 +224,30 @@ def _put_back(before: dict[str, Any], counted: _Counted, case: Any) -> None:
         warnings.warn_explicit(f"{what} {text}", UserWarning, "difftest", 0)
 
 
-@contextlib.contextmanager
-def no_exit() -> Iterator[None]:
-    """A scope in which ``os._exit`` raises SystemExit; a child that was forked there ends."""
-    process = os.getpid()
+def _exit_of(process: int) -> Any:
+    """What ``os._exit`` is in a scope that a process begins; a child that it forks there ends."""
 
     def instead(status: int) -> NoReturn:
         if os.getpid() != process:
             _EXIT(status)
         raise SystemExit(f"os._exit({status})")
 
-    os._exit = instead
+    return instead
+
+
+@contextlib.contextmanager
+def no_exit() -> Iterator[None]:
+    """A scope in which ``os._exit`` raises SystemExit."""
+    before, os._exit = os._exit, _exit_of(os.getpid())
     try:
         yield
     finally:
-        os._exit = _EXIT
+        os._exit = before
 
 
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     """Raise in this thread, and in those that it will start, when the time is over."""
-    if LIMITS.seconds is None:
-        return
+    assert LIMITS.seconds is not None
     me, before = threading.get_ident(), {one.ident for one in threading.enumerate()}
     has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
 
@@ -255,3 +282,31 @@ def _raise_in(thread: int | None, error: type[BaseException]) -> None:
     """
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     raise_in(ctypes.c_ulong(thread or 0), ctypes.py_object(error))
+
+
+def too_large(arrays: Iterable[tuple[Sequence[int], int]]) -> str:
+    """Why arrays of these shapes and bytes an element cannot be made here; empty if they can."""
+    needed = sum(math.prod(shape) * width for shape, width in arrays)
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return ""
+    if _SHARE * needed <= there:
+        return ""
+    return (
+        f"the arrays take {needed:,} bytes ({needed / 2**30:,.3g} GiB); accepted: at most "
+        f"1/{_SHARE} of the memory of this computer, {there / 2**30:,.3g} GiB"
+    )
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """The most bytes that a call holds at one time, beside what there was."""
+    traced = tracemalloc.is_tracing()  # NumPy tells it of its arrays
+    (tracemalloc.reset_peak if traced else tracemalloc.start)()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not traced:
+            tracemalloc.stop()

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.harness.case import Case
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
-from difftest.harness.rounding import Array, float_info, is_float, round_once
+from difftest.harness.rounding import Array, Float64, float_info, is_float, round_once
 from difftest.harness.spec import KernelSpec, elements_of
 
 Filler = Callable[[np.random.Generator, Array], Array]
@@ -65,11 +64,17 @@ class Nature:
     far: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
 
 
-def nature_of(spec: KernelSpec, samples: Sequence[Case]) -> Nature:
-    """What all samples of a spec's cases show; of a reference that refuses one, nothing."""
-    if not samples or all(spec.input(name).data is not None for name in spec.inputs):
+def nature_of(spec: KernelSpec, draw: Callable[[], Sequence[Case]]) -> Nature:
+    """What all samples show that are drawn; of a reference that refuses one, nothing.
+
+    Of a spec that says that its data only move they are not drawn.
+    """
+    if spec.reduction == 0:
+        return Nature(moves=True, selects=True)
+    is_free = any(spec.input(name).data is None for name in spec.inputs)
+    samples = sorted(draw() if is_free else (), key=lambda case: elements_of(spec, case.values))
+    if not samples:
         return Nature()
-    samples = sorted(samples, key=lambda case: elements_of(spec, case.values))
     sizes = [elements_of(spec, case.values) for case in samples]
     small = samples[: max(1, bisect.bisect_right(sizes, MOST_ELEMENTS))]
     first = next((name for name in spec.dtypes if is_float(np.dtype(name))), spec.dtypes[0])
@@ -104,7 +109,7 @@ def _inputs(spec: KernelSpec, case: Case, fill: Filler, kinds: str = "") -> dict
 
 def _outputs(
     spec: KernelSpec, case: Case, fill: Filler, kinds: str = ""
-) -> list[tuple[NDArray[np.float64], np.dtype[Any]]]:
+) -> list[tuple[Float64, np.dtype[Any]]]:
     """What the reference makes of them, each output with the dtype that the kernel's has."""
     inputs, parameters = _inputs(spec, case, fill, kinds), spec.parameters_of(case.values)
     with np.errstate(all="ignore"):

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from difftest.backends.base import Ran
 from difftest.backends.sdk import function_of
 from difftest.harness.case import Case
 from difftest.harness.compare import (
@@ -28,19 +28,21 @@ from difftest.harness.compare import (
     tolerated,
 )
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, as_float64, call_reference
-from difftest.harness.rounding import Array, float_info, is_float, round_once, unit_roundoff
+from difftest.harness.rounding import (
+    Array,
+    Float64,
+    float_info,
+    is_exact_in,
+    is_float,
+    round_once,
+    unit_roundoff,
+)
 from difftest.harness.signature import name_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.tolerance import Tolerance, is_exact_in
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
+from difftest.simulator.exact.run import ExactOutput, ExactRun
 from difftest.simulator.witness import witnessing
-
-if TYPE_CHECKING:
-    from difftest.backends.base import Ran
-    from difftest.simulator.exact.run import ExactOutput, ExactRun
-
-Float64 = NDArray[np.float64]
 
 FLOAT64_UNIT = 2.0**-53
 FLOAT32_UNIT = 2.0**-24
@@ -86,13 +88,10 @@ class Reference:
             is_exact_in(accumulation, magnitude, value, *self.inputs.values())
             for value, magnitude in zip(self.values, magnitudes, strict=True)
         )
-        tolerance = Tolerance(
-            reduction=0 if exact else spec.reduction_length(case.values),
-            accumulation=accumulation,
-            random=all(recipe.is_random for recipe in case.data.values()),
-        )
+        roundings = 0 if exact else spec.reduction_length(case.values), accumulation
+        random = all(recipe.is_random for recipe in case.data.values())
         return tuple(
-            tolerated(value, self.dtype_of(index), magnitude, tolerance)
+            tolerated(value, self.dtype_of(index), magnitude, roundings, random)
             for index, (value, magnitude) in enumerate(zip(self.values, magnitudes, strict=True))
         )
 

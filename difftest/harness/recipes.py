@@ -16,9 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.harness.rounding import Array, float_info, is_float, round_once
+from difftest.harness.rounding import Array, Float64, float_info, is_float, round_once
 
 _IOTA_PERIODS = (251, 127, 13, 7)
 """Primes, so that no tile size divides one, each below a power of two that some mantissa holds."""
@@ -56,7 +55,7 @@ class Recipe:
     # Class attributes without annotations, so that they are no fields of the dataclass.
     kind = ""
     is_random = False
-    """Whether rounding errors on this data may be taken as independent (see ``tolerance``)."""
+    """Whether rounding errors on this data may be taken as independent (see ``compare``)."""
     least = MappingProxyType({"seed": 0, "bound": 0, "spread": 0, "below": 1, "share": 0})
     most = MappingProxyType({"share": 1})
     """What fields are at least, and at most, in each recipe that has them."""
@@ -83,7 +82,7 @@ class Recipe:
         values = self._values(math.prod(shape), dtype)
         return round_once(values.reshape(shape), dtype)
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         raise NotImplementedError
 
     def to_json(self) -> str | dict[str, Any]:
@@ -101,7 +100,7 @@ class Zeros(Recipe):
 
     kind = "zeros"
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         return np.zeros(size)
 
 
@@ -111,7 +110,7 @@ class Ones(Recipe):
 
     kind = "ones"
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         return np.ones(size)
 
 
@@ -121,7 +120,7 @@ class Iota(Recipe):
 
     kind = "iota"
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         limit = largest_exact_integer(dtype)
         period = next(prime for prime in _IOTA_PERIODS if prime <= limit + 1)
         return np.arange(size, dtype=np.float64) % period
@@ -138,7 +137,7 @@ class Fill(Recipe):
     value: float
     overrides: tuple[tuple[int, float], ...] = ()
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         values = np.full(size, float(self.value))
         for position, value in self.overrides:
             values[position % size] = value
@@ -157,7 +156,7 @@ class Integers(Recipe):
     seed: int = 0
     bound: int = 1
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         low = 0 if dtype.kind == "u" else -self.bound
         drawn = np.random.default_rng(self.seed).integers(low, self.bound + 1, size)
         return drawn.astype(np.float64)
@@ -175,7 +174,7 @@ class Random(Recipe):
     seed: int = 0
     spread: int = 0
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         generator = np.random.default_rng(self.seed)
         values = generator.standard_normal(size)
         if self.spread:
@@ -196,7 +195,7 @@ class Outliers(Recipe):
     seed: int = 0
     values: tuple[float, ...] = (-0.0,)
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         generator = np.random.default_rng(self.seed)
         drawn = generator.standard_normal(size)
         places = np.flatnonzero(generator.random(size) < _OUTLIERS)

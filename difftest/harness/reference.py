@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.harness.frames import entries, is_own, is_raised_by
+from difftest.harness.frames import entries, is_own, is_raised_by, named
 from difftest.harness.limits import CaseLimitError, within_limits
-from difftest.harness.rounding import Array
+from difftest.harness.rounding import Array, Float64
 from difftest.harness.signature import arguments_for, name_of
 from difftest.simulator.errors import Location
 
-Float64 = NDArray[np.float64]
 Arguments = Mapping[str, Any]
 
 REFUSALS = (AssertionError, ValueError)
@@ -85,14 +83,14 @@ def call_reference(
     except BaseException as error:  # pytest.skip too, which would end the test quietly
         written = _written(function, given, tuple(inputs)) if _is_read_only(error) else ()
         if written:
-            raise _wrote(who, written, _text(error), place_of(error, function)) from error
+            raise _wrote(who, written, named(error), place_of(error, function)) from error
         if isinstance(error, REFUSALS) and is_raised_by(error, function):
             raise ReferenceRefusal(error) from error
         raise ReferenceDefect(
             f"{who} {error}" if isinstance(error, CaseLimitError) else f"{who} broke down",
             rule="a reference refuses a case by an assert, or by raising ValueError, in code of "
             "its own; any other error is a bug in it",
-            received=_text(error),
+            received=named(error),
             remedy="mend the reference, or state what it refuses in a check with a message",
             where=place_of(error, function),
         ) from error
@@ -192,7 +190,3 @@ def _numbers(returned: object, who: str) -> Array:
             remedy="return what the kernel's outputs should be, best in float64",
         )
     return array
-
-
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

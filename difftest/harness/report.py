@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Outcome, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
+from difftest.harness.frames import named
 from difftest.harness.reference import ReferenceDefect
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import (
@@ -199,5 +200,4 @@ def describe_box(mismatch: Mismatch) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return textwrap.indent(text, " " * _LABEL).lstrip()
+    return textwrap.indent(named(error), " " * _LABEL).lstrip()

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
@@ -45,12 +47,26 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
     return float(float_info(dtype).eps) / 2
 
 
-def ulp(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
+def ulp(values: Float64, dtype: np.dtype[Any]) -> Float64:
     """The distance between neighbours in ``dtype`` at each finite value; 1 for integers."""
     if not is_float(dtype):
         return np.ones_like(values)
     info = float_info(dtype)
     _, exponent = np.frexp(values)
     distance = np.where(values == 0, 0.0, np.ldexp(1.0, exponent - 1 - int(info.nmant)))
-    smallest: NDArray[np.float64] = np.maximum(distance, float(info.smallest_subnormal))
+    smallest: Float64 = np.maximum(distance, float(info.smallest_subnormal))
     return smallest
+
+
+def is_exact_in(accumulation: np.dtype[Any], magnitude: Float64, *operands: Array) -> bool:
+    """Whether integer data cannot round: each operand an integer, each sum within the mantissa.
+
+    True if all ``operands`` and ``magnitude`` (the sums of absolute values) hold integers up to
+    1/u = 2**24 for float32: then every partial sum, in any order, is exact.
+    """
+    if not np.all(magnitude <= 1 / unit_roundoff(accumulation)):
+        return False
+    return all(
+        bool(np.all(array == np.rint(array)))
+        for array in (magnitude, *(operand.astype(np.float64) for operand in operands))
+    )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from difftest.backends.base import (
     poisoned,
 )
 from difftest.harness.case import Case
-from difftest.harness.compare import Expected, compare
-from difftest.harness.explanation import doubts_of, excuses, explained, of_data
+from difftest.harness.compare import compare
+from difftest.harness.coverage import Watch
+from difftest.harness.explanation import History, doubts_of, excuses, explained, of_data
 from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import (
     BrokenReferenceError,
@@ -33,8 +34,8 @@ from difftest.harness.failures import (
     HazardWarning,
     NotRejectedError,
 )
+from difftest.harness.frames import named
 from difftest.harness.limits import CaseLimitError, within_limits
-from difftest.harness.looks import History
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
 from difftest.harness.repeats import Repeats
@@ -52,13 +53,10 @@ from difftest.harness.verdict import (
     Verdict,
     is_failure,
 )
-from difftest.harness.watching import Watch
 from difftest.inspection import fails, finding_text
 from difftest.simulator.errors import warn
 from difftest.simulator.exact.run import ExactSettings
-
-if TYPE_CHECKING:
-    from difftest.simulator.trace import Trace
+from difftest.simulator.trace import Trace
 
 __tracebackhide__ = True  # a failure's text says all: pytest shows no frame of this module
 
@@ -342,24 +340,35 @@ def make_call(
     )
 
 
-def verdict_on(reference: Reference | Exception, outcome: Outcome) -> Verdict:
+def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Verdict:
     """The verdict on one outcome: both questions if there is an exact run, else the derived bound.
 
-    A spec that says how its outputs round (``reduction``) is held to that too.
+    A spec that says how its outputs round (``reduction``) is held to that too. Of an outcome that
+    has no output nobody needs to know the reference: it is None then, and accepts the case.
     """
-    if isinstance(reference, Exception):
-        return judge(reference, outcome)
-    spec = reference.spec
     # A magnitude that does not fit shows whatever the kernel does, and whoever judges it.
-    bounds = () if spec.magnitude is None else reference.bounds
-    if not isinstance(outcome, Ran):
-        return judge(bounds, outcome)
+    judged = reference if isinstance(reference, Reference) else None
+    bounds = judged.bounds if judged and judged.spec.magnitude is not None else ()
+    if isinstance(outcome, Crashed):
+        return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
+    if isinstance(outcome, Unsupported):
+        if not isinstance(reference, Exception):
+            return OneSided("backend", outcome.error, "unsupported")
+        why = named(outcome.error)
+        return Inconclusive(f"the reference refuses, and the backend cannot run the kernel: {why}")
+    if isinstance(reference, Exception):
+        if isinstance(outcome, Rejected):
+            return BothRejected(reference, outcome.error)
+        return OneSided("reference", reference)
+    if isinstance(outcome, Rejected):
+        return OneSided("kernel", outcome.error)
+    assert reference is not None
     verdict: Verdict | None = None
     if outcome.exact is not None and outcome.exact.has_meaning:
         verdict = answer(reference, outcome)
-        if isinstance(verdict, Mismatch) or spec.reduction is None:
+        if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
             return verdict
-    derived = judge(reference.bounds, outcome)
+    derived = compare(bounds or reference.bounds, outcome.outputs, outcome.unwritten)
     if isinstance(verdict, Match) and isinstance(derived, Inconclusive):
         return verdict
     return derived
@@ -373,26 +382,6 @@ def _explained(trial: Trial, verdict: Mismatch, backend: Backend, beside: Ran | 
         outcome = run_kernel(backend, replace(call, exact=replace(trial.settings, losses=True)))
     exact = outcome.exact if isinstance(outcome, Ran) else None
     return verdict if exact is None else replace(verdict, how=explained(verdict, exact))
-
-
-def judge(expected: tuple[Expected, ...] | Exception, outcome: Outcome) -> Verdict:
-    """The verdict on one outcome."""
-    if isinstance(outcome, Crashed):
-        return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
-    if isinstance(outcome, Unsupported):
-        if not isinstance(expected, Exception):
-            return OneSided("backend", outcome.error, "unsupported")
-        return Inconclusive(
-            "the reference refuses, and the backend cannot run the kernel: "
-            f"{type(outcome.error).__name__}: {outcome.error}"
-        )
-    if isinstance(expected, Exception):
-        if isinstance(outcome, Rejected):
-            return BothRejected(expected, outcome.error)
-        return OneSided("reference", expected)
-    if isinstance(outcome, Rejected):
-        return OneSided("kernel", outcome.error)
-    return compare(expected, outcome.outputs, outcome.unwritten)
 
 
 def run_kernel(backend: Backend, call: KernelCall) -> Outcome:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -44,9 +46,12 @@ def shown(function: Callable[..., Any]) -> str:
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature; None of a compiled or wrapped function that shows none."""
     try:
-        return inspect.signature(function)
+        return (_kept if isinstance(function, FunctionType) else inspect.signature)(function)
     except (TypeError, ValueError):
         return None
+
+
+_kept = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each case
 
 
 def array_names(signature: inspect.Signature, parameters: Sequence[str]) -> tuple[str, ...]:

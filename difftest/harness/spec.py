@@ -6,15 +6,13 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from types import FunctionType
 from typing import Any, TypeAlias
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
 
 from difftest.harness.case import Case
-from difftest.harness.host_memory import too_large
+from difftest.harness.limits import too_large
 from difftest.harness.recipes import Recipe
 from difftest.harness.rounding import Array, is_float
 from difftest.harness.signature import (
@@ -229,7 +227,7 @@ class KernelSpec:
         return np.dtype(given or case.dtype)
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
-        """The number n of roundings on the way to an element (see ``tolerance``)."""
+        """The number n of roundings on the way to an element (see ``compare``)."""
         if self.reduction is None:
             return 1
         if callable(self.reduction):
@@ -283,11 +281,8 @@ def elements_of(spec: KernelSpec, values: Mapping[str, Value]) -> int:
 
 def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """The parameters of a function of the domain."""
-    known = isinstance(function, FunctionType)
-    return tuple((_signature if known else inspect.signature)(function).parameters)
-
-
-_signature = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each case
+    signature = signature_of(function) or inspect.signature(function)  # says why there is none
+    return tuple(signature.parameters)
 
 
 def apply(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:

@@ -19,8 +19,7 @@ from difftest.harness.aims import Term, aimed, groups_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
-from difftest.harness.repeats import EDGES, begin_case, choose, new_size, points_of_run
-from difftest.harness.repeats import RANGE as RANGE
+from difftest.harness.repeats import EDGES, RANGE, begin_case, choose, new_size, points_of_run
 from difftest.harness.rounding import float_info, is_float
 from difftest.harness.simplest import attempted
 from difftest.harness.spec import (
@@ -300,13 +299,11 @@ def values_of(
 
 def cases(spec: KernelSpec) -> SearchStrategy[Case]:
     """Cases of the domain, which shrink name by name. The reference is called for its nature."""
-    if spec.reduction == 0:
-        return cases_like(spec, Nature(moves=True, selects=True))
 
-    def fitting() -> SearchStrategy[Case]:  # what goes wrong here does so again, and is said there
-        return cases_like(spec, nature_of(spec, attempted(cases_like(spec, Nature()), SAMPLES)))
+    def samples() -> list[Case]:  # what goes wrong here does so again, and is said there
+        return attempted(cases_like(spec, Nature()), SAMPLES)
 
-    return st.deferred(fitting)
+    return st.deferred(lambda: cases_like(spec, nature_of(spec, samples)))
 
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:

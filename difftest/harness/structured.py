@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.harness.recipes import Recipe, RecipeError
-from difftest.harness.rounding import Array, round_once
+from difftest.harness.rounding import Array, Float64, round_once
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Uniform(Recipe):
                 "low <= high"
             )
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         return np.random.default_rng(self.seed).uniform(self.low, self.high, size)
 
 
@@ -47,7 +46,7 @@ class Bernoulli(Recipe):
     seed: int = 0
     share: float = 0.5
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         drawn = np.random.default_rng(self.seed).random(size)
         return (drawn < self.share).astype(np.float64)
 
@@ -60,7 +59,7 @@ class Indices(Recipe):
     seed: int = 0
     below: int = 1
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         generator = np.random.default_rng(self.seed)
         values = generator.integers(0, self.below, size).astype(np.float64)
         if size:
@@ -129,7 +128,7 @@ class Given(Recipe):
         """The recipe of an array."""
         return cls(tuple(np.asarray(array).astype(np.float64).reshape(-1).tolist()))
 
-    def _values(self, size: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    def _values(self, size: int, dtype: np.dtype[Any]) -> Float64:
         if len(self.values) != size:
             raise RecipeError(
                 f"given.values: received {len(self.values)} elements; accepted: {size}, as many as "

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from difftest.harness.rounding import Array
+from difftest.harness.rounding import Array, Float64, Mask
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,10 @@ class WrongOutput:
     """
 
     got: Array
-    value: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    wrong: NDArray[np.bool_]
+    value: Float64
+    low: Float64
+    high: Float64
+    wrong: Mask
 
 
 @dataclass(frozen=True)

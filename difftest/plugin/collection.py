@@ -78,7 +78,7 @@ def explicit_checks(
     test: KernelTest, marks: list[pytest.Mark], backends: Iterable[Backend]
 ) -> Iterator[Any]:
     """Test functions for the spec's examples and rejections, one test id each, and its edges."""
-    from difftest.harness.edge_checks import has_edges
+    from difftest.harness.edges import has_edges
     from difftest.harness.explicit import explicit_cases
 
     if cases := list(explicit_cases(test.spec)):

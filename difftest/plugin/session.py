@@ -145,7 +145,7 @@ def _make_runner(config: pytest.Config, request: Request) -> Runner:
         if isinstance(backend, EmbeddedSimulator):
             backend.reader = findings_of
     if not request.device:
-        from difftest.harness.watching import Watch
+        from difftest.harness.coverage import Watch
 
         watch = Watch() if request.case is None else None
         if watch is not None:

@@ -19,8 +19,8 @@ import pytest
 
 from difftest.choices import PAGES
 from difftest.harness.coverage import missed
+from difftest.harness.explanation import History
 from difftest.harness.failures import CaseFailure
-from difftest.harness.looks import History
 from difftest.harness.spec import elements_of
 from difftest.harness.tally import PROPERTY, labels_of, tally_from_json, total_of
 from difftest.host.output import write_file

@@ -19,12 +19,12 @@ import numpy as np
 from difftest.analysis.finding import Severity
 from difftest.backends.base import Crashed, KernelCall, Ran, Unsupported
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
-from difftest.harness.edge_checks import judge_edge
-from difftest.harness.edges import Edge
+from difftest.harness.bound import alone
+from difftest.harness.case import Edge
+from difftest.harness.edges import judge_edge
 from difftest.harness.explicit import CaseError
 from difftest.harness.failures import CaseFailure, DifferentialFailure
 from difftest.harness.runner import Runner, make_call, run_kernel
-from difftest.harness.siblings import alone
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided
 from difftest.host.waiting import patient

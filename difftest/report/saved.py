@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from difftest.harness.case import Edge
 from difftest.harness.decorator import kernel_test_of
-from difftest.harness.edges import Edge, edges_of
+from difftest.harness.edges import edges_of
 from difftest.harness.explicit import case_from_json
 from difftest.harness.frames import is_installed, is_library
 from difftest.harness.spec import KernelSpec

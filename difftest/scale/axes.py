@@ -16,8 +16,8 @@ import click
 from hypothesis.strategies import SearchStrategy
 
 from difftest.choices import LEVELS
+from difftest.harness.bound import alone
 from difftest.harness.recipes import RECIPES, Recipe, RecipeError
-from difftest.harness.siblings import alone
 from difftest.harness.signature import signature_of
 from difftest.harness.spec import KernelSpec
 from difftest.harness.spec_arguments import SpecError

@@ -28,7 +28,7 @@ from hypothesis.internal.observability import observability_enabled
 from difftest.analysis.finding import Finding
 from difftest.backends.base import Backend, KernelCall, Outcome
 from difftest.harness.case import Case
-from difftest.harness.coverage import Coverage
+from difftest.harness.coverage import Coverage, Watch
 from difftest.harness.failures import (
     BrokenReferenceError,
     CaseFailure,
@@ -44,7 +44,6 @@ from difftest.harness.runner import Runner, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import BothRejected, Verdict
-from difftest.harness.watching import Watch
 from difftest.inspection import fails
 from difftest.scale.findings import CLOSED, Findings, Found, class_of_size, found_of
 from difftest.simulator.baton import one_thread

@@ -93,11 +93,9 @@ class PointJudge:
 
     def _nature(self, spec: KernelSpec) -> Nature:
         """Of the reference over the whole domain, found once."""
-        if spec.reduction == 0:
-            return Nature(moves=True, selects=True)
         if spec.machine not in self._natures:
             whole = replace(self.spec, machine=spec.machine)
-            samples = cases_of(whole, Nature(), SAMPLES)
+            samples = functools.partial(cases_of, whole, Nature(), SAMPLES)
             self._natures[spec.machine] = nature_of(whole, samples)
         return self._natures[spec.machine]
 

@@ -28,11 +28,12 @@ from difftest.harness.failures import (
     NotRejectedError,
 )
 from difftest.harness.questions import ARITHMETIC, EXCUSED_UNITS, FLOAT32_UNIT, Reference
+from difftest.harness.repeats import RANGE
 from difftest.harness.rounding import Array, is_float, unit_roundoff
 from difftest.harness.runner import Runner, Trial
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.spec_arguments import SpecError
-from difftest.harness.strategies import MOST_ELEMENTS, RANGE, cases, source_of
+from difftest.harness.strategies import MOST_ELEMENTS, cases, source_of
 from difftest.harness.structured import Given
 from difftest.harness.verdict import Mismatch, Verdict
 from difftest.simulator.dtypes import NKI_NAMES

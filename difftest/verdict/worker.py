@@ -19,9 +19,8 @@ from typing import Any
 
 from difftest.backends.base import KernelCall, Ran, poisoned
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.coverage import Coverage, Place, coverage_from_list
+from difftest.harness.coverage import Coverage, Place, Watch, coverage_from_list
 from difftest.harness.signature import signature_of
-from difftest.harness.watching import Watch
 from difftest.host.naming import function_in, is_function
 from difftest.simulator.dtypes import NKI_NAMES
 from difftest.simulator.errors import KernelExit, NkiError

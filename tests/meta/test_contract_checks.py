@@ -13,7 +13,7 @@ import pytest
 
 import kernels
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness.edge_checks import check_edges
+from difftest.harness.edges import check_edges
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec

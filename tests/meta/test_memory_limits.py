@@ -5,11 +5,10 @@ from hypothesis import settings
 
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness import filling
-from difftest.harness.edge_checks import run_recorded
-from difftest.harness.filling import fillings_of, footprint_of
+from difftest.harness import edges
+from difftest.harness.bound import alone
+from difftest.harness.edges import fillings_of, footprint_of, run_recorded
 from difftest.harness.runner import Runner
-from difftest.harness.siblings import alone
 from difftest.simulator.frontend.install import embedded
 from difftest.simulator.machine import TRN2
 
@@ -17,7 +16,7 @@ with embedded():
     from tests.kernels import test_conv2d, test_tutorial_matmul, test_vector_add
 
 NEARLY_ALL = 0.9
-WORK = -(-50 * filling.WORK_OF_A_CASE // settings.default.max_examples)
+WORK = -(-50 * edges.WORK_OF_A_CASE // settings.default.max_examples)
 """As much as the profile of 50 cases has: one of fewer fills nothing that takes so long."""
 
 
@@ -31,7 +30,7 @@ WORK = -(-50 * filling.WORK_OF_A_CASE // settings.default.max_examples)
     ids=["vector_add_stream", "matmul_hoisted", "fused_conv2d_maxpool"],
 )
 def test_a_kernel_meets_a_full_sbuf(test, monkeypatch):
-    monkeypatch.setattr(filling, "WORK_OF_A_CASE", WORK)
+    monkeypatch.setattr(edges, "WORK_OF_A_CASE", WORK)
     runner = Runner((EmbeddedSimulator(),))
     spec = alone(test.difftest.spec)[-1]
     outcomes = {}

@@ -28,9 +28,9 @@ collect_ignore = ["pages"]  # of test_docs.py
 for _name in (
     "backends.embedded",
     "harness.decorator",
-    "harness.edge_checks",
+    "harness.edges",
     "harness.explicit",
-    "harness.watching",
+    "harness.coverage",
     "host.installation",
     "plugin.profiles",
     "plugin.told",

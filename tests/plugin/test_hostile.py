@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from difftest.harness import limits, watching
+from difftest.harness import coverage, limits
 from difftest.harness.reference import ReferenceDefect, call_reference
 from difftest.harness.runner import run_kernel
 from difftest.host import waiting
@@ -292,10 +292,10 @@ def test_add(case):
 """
 
 
-@pytest.mark.parametrize("watch", [watching.Watch, functools.partial(watching.Watch, None)])
+@pytest.mark.parametrize("watch", [coverage.Watch, functools.partial(coverage.Watch, None)])
 def test_an_endless_kernel_runs_once_and_nothing_shrinks(project, monkeypatch, watch, fresh_runs):
     """Also where lines are watched by ``sys.settrace``, as before Python 3.12."""
-    monkeypatch.setattr(watching, "Watch", watch)
+    monkeypatch.setattr(coverage, "Watch", watch)
     project.pytester.makepyfile(test_endless=ENDLESS)
     result = project.run("--simulate", "--case-timeout=0.2")
     result.assert_outcomes(failed=1)

@@ -16,8 +16,9 @@ import numpy as np
 
 from difftest.backends.base import Ran
 from difftest.backends.embedded import EmbeddedSimulator
+from difftest.harness.bound import alone
 from difftest.harness.case import Case
-from difftest.harness.edge_checks import check_edges, has_edges, run_recorded
+from difftest.harness.edges import check_edges, has_edges, run_recorded
 from difftest.harness.explicit import explicit_cases
 from difftest.harness.failures import (
     CaseFailure,
@@ -29,7 +30,6 @@ from difftest.harness.failures import (
 from difftest.harness.limits import CaseLimitError
 from difftest.harness.questions import Reference
 from difftest.harness.runner import Runner
-from difftest.harness.siblings import alone
 from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases

@@ -2,7 +2,6 @@ import ml_dtypes
 import numpy as np
 
 from difftest.harness.compare import compare, tolerated
-from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Inconclusive, Match, Mismatch
 from tests.every import every
 
@@ -11,8 +10,7 @@ FLOAT32 = np.dtype("float32")
 
 def expected(value, dtype="float32", reduction=1, accumulation="float32"):
     value = np.asarray(value, np.float64)
-    tolerance = Tolerance(reduction=reduction, accumulation=np.dtype(accumulation))
-    return tolerated(value, np.dtype(dtype), np.abs(value), tolerance)
+    return tolerated(value, np.dtype(dtype), np.abs(value), (reduction, np.dtype(accumulation)))
 
 
 def compare_one(value, got, unwritten=(), **how):

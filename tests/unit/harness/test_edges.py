@@ -5,8 +5,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from difftest.harness.edge_checks import check_edges, has_edges
-from difftest.harness.edges import case_of, edges_of
+from difftest.harness.edges import case_of, check_edges, edges_of, has_edges
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import Input, Rejection

@@ -6,10 +6,9 @@ from hypothesis import settings
 
 from difftest.backends.base import Ran, Rejected
 from difftest.backends.embedded import EmbeddedSimulator
-from difftest.harness import edge_checks, filling
-from difftest.harness.edge_checks import check_edges, run_recorded
+from difftest.harness import edges
+from difftest.harness.edges import check_edges, fillings_of, footprint_of, run_recorded
 from difftest.harness.failures import NotRejectedError
-from difftest.harness.filling import fillings_of, footprint_of
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.strategies import multiples, sizes
@@ -31,8 +30,8 @@ FEW_ROWS = {"x": "4 n"}
 @pytest.fixture(autouse=True)
 def enough_work(monkeypatch):
     """As much as the profile of 20 cases has, whichever profile these tests run under."""
-    work = -(-20 * filling.WORK_OF_A_CASE // settings.default.max_examples)
-    monkeypatch.setattr(filling, "WORK_OF_A_CASE", work)
+    work = -(-20 * edges.WORK_OF_A_CASE // settings.default.max_examples)
+    monkeypatch.setattr(edges, "WORK_OF_A_CASE", work)
 
 
 @nki.jit
@@ -172,7 +171,7 @@ def test_a_limit_that_the_footprint_foretells_takes_few_runs():
 
 def test_a_profile_of_few_cases_leaves_what_takes_long(monkeypatch):
     """SBUF filled by three tiles of 128 rows takes some 20 million elements."""
-    monkeypatch.setattr(filling, "WORK_OF_A_CASE", 2**20)
+    monkeypatch.setattr(edges, "WORK_OF_A_CASE", 2**20)
     default = settings.get_current_profile_name()
     try:
         for cases, count in ((10, 0), (30, 2)):
@@ -258,7 +257,7 @@ def test_a_reference_of_nested_loops_is_not_waited_for(monkeypatch):
             pass
         return 2.0 * x
 
-    monkeypatch.setattr(edge_checks, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(edges, "MOST_SECONDS", 0.2)
     runner = Runner((EmbeddedSimulator(),))
     check_edges(runner, spec_of(double, rejects=(), reference=loops))
     assert all("ran for more than 0.2 s" in reason for reason in runner.tally.reasons)

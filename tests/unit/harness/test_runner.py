@@ -9,7 +9,7 @@ from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
 from difftest.harness.case import Case
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, NotRejectedError
 from difftest.harness.recipes import Fill, Ones, Zeros
-from difftest.harness.runner import Runner, judge, make_call
+from difftest.harness.runner import Runner, make_call, verdict_on
 from difftest.harness.spec import Rejection
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tally import Counts
@@ -152,16 +152,16 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
 
 
 @every(
-    "expected, outcome, verdict",
+    "reference, outcome, verdict",
     [
         (ERROR, Rejected(ERROR), BothRejected(ERROR, ERROR)),
         (ERROR, Ran(()), OneSided("reference", ERROR)),
-        ((), Rejected(ERROR), OneSided("kernel", ERROR)),
-        ((), Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
+        (None, Rejected(ERROR), OneSided("kernel", ERROR)),
+        (None, Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
         (ERROR, Crashed(ERROR), OneSided("kernel", ERROR, "crashed")),
-        ((), Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
+        (None, Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
         (ERROR, Crashed(ERROR, in_backend=True), OneSided("backend", ERROR, "crashed")),
-        ((), Unsupported(ERROR), OneSided("backend", ERROR, "unsupported")),
+        (None, Unsupported(ERROR), OneSided("backend", ERROR, "unsupported")),
         (
             ERROR,
             Unsupported(ERROR),
@@ -172,8 +172,8 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
         ),
     ],
 )
-def test_refusals_are_judged(expected, outcome, verdict):
-    assert judge(expected, outcome) == verdict
+def test_refusals_are_judged(reference, outcome, verdict):
+    assert verdict_on(reference, outcome) == verdict
 
 
 def test_outputs_of_a_call_are_poisoned_and_have_the_outputs_dtype():

@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 
 from difftest.harness import decorator
-from difftest.harness.bound import BoundCase
+from difftest.harness.bound import BoundCase, alone, runnable, titles
 from difftest.harness.case import Case
 from difftest.harness.failures import DifferentialFailure, NotRejectedError
 from difftest.harness.recipes import Iota, Ones
 from difftest.harness.runner import Runner
-from difftest.harness.siblings import alone, runnable, titles
 from difftest.harness.spec import Rejection
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.tally import tally_from_json

@@ -5,7 +5,6 @@ import zlib
 import numpy as np
 
 from difftest.harness.compare import compare, tolerated
-from difftest.harness.tolerance import Tolerance
 from difftest.harness.verdict import Mismatch
 from difftest.report.picture import COLUMNS, KINDS, ROWS, error_maps, legend, png
 from tests.every import every
@@ -15,7 +14,7 @@ F32 = np.dtype("float32")
 
 def mismatch(value, got, **more):
     value = np.asarray(value, np.float64)
-    bound = tolerated(value, F32, np.abs(value), Tolerance(reduction=0, accumulation=F32))
+    bound = tolerated(value, F32, np.abs(value), (0, F32))
     return compare([bound], [np.asarray(got, F32)], **more)
 
 

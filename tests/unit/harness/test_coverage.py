@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from difftest.harness.coverage import Coverage, coverage_from_list, forks_of, missed
-from difftest.harness.watching import Watch
+from difftest.harness.coverage import Coverage, Watch, coverage_from_list, forks_of, missed
 
 
 @pytest.fixture(params=["monitoring", "settrace"])

@@ -7,10 +7,9 @@ import numpy as np
 
 from difftest.harness.case import Case
 from difftest.harness.compare import around, compare, tolerated
+from difftest.harness.explanation import History, last_tile, looks_like, nearest, one_dtype
 from difftest.harness.failures import DifferentialFailure
-from difftest.harness.looks import History, last_tile, looks_like, nearest, one_dtype
 from difftest.harness.recipes import Random, Zeros
-from difftest.harness.tolerance import Tolerance
 from tests.every import every
 from tests.unit.standin import add_spec
 
@@ -24,7 +23,7 @@ ROW = RNG.standard_normal(6).astype(F32)
 def said(got, reference, **inputs):
     """What is said of outputs that differ from the reference of these inputs."""
     value = reference(**inputs).astype(np.float64)
-    bound = tolerated(value, got.dtype, np.abs(value), Tolerance(reduction=4, accumulation=F32))
+    bound = tolerated(value, got.dtype, np.abs(value), (4, F32))
     verdict = compare([bound], [got])
     return looks_like(verdict, inputs, lambda other: reference(**other).astype(np.float64))
 
@@ -192,7 +191,7 @@ def test_the_report_says_what_the_largest_failing_case_looks_like():
     for one in (small, large):
         a, b = spec.inputs_of(one)
         value = (a + b).astype(np.float64)
-        bound = tolerated(value, F32, np.abs(value), Tolerance(reduction=1, accumulation=F32))
+        bound = tolerated(value, F32, np.abs(value), (1, F32))
         verdicts.append(compare([bound], [np.float32(a + (b == 0))]))
     history = History(spec)
     for one, verdict in zip((large, small), reversed(verdicts), strict=True):
@@ -208,7 +207,5 @@ def test_the_report_says_what_the_largest_failing_case_looks_like():
 
 
 def test_without_evidence_nothing_is_said():
-    verdict = compare(
-        [tolerated(A.astype(float), F32, A, Tolerance(reduction=0, accumulation=F32))], [A.T]
-    )
+    verdict = compare([tolerated(A.astype(float), F32, A, (0, F32))], [A.T])
     assert looks_like(replace(verdict, evidence=None), {}, lambda inputs: None) == ()
