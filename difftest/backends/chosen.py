@@ -17,7 +17,7 @@ def select_backends(
     """
     backends: list[Backend] = []
     if device:
-        from difftest.backends.device.backend import device_backend
+        from difftest.backends.device.core import device_backend
 
         backends.append(device_backend())
     if simulate in ("auto", "sdk"):

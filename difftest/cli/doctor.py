@@ -17,7 +17,7 @@ def doctor(context: click.Context) -> None:
     only simulators do.
     """
     from difftest.backends.base import Backend, BackendMissingError
-    from difftest.backends.device.backend import device_backend
+    from difftest.backends.device.core import device_backend
     from difftest.backends.sdk import detect_sdk, sdk_simulator
 
     sdk = detect_sdk()

@@ -22,8 +22,8 @@ from difftest.timing.advice import advise
 from difftest.timing.descriptors import Toolchain
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
+from difftest.timing.views.lanes import PlottingError, need_matplotlib, plot
 from difftest.timing.views.perfetto import perfetto
-from difftest.timing.views.plot import PlottingError, need_matplotlib, plot
 
 PICTURES = (".png", ".svg", ".pdf")
 

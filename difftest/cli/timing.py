@@ -16,10 +16,16 @@ from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
 from difftest.timing.alignment import align, device_trace
-from difftest.timing.calibration import Judged, calibration
+from difftest.timing.calibration import (
+    Comparison,
+    Judged,
+    Measurement,
+    calibration,
+    grouped,
+    measurements,
+)
 from difftest.timing.descriptors import Toolchain
 from difftest.timing.interval import COVERAGE, SCALE, Estimate
-from difftest.timing.measurements import Comparison, Measurement, grouped, measurements
 from difftest.timing.probes import probed, probes
 from difftest.timing.schedule import Schedule
 

@@ -6,9 +6,8 @@ import ast
 
 from difftest.migration import views
 from difftest.migration.calls import INSTRUCTIONS, MAKERS, MATMUL, OPERATORS, RANGES
-from difftest.migration.functions import FunctionWriter
+from difftest.migration.functions import FunctionWriter, Wanted
 from difftest.migration.indices import EVERYTHING, box
-from difftest.migration.instructions import Wanted
 from difftest.migration.operands import NewOperand, expression
 from difftest.migration.rules import (
     CAST,

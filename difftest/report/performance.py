@@ -17,8 +17,7 @@ from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.timing.advice import advise
 from difftest.timing.prediction import predict
-from difftest.timing.report import Report
-from difftest.timing.roofline import roofline
+from difftest.timing.report import Report, roofline
 from difftest.timing.views.lanes import Lane, Values, lanes_of
 from difftest.timing.views.text import totals
 

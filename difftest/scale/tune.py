@@ -32,7 +32,7 @@ from difftest.simulator.machine import MACHINES, TRN2
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.clockwork import clockwork
 from difftest.timing.program import lower
-from difftest.timing.roofline import bounds_of
+from difftest.timing.report import bounds_of
 from difftest.verdict.judgement import task_bytes
 from difftest.verdict.outcome import Outcome
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
-from difftest.timing.data_files import rows_of
+from difftest.timing.evidence import rows_of
 from difftest.timing.schedule import Schedule, Span
 
 UNITS = ("load", "tensor", "vector", "scalar", "store")

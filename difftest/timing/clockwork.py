@@ -13,8 +13,7 @@ from typing import Any
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine
-from difftest.timing.data_files import rows_of
-from difftest.timing.evidence import Evidence, Figure, UnknownCostError
+from difftest.timing.evidence import Evidence, Figure, UnknownCostError, rows_of
 
 _HOPS = {(row["producer"], row["consumer"]): float(row["ns"]) for row in rows_of("hops")}
 OTHER_HOP = 35.0

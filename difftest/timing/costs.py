@@ -24,8 +24,7 @@ from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
-from difftest.timing.data_files import rows_of
-from difftest.timing.evidence import Evidence
+from difftest.timing.evidence import Evidence, rows_of
 
 ANY = "*"
 WIDE_STRIDE = 16

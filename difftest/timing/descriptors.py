@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache
 
 from difftest.simulator.machine import Machine
-from difftest.timing.data_files import rows_of
+from difftest.timing.evidence import rows_of
 
 TODAYS = "nki"
 """The dialect that today's compiler takes."""

@@ -1,6 +1,7 @@
 """Where a number comes from: measured, documented or assumed, and the source that says so.
 
-Sources are named by these keys, here and in docs/reference/timing-costs.md:
+The tables are data beside this package (``data/*.csv``). Sources are named by these keys, here and
+in docs/reference/timing-costs.md:
 
 - TRACE: public device traces of 44 kernels on one core of a trn2.3xlarge (neuronx-cc 2.21.18209,
   ``--disable-dge``, ``skip_middle_end_transformations``); the format was inferred, its totals
@@ -23,7 +24,10 @@ Sources are named by these keys, here and in docs/reference/timing-costs.md:
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from enum import Enum
+from importlib.resources import files
 from typing import NamedTuple
 
 
@@ -45,3 +49,9 @@ class Figure(NamedTuple):
     value: float
     evidence: Evidence
     source: str
+
+
+def rows_of(name: str) -> Iterator[dict[str, str]]:
+    """The rows of ``data/<name>.csv``, by their headings."""
+    text = (files("difftest.timing") / "data" / f"{name}.csv").read_text(encoding="utf-8")
+    yield from csv.DictReader(text.splitlines())

@@ -19,9 +19,8 @@ from typing import NamedTuple
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import Engine
 from difftest.timing.costs import Cost
-from difftest.timing.data_files import rows_of
 from difftest.timing.descriptors import ON_DEVICE, ways
-from difftest.timing.evidence import Evidence
+from difftest.timing.evidence import Evidence, rows_of
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span, waited_for_place
 from difftest.timing.transfer import Transfer

@@ -25,7 +25,7 @@ from difftest.simulator.trace import (
     Trace,
 )
 from difftest.timing.calibration import Judged, judge
-from difftest.timing.data_files import rows_of
+from difftest.timing.evidence import rows_of
 from difftest.timing.interval import Estimate, Interval
 from difftest.timing.prediction import Prediction, predict
 

@@ -22,8 +22,7 @@ from typing import NamedTuple
 from difftest.simulator.trace import Engine
 from difftest.timing.descriptors import ON_DEVICE, Toolchain, ways
 from difftest.timing.program import LoweredInstruction, Program, Progress
-from difftest.timing.scheduler import Order, Scheduler
-from difftest.timing.timeline import Timeline
+from difftest.timing.scheduler import Order, Scheduler, Timeline
 from difftest.timing.units import Unit
 
 

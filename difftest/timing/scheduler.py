@@ -1,13 +1,14 @@
 """Lays the instructions of a program out in time, as :mod:`difftest.timing.schedule` says.
 
-The inner loop of a prediction: what is known of an instruction lies in lists, and no object is made
-for one.
+The inner loop of a prediction: what is known of an instruction lies in lists, a column for each
+thing, and no object is made for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 from difftest.analysis.purpose import purpose
 from difftest.simulator.trace import Allocation, Engine
@@ -15,9 +16,42 @@ from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.descriptors import ON_DEVICE, Toolchain, Way, ways
 from difftest.timing.dma import SharedHbm
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
-from difftest.timing.timeline import Timeline
 from difftest.timing.transfer import INDIRECT, Transfer, in_software
 from difftest.timing.units import PhysicalCore, Unit
+
+
+class Timeline:
+    """Times in ns from the start of the kernel's own part; each list is by instruction.
+
+    :class:`~difftest.timing.schedule.Span` says what each is; ``finish`` is when the last store's
+    semaphore has been waited for.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.engine = [Engine.UNKNOWN] * count
+        self.start = [0.0] * count
+        self.end = [0.0] * count
+        self.busy = [0.0] * count
+        self.ready = [0.0] * count
+        self.waited_for = [-1] * count
+        self.buffer = [False] * count
+        self.transfer_start = [0.0] * count
+        self.transfer_end = [0.0] * count
+        self.released_by = [-1] * count
+        self.columns: tuple[list[Any], ...] = tuple(vars(self).values())
+        """All of these, in this order."""
+        self.finish = 0.0
+        self.cold_time = 0.0
+        """Time that the Tensor Engine streamed at half speed."""
+        self.held = False
+        """Whether what was ready had to wait for its turn on the Tensor Engine."""
+        self.stores_in_software = False
+        self.table_loads = 0
+        self.spilled = 0
+        """Bytes a partition by which the live tensors exceed SBUF: spilling is not modelled."""
+        self.last_use: dict[int, tuple[float, int]] = {}
+        """On-chip allocation -> when the last instruction that uses it ended, and which that is."""
+
 
 NEVER = float("inf")
 FREE = 1 << 30

@@ -32,7 +32,7 @@ from difftest.simulator.errors import NkiError
 from difftest.simulator.machine import MACHINES
 from difftest.simulator.trace import Trace
 from difftest.timing import UnknownCostError, predict
-from difftest.timing.roofline import roofline
+from difftest.timing.report import roofline
 from difftest.verdict.backend import CheatError, Shown
 from difftest.verdict.outcome import Outcome, Stage
 from difftest.verdict.wire import WorkerEnd

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from difftest.backends.device.backend import lacks_of
+from difftest.backends.device.core import lacks_of
 from difftest.backends.device.stage import measured
 from difftest.backends.device.timers import opened_timer
 from difftest.backends.sdk import CLASSIC, NEWER, detect_sdk

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from difftest.backends import embedded
-from difftest.backends.device import backend as device
+from difftest.backends.device import core as device
 
 device.DEVICE_NODES = Path(os.environ["STANDIN_DEV"])
 embedded.ran_beside = lambda call: "not in this test"

@@ -5,7 +5,7 @@ import pytest
 import difftest.backends.device.runner
 import difftest.backends.device.selftest  # noqa: F401 - see conftest
 from difftest.backends import embedded
-from difftest.backends.device import backend as device
+from difftest.backends.device import core as device
 from tests.plugin.conftest import REFERENCE
 from tests.unit.backends.conftest import PROBES
 from tests.unit.backends.sdk_standin import forget, write_classic, write_newer

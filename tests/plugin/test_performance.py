@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.backends.device import backend as device
+from difftest.backends.device import core as device
 from difftest.backends.sdk import detect_sdk
 from tests.performance.test_thresholds import folder_for
 from tests.unit.backends.conftest import PROBES, site

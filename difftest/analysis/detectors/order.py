@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
-from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.detectors.turns import Turn, accumulates, affine_runs
+from difftest.analysis.detectors.survey import Touch, Turn, accumulates, affine_runs, survey_of
 from difftest.analysis.finding import (
     ERROR,
     NOTE,

@@ -4,6 +4,10 @@ Where programs meet (a barrier, a sendrecv) they divide their events into epochs
 before the meeting is over when the other goes on. Inside an epoch nothing orders two programs. A
 barrier orders what touches its own tensor, for it blocks one engine and no other
 (``nisa.core_barrier`` at v2.32.0), and what dependences tie to that.
+
+What a rank sends lands in its peers' receive buffers when it enters an all-to-all, whether they
+have come there or not: a buffer that two exchanges share gets the second one's data while the first
+is still read.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
 from difftest.analysis.detectors.meetings import Chains, is_meeting
-from difftest.analysis.detectors.survey import Touch, survey_of
-from difftest.analysis.detectors.turns import accumulates
+from difftest.analysis.detectors.survey import Touch, accumulates, survey_of
 from difftest.analysis.finding import (
     ERROR,
     NOTE,
@@ -27,10 +30,12 @@ from difftest.analysis.finding import (
     Hazard,
     Suspicion,
     each_line,
+    once,
 )
+from difftest.analysis.footprint import footprint
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Space, Trace
+from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region, Space, Trace
 
 RACE = Hazard("program-race", ERROR, "a program touches what another one writes, unordered")
 WRITTEN_TWICE = Hazard("program-written-twice", WARNING, "several programs write one element")
@@ -374,3 +379,44 @@ def _addresses(trace: Trace) -> Found:
                 "place the tensor at one address in all programs",
                 *pair,
             )
+
+
+SHARED = Hazard("exchange-buffer-shared", WARNING, "two exchanges of ranks share a buffer")
+
+
+@once
+def collectives(trace: Trace, machine: Machine) -> Found:
+    """Exchanges that write to a buffer of an earlier one."""
+    earlier: dict[tuple[int, ...], list[Event]] = {}
+    for event in trace.events:
+        if purpose(event) is not Purpose.EXCHANGE:
+            continue
+        before = earlier.setdefault(event.program, [])
+        other, region = _met(event, before)
+        if other is not None and region is not None:
+            yield _shared_buffer(event, other, region)
+        before.append(event)
+
+
+def _met(event: Event, before: list[Event]) -> tuple[Event | None, Region | None]:
+    """The first earlier exchange of which ``event`` writes a buffer, and what it writes of it."""
+    for mine in event.writes:
+        for other in before:
+            for theirs in (*other.writes, *other.reads):
+                same = theirs.allocation is mine.allocation
+                if same and footprint(theirs).overlaps(footprint(mine)):
+                    return other, mine
+    return None, None
+
+
+def _shared_buffer(event: Event, other: Event, region: Region) -> Finding:
+    return SHARED.found(
+        f"two exchanges share a buffer: {event.opcode} receives into {region.allocation}, "
+        f"which an earlier {other.opcode} sent from or received into",
+        "what a rank sends lands in its peers' buffers before they have come to the "
+        "collective: of two exchanges through one pair of buffers, 8 ranks got wrong data, and "
+        "none with a pair each (inf2, SDK 2.32)",
+        "give each exchange of a kernel buffers of its own",
+        event,
+        other,
+    )

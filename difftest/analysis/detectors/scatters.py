@@ -14,8 +14,7 @@ import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
 from difftest.analysis.detectors.meetings import is_meeting
-from difftest.analysis.detectors.survey import Touch, adds, survey_of
-from difftest.analysis.detectors.turns import accumulates
+from difftest.analysis.detectors.survey import Touch, accumulates, adds, survey_of
 from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
 from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine

@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from difftest.analysis.detectors import (
-    collectives,
     memory,
-    narrow,
     numbers,
     order,
-    partitions,
     programs,
     psum,
     scatters,
@@ -31,17 +28,17 @@ DETECTORS: tuple[Detector, ...] = tuple(
         ("Programs of a grid", programs.programs, programs.HAZARDS),
         ("Writes through indices", scatters.scatters, scatters.HAZARDS),
         ("Writes through indices", scatters.offsets, (scatters.OFFSET,)),
-        ("Collectives", collectives.collectives, (collectives.SHARED,)),
+        ("Collectives", programs.collectives, (programs.SHARED,)),
         ("PSUM", psum.psum, psum.HAZARDS),
         ("The classic compiler's traps", traps.traps, (traps.SCOPE, traps.REDUCTION)),
-        ("Memory", partitions.partitions, (partitions.START,)),
+        ("Memory", memory.partitions, (memory.START,)),
         ("Memory", memory.memory, (memory.SBUF, memory.PSUM)),
         ("Memory", memory.aliases, (memory.ALIAS, memory.UNORDERED)),
         ("Uninitialised memory", uninitialised.uninitialised, uninitialised.HAZARDS),
         ("Uninitialised memory", uninitialised.registers, (uninitialised.REGISTER,)),
         ("Uninitialised memory", uninitialised.unwritten, (uninitialised.UNWRITTEN,)),
         ("Numbers", numbers.numbers, numbers.HAZARDS),
-        ("Numbers", narrow.narrow, (narrow.NARROW,)),
+        ("Numbers", numbers.narrow, (numbers.NARROW,)),
     )
     for hazard in hazards
 )

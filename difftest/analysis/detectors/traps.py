@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difftest.analysis.detectors.order import affine_depth, updates
-from difftest.analysis.detectors.survey import survey_of
-from difftest.analysis.detectors.turns import is_within
+from difftest.analysis.detectors.survey import is_within, survey_of
 from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, once
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace

@@ -1,13 +1,17 @@
 """A leased NeuronCore, the one process on it, and the kernels that run there.
 
-Retries and timeouts are here, and who is to blame for what fails.
+Retries and timeouts are here, and who is to blame for what fails; which way to the device is open
+here, and what is missing where none is.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
 import os
+import shutil
+import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
@@ -28,7 +32,17 @@ from difftest.backends.base import (
 )
 from difftest.backends.device.faults import Blame, find_fault
 from difftest.backends.device.selftest import UntrustedDeviceError, complaint_of
-from difftest.backends.sdk import CLASSIC, NEWER, ByDialect, Detection, launched, ran_of
+from difftest.backends.sdk import (
+    CLASSIC,
+    NEWER,
+    SETUP_GUIDE,
+    ByDialect,
+    Detection,
+    Sdk,
+    detect_sdk,
+    launched,
+    ran_of,
+)
 from difftest.host.worker import Worker, WorkerEndedError
 
 TIMEOUT = "DIFFTEST_DEVICE_TIMEOUT"
@@ -311,3 +325,53 @@ class Devices(ByDialect[Device]):
     def close(self) -> None:
         """End the process on the core and give the core back; a later run starts anew."""
         self.core.release()
+
+
+DEVICE_NODES = Path("/dev")
+"""Where the Neuron driver shows each device, as ``neuron0``, ``neuron1`` and so on."""
+ARTIFACTS = "NKI_ARTIFACTS_DIR"
+"""Documented for SDK 2.32 (nrtpy's tutorials): where a call with NumPy arrays leaves its NEFF."""
+
+
+def keep_neffs() -> bool:
+    """Have the newer SDK leave its NEFFs, for what times them; whether it will.
+
+    It reads the variable as it is imported: afterwards it is too late, unless a person set it.
+    """
+    if not os.environ.get(ARTIFACTS) and "nki" not in sys.modules:
+        os.environ[ARTIFACTS] = tempfile.mkdtemp(prefix="difftest-nki-")
+        atexit.register(shutil.rmtree, os.environ[ARTIFACTS], ignore_errors=True)
+    return bool(os.environ.get(ARTIFACTS))
+
+
+def lacks_of(sdk: Sdk) -> dict[str, str]:
+    """Of each dialect why the SDK does not run it on a device; empty for one that it runs."""
+    return {
+        CLASSIC: sdk.refuses_classic() or sdk.classic.lack("baremetal"),
+        NEWER: sdk.newer.lack("simulate"),  # which came when NumPy arrays did
+    }
+
+
+def device_backend(sdk: Sdk | None = None) -> Devices:
+    """The device through all generations found here, as one backend on one core.
+
+    Without a device, or an SDK that runs NumPy arrays on it, it is a BackendMissingError.
+    """
+    core = NeuronCore(job_seconds())
+    nodes = sorted(str(node) for node in DEVICE_NODES.glob("neuron[0-9]*"))
+    if nodes:
+        keep_neffs()
+    sdk = sdk or detect_sdk()
+    lacks = lacks_of(sdk)
+    missing = [] if nodes else [f"no Neuron device: {DEVICE_NODES} shows no neuron0"]
+    missing += lacks.values() if all(lacks.values()) else []
+    if missing:
+        raise BackendMissingError(
+            "a Neuron device cannot be used here.\n"
+            + "".join(f"  found:  {lack}\n" for lack in missing)
+            + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
+            f"          ({SETUP_GUIDE}), of 2.29 or later for kernels of nki;\n"
+            "          without one, --simulate runs the same tests on a simulator"
+        )
+    ways = [generation for generation in (sdk.classic, sdk.newer) if not lacks[generation.dialect]]
+    return Devices({way.dialect: Device(way, core, nodes[0]) for way in ways}, lacks)

@@ -22,8 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
-from difftest.backends.device.backend import ARTIFACTS, device_backend, keep_neffs
-from difftest.backends.device.core import Device, DeviceError
+from difftest.backends.device.core import ARTIFACTS, Device, DeviceError, device_backend, keep_neffs
 from difftest.backends.sdk import CLASSIC, function_of, launched
 
 NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"

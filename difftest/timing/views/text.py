@@ -13,8 +13,7 @@ from difftest.simulator.trace import Engine
 from difftest.timing.advice import Advice
 from difftest.timing.descriptors import Toolchain
 from difftest.timing.interval import COVERAGE, Interval
-from difftest.timing.report import ENGINES, Line, Report
-from difftest.timing.roofline import roofline
+from difftest.timing.report import ENGINES, Line, Report, roofline
 
 TOP = 12
 """Lines of a table."""

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from difftest.backends.device import backend as device
+from difftest.backends.device import core as device
 from tests.unit.backends.sdk_standin import forget
 
 PROBES = ("difftest.backends.device.probes_classic", "difftest.backends.device.probes_newer")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Crashed, KernelCall, Ran, Rejected, poisoned
-from difftest.backends.device.backend import device_backend
+from difftest.backends.device.core import device_backend
 from difftest.backends.embedded import EmbeddedSimulator, PlainSimulator
 from difftest.backends.sdk import CLASSIC, NEWER, SdkSimulator, detect_sdk
 from difftest.simulator.frontend.install import embedded

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Crashed, KernelCall, Ran
-from difftest.backends.device.backend import device_backend
+from difftest.backends.device.core import device_backend
 from difftest.backends.sdk import DialectError, dialect_of, function_of, sdk_simulator
 from tests.unit.backends.sdk_standin import write_classic, write_newer
 

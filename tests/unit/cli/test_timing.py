@@ -6,9 +6,8 @@ from click.testing import CliRunner
 
 from difftest.cli import timing as command
 from difftest.cli.main import main
-from difftest.timing.calibration import Judged, calibration
+from difftest.timing.calibration import Judged, calibration, measurements
 from difftest.timing.interval import Interval
-from difftest.timing.measurements import measurements
 
 
 def run(*arguments):

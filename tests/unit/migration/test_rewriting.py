@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.migration import calls, rules
-from difftest.migration.instructions import OF_RESULT
+from difftest.migration.functions import OF_RESULT
 from difftest.migration.rewriting import migrate
 from difftest.simulator.frontend import nki as today
 from tests.every import every

@@ -3,9 +3,17 @@ from statistics import median
 
 import pytest
 
-from difftest.timing.calibration import Judged, calibration, judge, needed_scale, scale_for
+from difftest.timing.calibration import (
+    Comparison,
+    Judged,
+    calibration,
+    grouped,
+    judge,
+    measurements,
+    needed_scale,
+    scale_for,
+)
 from difftest.timing.interval import Interval
-from difftest.timing.measurements import Comparison, grouped, measurements
 from tests.every import every
 from tests.unit.timing.estimates import estimate
 from tests.unit.timing.shipped import prediction_of

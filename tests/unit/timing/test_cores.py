@@ -13,8 +13,7 @@ from difftest.timing.advice import advise
 from difftest.timing.advice.worth import Units
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
 from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import Report
-from difftest.timing.roofline import roofline
+from difftest.timing.report import Report, roofline
 from difftest.timing.views.perfetto import perfetto
 from tests.unit.timing.advised import findings
 

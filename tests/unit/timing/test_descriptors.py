@@ -5,9 +5,8 @@ import pytest
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.data_files import rows_of
 from difftest.timing.descriptors import ANY, KINDS, Toolchain, Way, ways
-from difftest.timing.evidence import Evidence
+from difftest.timing.evidence import Evidence, rows_of
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 

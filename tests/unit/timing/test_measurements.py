@@ -2,12 +2,12 @@ import pytest
 
 from difftest.host.shipped import import_shipped
 from difftest.simulator.frontend.install import embedded
-from difftest.timing.descriptors import Toolchain
-from difftest.timing.measurements import (
+from difftest.timing.calibration import (
     Comparison,
     grouped,
     measurements,
 )
+from difftest.timing.descriptors import Toolchain
 from tests.unit.timing.estimates import estimate
 
 

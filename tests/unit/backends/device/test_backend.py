@@ -6,8 +6,13 @@ import pytest
 
 from difftest.backends.base import BackendMissingError, Crashed, KernelCall, Ran, Rejected
 from difftest.backends.chosen import select_backends
-from difftest.backends.device.backend import device_backend
-from difftest.backends.device.core import CoreLease, DeviceError, InfrastructureError, NoCoreError
+from difftest.backends.device.core import (
+    CoreLease,
+    DeviceError,
+    InfrastructureError,
+    NoCoreError,
+    device_backend,
+)
 from difftest.backends.device.selftest import UntrustedDeviceError
 from tests.every import every
 from tests.unit.backends.sdk_standin import (

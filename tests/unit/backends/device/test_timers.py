@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import BackendMissingError, KernelCall
-from difftest.backends.device.backend import ARTIFACTS
-from difftest.backends.device.core import DeviceError
+from difftest.backends.device.core import ARTIFACTS, DeviceError
 from difftest.backends.device.selftest import UntrustedDeviceError
 from difftest.backends.device.timers import opened_timer, p99_of
 from tests.unit.backends.nrtpy_standin import write_nrtpy

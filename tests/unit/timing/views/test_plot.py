@@ -5,8 +5,7 @@ import pytest
 
 from difftest import choices
 from difftest.timing.report import Report
-from difftest.timing.views.lanes import rate_of, share_of
-from difftest.timing.views.plot import PlottingError, plot
+from difftest.timing.views.lanes import PlottingError, plot, rate_of, share_of
 from tests.unit.timing.shipped import prediction_of
 
 
