@@ -21,15 +21,17 @@ class LazyGroup(click.Group):
 
     Parameters
     ----------
-    modules : of each command by its name; the function that it runs has the same name there.
+    modules : of commands by their names; the function that one runs has the same name there. The
+        others that the help names are each in a module of its own beside this one.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any) -> None:
         super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
-        self.modules = modules
         # Below its first, a line of the docstring is a section of the help: the names of commands.
         parts = [line.split(": ") for line in cleandoc(help).splitlines()[2:]]
         self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
+        names = " ".join(self.sections.values()).split()
+        self.modules = {name: modules.get(name, f"difftest.cli.{name}") for name in names}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self.modules)

@@ -6,10 +6,6 @@ import click
 
 from difftest.cli.commands import LazyGroup
 
-COMMANDS = (
-    *("api", "check", "doctor", "explain", "grade", "init", "lint"),
-    *("measure", "migrate", "profile", "run", "stubs", "timing", "trace"),
-)
 OTHERS = {
     "bench": "difftest.cli.main",
     "findings": "difftest.scale.command",
@@ -21,13 +17,13 @@ OTHERS = {
     "tune": "difftest.scale.tune",
     "verdict": "difftest.verdict.command",
 }
-"""Those that stand beside what they run, and the group below."""
+"""The commands that stand beside what they run, and the group below; all others are in cli/."""
 MEASURED = ("kernel", "own", "reference")
 
 
 @click.group(
     cls=LazyGroup,
-    modules={name: f"difftest.cli.{name}" for name in COMMANDS} | OTHERS,
+    modules=OTHERS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="nki-difftest")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -87,7 +86,7 @@ def migrate(
 
     _check_places(file, output)
     machine, *rest = map(options.pop, ("machine", "level", "rounding"))
-    kernel, calls = _calls(kernel, _Wanted(**options))
+    kernel, calls = _calls(kernel, **options)
     setting = Setting(machine_named(machine), *rest)
 
     def proven(old: Sources, new: Sources) -> bool:
@@ -121,39 +120,27 @@ def _check_places(file: Path, output: Path | None) -> None:
     raise click.UsageError(problem)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """The calls that prove a kernel, as the command's options say them."""
-
-    shapes: Sequence[str]
-    sizes: Sequence[str]
-    test: str | None
-    count: int
-    dtypes: Sequence[str]
-    keywords: Sequence[str]
-    grid: str | None
-
-
-def _calls(kernel: str | None, wanted: _Wanted) -> tuple[str | None, list[ProofCall]]:
-    """The kernel to prove, and the calls of it."""
-    count = wanted.count
+def _calls(
+    kernel: str | None, test: str | None, shapes: Sequence[str], count: int, **others: Any
+) -> tuple[str | None, list[ProofCall]]:
+    """The kernel to prove, and the calls of it, as the command's options say them."""
     if count < 1:
         raise click.BadParameter(f"--cases is at least 1; got {count}")
-    if wanted.test is not None:
-        if wanted.shapes:
+    if test is not None:
+        if shapes:
             raise click.UsageError("the cases come from --shape or from --test; got both")
         return with_spec(
-            wanted.test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
+            test, lambda spec: (kernel or spec.kernel.__name__, calls_of_spec(spec, count))
         )
-    if (kernel is None) != (not wanted.shapes):
+    if (kernel is None) != (not shapes):
         raise click.UsageError("a proof needs --kernel and the --shape of each input, or --test")
     if kernel is None:
         return None, []
-    named = dict(map(_parse_sizes, wanted.sizes))
-    own = [_parse_named_shape(shape, named) for shape in wanted.shapes]
-    known_dtypes(wanted.dtypes)
-    fixed = parse_keywords(wanted.keywords), parse_grid(wanted.grid)
-    calls = calls_of_shapes(own, named, wanted.dtypes, *fixed, count)
+    named, dtypes = dict(map(_parse_sizes, others["sizes"])), others["dtypes"]
+    own = [_parse_named_shape(shape, named) for shape in shapes]
+    known_dtypes(dtypes)
+    fixed = parse_keywords(others["keywords"]), parse_grid(others["grid"])
+    calls = calls_of_shapes(own, named, dtypes, *fixed, count)
     for call in calls:
         if problem := too_large((shape, as_dtype(call.dtype).itemsize) for shape in call.shapes):
             raise click.BadParameter(f"--shape: {problem}")
