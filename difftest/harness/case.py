@@ -7,11 +7,14 @@ A Case holds values alone and not its spec, so that its repr can be pasted into 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from difftest.harness.recipes import Recipe
+
+_NO_LITERAL = re.compile(r"(?<!')\b(inf|nan)\b")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Case:
 
     def __repr__(self) -> str:
         dtypes = f", dtypes={dict(self.dtypes)!r}" if self.dtypes else ""
-        return f"Case(values={self.values!r}, dtype={self.dtype!r}, data={self.data!r}{dtypes})"
+        text = f"Case(values={self.values!r}, dtype={self.dtype!r}, data={self.data!r}{dtypes})"
+        return _NO_LITERAL.sub(r"float('\1')", text)
 
     def label(self) -> str:
         """A test id: values and dtype."""

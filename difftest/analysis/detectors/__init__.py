@@ -6,6 +6,5 @@ needs to know of data is in the trace, where the simulator notes it: no detector
 """
 
 from difftest.analysis.detectors.table import DETECTORS, Detected, detect
-from difftest.analysis.finding import Found, Suspicion
 
-__all__ = ["DETECTORS", "Detected", "Detector", "Found", "Reader", "Suspicion", "detect"]
+__all__ = ["DETECTORS", "Detected", "detect"]

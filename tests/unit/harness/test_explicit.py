@@ -1,5 +1,7 @@
 import json
+import math
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,14 @@ CASE = Case({"m": 2, "flag": True, "n": 3}, "bfloat16", {"a": Ones(), "b": Rando
 def test_a_case_comes_back_from_json_and_from_its_text(case):
     assert case_from_json(case.to_json(), SPEC) == case
     assert eval(repr(case), {name: getattr(difftest, name) for name in difftest.__all__}) == case
+
+
+def test_a_text_with_what_is_no_literal_of_python_is_pasted_as_others_are():
+    data = {"a": difftest.Fill(-math.inf, ((1, math.nan),)), "b": Ones()}
+    case = replace(CASE, data=data)
+    again = eval(repr(case), {name: getattr(difftest, name) for name in difftest.__all__})
+    assert again.data["a"].value == -math.inf
+    assert repr(again) == repr(case)
 
 
 def test_json_is_one_short_line_and_so_is_a_label():
