@@ -64,9 +64,9 @@ def measure(function: Callable[[], object]) -> Reading:
 @click.command()
 @run_options
 def own(run: KernelRun) -> None:
-    """Time the simulation of a kernel of your own on random inputs, or on a case of its test.
+    """Time the simulation of a kernel of your own.
 
-    The time is this computer's, for simulating the kernel; it says nothing of a device.
+    On random inputs, or on a case of its test. The time is this computer's, and none of a device.
     `difftest profile` predicts a device's.
     """
     reading, instructions = run.use(lambda kernel, call: _timed(run, kernel, call))
@@ -90,7 +90,7 @@ def _timed(run: KernelRun, kernel: Any, call: KernelArguments) -> tuple[Reading,
 @click.option("-n", type=click.IntRange(min=1), required=True, help="Elements, or columns.")
 @click.option("-m", type=click.IntRange(min=1), help="Rows of the matrix; n if not given.")
 def kernel(kernel: str, n: int, m: int | None) -> None:
-    """Check a kernel of Part 1 on random float32 data, then time its simulation.
+    """Check a kernel of Part 1 on random data, then time it here.
 
     The time is this computer's, for simulating the kernel; it says nothing of a device.
     """
@@ -145,7 +145,7 @@ def _time(spec: KernelSpec, case: Case) -> tuple[float, int]:
     help="Image size to measure, may be given again; all if not given.",
 )
 def reference(sizes: tuple[str, ...]) -> None:
-    """Compare the definitions in reference/ with their fast forms, side by side.
+    """Time the definitions in reference/ beside their fast forms.
 
     The definition (orig) makes every product in Python; the fast form (opt) works on views of
     windows. All sizes take about half a minute.

@@ -38,7 +38,7 @@ def check(
     memory: bool,
     json_file: Path | None,
 ) -> None:
-    """Look for what can go wrong on a device and does not on a simulator.
+    """Look for what goes wrong on a device, and not on a simulator.
 
     The kernel runs on the simulator, on random inputs, and its trace is read: the order of
     iterations, races between cores, PSUM and others, each described in docs/reference/detectors;

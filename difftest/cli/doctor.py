@@ -11,7 +11,7 @@ import click
 @click.command()
 @click.pass_context
 def doctor(context: click.Context) -> None:
-    """Say which backends work here and why the others do not, and what to install.
+    """Say which backends work here, and what the others lack.
 
     Nothing is run on a device, and nothing is changed. The exit code is 0 if the device works, 1 if
     only simulators do.

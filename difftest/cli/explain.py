@@ -17,10 +17,11 @@ _LAST = 3
 @click.argument("what", metavar="CODE|LOGFILE|NAME")
 @click.pass_context
 def explain(context: click.Context, what: str) -> None:
-    """Say what a code of the compiler (NCC_EVRF007), or each in a log file, means and what to do.
+    """Say what a code of the compiler or a name of NKI means.
 
-    The rows come from public tables and threads, which each answer names; of a name of NKI
-    (nisa.activation) from its signatures. The exit code is 1 if nothing in it is known.
+    A code is one such as NCC_EVRF007, or each in a log file, with what to do. The rows come
+    from public tables and threads, which each answer names; of a name of NKI (nisa.activation)
+    from its signatures. The exit code is 1 if nothing in it is known.
     """
     path = Path(what)
     log = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else what

@@ -42,7 +42,7 @@ SEEDS = click.IntRange(0, 2**32 - 1)  # what NumPy's RandomState takes
 @patient
 @click.pass_context
 def grade(context: click.Context, file: Path, test_maxpool: bool, seed: int, predict: bool) -> None:
-    """Grade the fused convolution in conv2d.py with the assignment's cases and points.
+    """Grade the assignment's convolution in conv2d.py.
 
     Correctness runs on the embedded simulator. Performance is a device's to measure (`difftest
     measure`): its points are shown as not measured, beside what the timing model predicts. The exit

@@ -26,11 +26,11 @@ SETTING = "difftest_simulate = auto"
     "folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), required=False
 )
 def init(folder: Path) -> None:
-    """Write a first kernel, its reference and its test into FOLDER (here, if none is named).
+    """Write a first kernel, its reference and its test into FOLDER.
 
-    `pytest --simulate` runs them green; so does `pytest`, by the pytest.ini that is written where
-    nothing configures pytest yet. Files that are there already stay as they are, and none is
-    written then.
+    That is this folder, if none is named. `pytest --simulate` runs them green; so does
+    `pytest`, by the pytest.ini that is written where nothing configures pytest yet. Files that
+    are there already stay as they are, and none is written then.
     """
     there = [name for name in NAMES if (folder / name).exists()]
     if there:

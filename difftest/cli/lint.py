@@ -55,7 +55,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 def lint(
     context: click.Context, /, files: Sequence[Path], form: str, explain: str | None, **options: Any
 ) -> None:
-    """Look in FILES, or in the files of folders, for what the compiler would refuse.
+    """Look in FILES or folders for what the compiler would refuse.
 
     Nothing is compiled. No kernel runs but that of --kernel (MODULE:KERNEL, FILE.py:KERNEL or
     PATH::TEST), on the simulator. The exit code is 1 if something denied is found (what the --sdk

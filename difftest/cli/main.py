@@ -40,4 +40,4 @@ def main() -> None:
 
 @click.group(cls=LazyGroup, modules=dict.fromkeys(MEASURED, "difftest.cli.bench"))
 def bench() -> None:
-    """Measure time and memory on this computer (never a prediction for a device)."""
+    """Measure time and memory on this computer, of no device."""

@@ -32,7 +32,7 @@ _OURS = BackendMissingError, InfrastructureError, NoCoreError, UntrustedDeviceEr
 def measure(
     context: click.Context, file: Path, test_maxpool: bool, keyword: str, json_file: Path | None
 ) -> None:
-    """Measure the fused convolution in conv2d.py against the course's latency thresholds.
+    """Time the convolution on a NeuronCore, as the assignment does.
 
     Needs a NeuronCore and no other load on it; `difftest grade` predicts without one. The exit code
     is 0 if each threshold is met, and 1 if one is missed.

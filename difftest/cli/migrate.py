@@ -73,12 +73,13 @@ def migrate(
     kernel: str | None,
     **options: Any,
 ) -> None:
-    """Rewrite the classic kernels of FILE (`neuronxcc.nki`) in today's dialect (`import nki`).
+    """Rewrite the classic kernels of FILE in today's dialect.
 
-    What no rule rewrites stays, under a comment with the rule and the remedy; the exit code is 1
-    then. With --kernel and --shape, or --test, both forms run on the simulator, on drawn cases,
-    and must agree bit for bit. A folder's files are rewritten together, with -o for the new folder.
-    docs/reference/migration-rules.md has the rules.
+    That is from `neuronxcc.nki` to `import nki`. What no rule rewrites stays, under a comment
+    with the rule and the remedy; the exit code is 1 then. With --kernel and --shape, or --test,
+    both forms run on the simulator, on drawn cases, and must agree bit for bit. A folder's
+    files are rewritten together, with -o for the new folder. docs/reference/migration-rules.md
+    has the rules.
     """
     if lack := missing("libcst", "migrating", "migrate"):
         raise click.UsageError(lack)

@@ -66,7 +66,7 @@ def profile(
     picture: Path | None,
     json_file: Path | None,
 ) -> None:
-    """Predict how long a kernel takes on a device, and say what it could do better.
+    """Predict how long a kernel takes, and say what to do better.
 
     The kernel runs on the simulator, on random inputs. Every time is predicted from costs that
     are measured, documented or assumed; none is measured here.

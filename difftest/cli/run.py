@@ -43,7 +43,7 @@ def run(
     judged: str,
     strict: bool,
 ) -> None:
-    """Run SCRIPT.py as `python SCRIPT.py ARGS...` would, on the embedded simulator.
+    """Run SCRIPT.py on the simulator, as `python SCRIPT.py ARGS...`.
 
     `import neuronxcc.nki` and its submodules in the script give the simulator, whether or not
     the Neuron SDK is installed. The exit code is the script's; it is 1 instead of 0 if a kernel

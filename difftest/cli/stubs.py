@@ -12,9 +12,10 @@ from difftest.host.output import write_file
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def stubs(folder: Path) -> None:
-    """Write stubs of nki and neuronxcc.nki into FOLDER, as a distribution that pip installs.
+    """Write stubs of nki and neuronxcc.nki into FOLDER, for editors.
 
-    docs/how-to/editor.md has the settings of editors.
+    They are a distribution that pip installs: docs/how-to/editor.md has the settings of
+    editors.
     """
     from difftest.lint.stubs import stub_files
 

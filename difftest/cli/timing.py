@@ -50,7 +50,7 @@ TRACES = {
 
 @click.group()
 def timing() -> None:
-    """The timing model: what it predicts, and how that compares with devices."""
+    """Show what the timing model predicts, beside what devices took."""
 
 
 @timing.command()

@@ -22,9 +22,10 @@ from difftest.simulator import trace_to_json
     help="File to write; - for standard output.",
 )
 def trace(run: KernelRun, file: Path) -> None:
-    """Write the trace of a kernel as JSON: each instruction, what it read and wrote, and where.
+    """Write the trace of a kernel as JSON.
 
-    The kernel runs on the simulator, on random inputs. docs/reference/trace.md describes the form.
+    That is each instruction, what it read and wrote, and where. The kernel runs on the
+    simulator, on random inputs. docs/reference/trace.md describes the form.
     """
     recorded = run.launch().trace
     document = trace_to_json(recorded)

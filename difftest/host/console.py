@@ -34,7 +34,7 @@ def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> T
     for heading in left:
         table.add_column(heading, overflow="fold")
     for heading in right:
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     return table
 
 
@@ -50,10 +50,20 @@ def print_table(console: Console, table: Table) -> None:
     Active: 93%
     """
     wide = console.options.update(max_width=_WIDE)
-    if Measurement.get(console, wide, table).minimum <= console.width:
-        console.print(table)
-    else:
+    least, widths = [], []
+    for column in table.columns:
+        cells = [Measurement.get(console, wide, cell) for cell in (column.header, *column.cells)]
+        least.append(max(cell.minimum for cell in cells))
+        widths.append(max(cell.maximum for cell in cells))
+    room = console.width - 3 * len(widths) - 1  # beside the lines, and a blank on each side
+    if sum(least) > room:
         _print_rows(console, table)
+        return
+    while sum(widths) > room:  # rich would cut words
+        widths[max(range(len(widths)), key=lambda n: widths[n] - least[n])] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    console.print(table)
 
 
 def _print_rows(console: Console, table: Table) -> None:

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def fuzz(
     context: click.Context, pytest_args: tuple[str, ...], processes: int, minutes: float
 ) -> None:
-    """Fuzz kernel tests for some minutes: difftest fuzz -- --simulate tests/kernels.
+    """Look for bugs with kernel tests, for minutes or all night.
 
-    HypoFuzz draws their cases, led by what the kernels do. Each finding is told once and kept;
-    `difftest findings` lists them. The exit code is 1 if this campaign has found one.
+    As `difftest fuzz -- --simulate tests`. HypoFuzz draws cases, led by what kernels do. `difftest
+    findings` lists what was found. The exit code is 1 if this campaign has found something.
     """
     need("hypofuzz", "a campaign")
     start, spawn = moment(), multiprocessing.get_context("spawn")

@@ -115,10 +115,10 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
 @click.option("--compare", "old", type=Path, help="A sweep of before; 1 if a point newly fails.")
 @click.pass_context
 def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> None:
-    """Run a kernel test over a grid of points, a row of a Parquet file for each.
+    """Run a kernel test over a grid of points.
 
-    A row has what came of the point, its predicted latency with its interval, and its memory. The
-    same command goes on after a stop.
+    Each is a row of a Parquet file. A row has what came of the point, its predicted latency
+    with its interval, and its memory. The same command goes on after a stop.
     """
     over, machines, case, heat, old = map(options.pop, ("over", "machines", "case", "heat", "old"))
     axes = axes_of_command(over, machines, case)

@@ -304,7 +304,7 @@ def _times(slow: Attempt, fast: Attempt) -> str:
 @patient
 @click.pass_context
 def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options: Any) -> None:
-    """Find the sizes with which a kernel is fastest, by predicted latency, and correct.
+    """Find the sizes with which a kernel is correct, and fastest.
 
     The times are those of one case, and none is measured. What is fast is judged by drawn cases of
     the test and by that case. The exit code is 1 if no point is correct.

@@ -153,9 +153,9 @@ INSTRUCTIONS = (
     help="Seconds that a tool may take.",
 )
 def serve(timeout: float) -> None:
-    """Serve the commands to an agent: an MCP server on stdin and stdout.
+    """Serve the commands to an agent: an MCP server.
 
-    It has no network and no state but the last answer. Needs the extra `serve`.
+    On stdin and stdout; no network, no state but the last answer. Needs the extra `serve`.
     """
     try:
         from mcp.server.mcpserver import MCPServer

@@ -51,7 +51,7 @@ def mutate(
     table_file: Path | None,
     **options: Any,
 ) -> None:
-    """Plant bugs in the kernels of tests, and tell which of them the tests find.
+    """Plant bugs in kernels, and tell which of them tests find.
 
     TESTS are kernel tests as PATH::TEST, files and folders of them, or specs as PATH::NAME. Each
     mutant is one small change of a kernel's source. The exit code is 1 if one survives that is no

@@ -87,9 +87,9 @@ def engines(report: Report) -> Table:
 
 def lines(title: str, rows: Sequence[Line]) -> Table:
     """A table of groups of instructions, the most critical ones."""
-    table = Table(title=f"{title} (predicted)", title_justify="left")
+    table = Table(title=f"{title} (us, predicted)", title_justify="left")
     table.add_column("", overflow="fold")
-    for heading in ("Instructions", "Busy us", "Critical us", "DMA bytes"):
+    for heading in ("Count", "Busy", "Critical", "DMA bytes"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Costs")
     for line in rows[:TOP]:

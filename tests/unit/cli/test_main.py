@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -51,6 +52,8 @@ def test_commands_import_what_they_need_alone():
 
 def test_help_says_of_each_command_what_it_says_of_itself():
     for group in (main, main.get_command(None, "bench")):
+        narrow = CliRunner().invoke(group, ["--help"], terminal_width=80).stdout.partition("\n")[2]
+        assert not re.findall(r".*\.\.\.\n", narrow)  # the first sentence fits
         page = " ".join(CliRunner().invoke(group, ["--help"], terminal_width=400).stdout.split())
         for name in group.list_commands(None):
             command = group.get_command(None, name)

@@ -31,7 +31,7 @@ def test_a_summary_tables_and_advice():
     assert third == (
         "not measured; compiled as classic-benchmark: DMA descriptors all from one generator"
     )
-    for part in ("nc_latency", "Engines (predicted)", "Source lines (predicted)", "Advice"):
+    for part in ("nc_latency", "Engines (predicted)", "Source lines (us, predicted)", "Advice"):
         assert part in result.stdout
 
 

@@ -358,7 +358,7 @@ def _misfit(
     return SignatureError(
         "a call takes the parameters that its function is documented with",
         happened=str(error),
-        received=", ".join(f"{argument}={value!r:.60}" for argument, value in kwargs.items())
+        received=", ".join(f"{k}={getattr(v, '__name__', repr(v)):.60}" for k, v in kwargs.items())
         or "positional arguments",
         limit=f"{name}({', '.join(signature.parameters)})",
         remedy=_ENDED.get(extra) if extra else None,
