@@ -15,7 +15,6 @@ from rich.text import Text
 
 LEAST = 100
 """Columns of what is no terminal, such as a file, at least."""
-
 EVERY = 60.0
 """Seconds between two lines on how far a command is, where no terminal shows a bar."""
 _WIDE = 10_000
@@ -39,16 +38,7 @@ def titled_table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> T
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; where not even its words fit the width, its rows one below the other.
-
-    >>> table = Table("Engine", "Active", title="Engines")
-    >>> table.add_row("tensor", "93%")
-    >>> print_table(Console(width=16), table)
-    Engines
-    <BLANKLINE>
-    Engine: tensor
-    Active: 93%
-    """
+    """Print a table; where not even its words fit the width, its rows one below the other."""
     wide = console.options.update(max_width=_WIDE)
     least, widths = [], []
     for column in table.columns:

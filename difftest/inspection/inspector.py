@@ -7,6 +7,7 @@ import functools
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from difftest.breakdown import unless_broken
 from difftest.simulator import NkiError
 from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.dtypes import Array
-from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.trace import Event, Location, Trace
 from difftest.simulator.witness import Testimony
+
+if TYPE_CHECKING:
+    from difftest.simulator.exact.run import ExactOutput
 
 REVERSED = Order(reversed=True)
 """The last program first, to its end."""

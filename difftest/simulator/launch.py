@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.arrays import (
     Arguments,
@@ -24,7 +24,6 @@ from difftest.simulator.baton import FORWARD, Baton, Order, ProgramStopped, Rank
 from difftest.simulator.core import Core, is_running
 from difftest.simulator.dtypes import Array, as_dtype, as_nki_dtype
 from difftest.simulator.errors import KernelExit, NkiError
-from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings, Shadow, exact_run
 from difftest.simulator.follower import Follower, Followers
 from difftest.simulator.frontend.arguments import not_taken
 from difftest.simulator.frontend.classic.memories import forces_auto_alloc, note_mixed
@@ -43,13 +42,15 @@ from difftest.simulator.instructions.gate import kept_calls
 from difftest.simulator.instructions.observing import Observer
 from difftest.simulator.machine import MACHINES, Machine
 from difftest.simulator.misuses import LAUNCH_IN_KERNEL
-from difftest.simulator.oracle.judge import Oracle
 from difftest.simulator.recording import fuse_moves
 from difftest.simulator.strictness import Strictness, judging, said
 from difftest.simulator.tape import recorder
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space, Trace
 from difftest.simulator.witness import Testimony, witness
+
+if TYPE_CHECKING:
+    from difftest.simulator.exact.run import ExactOutput, ExactRun, ExactSettings
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ class Launch:
                 for _, data, tensor in arguments.mutable:
                     data[...] = oracle.array(tensor)
             follows = shadow is not None and not again
-            exact = exact_run(shadow, leaves, arguments.mutable) if follows else None
+            exact = shadow.exact_run(leaves, arguments.mutable) if follows else None
         if again:
             return replace(self, exact=again).finished()
         return Finished(core, arguments, outputs, leaves, exact)
@@ -263,9 +264,12 @@ class Launch:
         core.loops.order, core.draws.states = self.order, dict(self.drawn)
         followers: list[Follower] = [Observer(core)] if self.record else []
         if self.exact:
-            settings = self.exact if isinstance(self.exact, ExactSettings) else ExactSettings()
-            followers.append(Shadow(settings))
+            from difftest.simulator.exact.run import ExactSettings, Shadow
+
+            followers.append(Shadow(ExactSettings() if self.exact is True else self.exact))
         if self.plain:
+            from difftest.simulator.oracle.judge import Oracle
+
             followers.append(Oracle())
         core.followers = Followers(*followers, *core.followers.all)
         core.tile = core.kind(tensor)

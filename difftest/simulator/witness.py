@@ -8,14 +8,16 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from difftest.simulator.baton import Order
 from difftest.simulator.dtypes import Array
 from difftest.simulator.errors import set_to
-from difftest.simulator.exact.run import ExactOutput
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
+
+if TYPE_CHECKING:
+    from difftest.simulator.exact.run import ExactOutput
 
 
 class Testimony(NamedTuple):

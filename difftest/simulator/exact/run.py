@@ -125,6 +125,19 @@ class Shadow(Follower):
         """The reduction registers of the program that runs, by engine."""
         return self._registers.setdefault(current().seat.program, {})
 
+    def exact_run(
+        self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
+    ) -> ExactRun:
+        """What it has come to when the kernel is over."""
+        losses = self.losses.found.values() if self.losses is not None else ()
+        return ExactRun(
+            tuple(exact_output(self, tile) for tile in outputs),
+            tuple((array, exact_output(self, tile)) for array, _, tile in arguments),
+            tuple(self.doubts.values()),
+            tuple(self.contract.narrowed.values()),
+            tuple(sorted(losses, key=lambda loss: -loss.happened)),
+        )
+
     # -- between the gate and the machine ---------------------------------------------------------
 
     def before(self, call: Call, issued: Issue) -> None:
@@ -484,17 +497,3 @@ def exact_output(shadow: Shadow, tile: Tile) -> ExactOutput:
     if held is None:
         return ExactOutput(raw_values(tile).astype(np.float64), None)
     return ExactOutput(held.value.copy(), None if held.error is None else held.error.copy())
-
-
-def exact_run(
-    shadow: Shadow, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
-) -> ExactRun:
-    """What the exact run of a launch has come to."""
-    losses = shadow.losses.found.values() if shadow.losses is not None else ()
-    return ExactRun(
-        tuple(exact_output(shadow, tile) for tile in outputs),
-        tuple((array, exact_output(shadow, tile)) for array, _, tile in arguments),
-        tuple(shadow.doubts.values()),
-        tuple(shadow.contract.narrowed.values()),
-        tuple(sorted(losses, key=lambda loss: -loss.happened)),
-    )
