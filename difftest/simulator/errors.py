@@ -69,7 +69,11 @@ class Location(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file, from the working directory, and the line."""
+        """The file, from the working directory, and the line.
+
+        >>> Location("scale.py", 12).place
+        'scale.py:12'
+        """
         return f"{near(self.file)}:{self.line}"
 
     @property
