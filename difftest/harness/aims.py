@@ -23,10 +23,14 @@ _SHARE, _NAMES, _STEPS, _LEAST = 0.6, 0.8, 5, 3
 numbers are aimed at: smaller ones are drawn anyhow."""
 _ASIDE = (*6 * (0,), -1, 1)
 """How far beside a place is aimed."""
+_ENDLESS = 2**62
+"""The step of a term that has one value alone."""
 _TURNS = ("range", "affine_range", "sequential_range", "static_range")
 
 Term = tuple[int, int]
 """A step, and the first of the values that are so far apart."""
+Condition = tuple[str, int, list[Term], list[Term]]
+"""Its file and line, what those around it ask, and what it asks itself."""
 
 
 def aimed(groups: Sequence[Sequence[Term]], names: Sequence[str], seed: int) -> dict[str, int]:
@@ -47,11 +51,25 @@ def aimed(groups: Sequence[Sequence[Term]], names: Sequence[str], seed: int) -> 
     }
 
 
-def groups_of(kernels: Sequence[Callable[..., Any]]) -> list[list[Term]]:
-    """For each condition of kernels, and of functions of theirs, what it and those around ask."""
+def nearest(terms: Sequence[Term], cases: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+    """How far the nearest of some cases' values are from terms, and which they are, in words."""
+    places = [(step or _ENDLESS, first) for step, first in terms]
+
+    def apart(values: Mapping[str, Any]) -> int:
+        sizes = [size for size in values.values() if type(size) is int] or [0]
+        far = ([min((n - at) % step, (at - n) % step) for n in sizes] for step, at in places)
+        return sum(map(min, far))
+
+    values = min(cases, key=apart)
+    shown = ", ".join(f"{name}={value}" for name, value in values.items())
+    return apart(values), f"{len(cases)} cases, the nearest {shown}"
+
+
+def conditions_of(kernels: Sequence[Callable[..., Any]]) -> list[Condition]:
+    """Each condition of kernels, and of functions of theirs, that asks for a number."""
     left: list[Any] = [function_of(one) for one in kernels]
     done: list[FunctionType] = []
-    found: list[list[Term]] = []
+    conditions: list[Condition] = []
     while left:
         function = left.pop()
         if not isinstance(function, FunctionType) or function in done:
@@ -61,15 +79,18 @@ def groups_of(kernels: Sequence[Callable[..., Any]]) -> list[list[Term]]:
         home = function.__module__
         left += [function_of(one) for one in named if getattr(one, "__module__", "") == home]
         with contextlib.suppress(OSError, TypeError, SyntaxError):  # it has no source
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-            found += _Source(tree, function.__globals__).groups(tree, [])
-    return found
+            lines, first = inspect.getsourcelines(function)
+            tree = ast.increment_lineno(ast.parse(textwrap.dedent("".join(lines))), first - 1)
+            source = _Source(function.__code__.co_filename, tree, function.__globals__)
+            conditions += source.conditions(tree, [])
+    return conditions
 
 
 class _Source:
     """A function's source, the numbers of its module, and what its names are."""
 
-    def __init__(self, tree: ast.AST, known: Mapping[str, Any]) -> None:
+    def __init__(self, file: str, tree: ast.AST, known: Mapping[str, Any]) -> None:
+        self._file = file
         self._known = {n: one for n, one in known.items() if isinstance(one, (int, ModuleType))}
         self._assigned = {
             node.targets[0].id: node.value
@@ -77,18 +98,18 @@ class _Source:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
 
-    def groups(self, node: ast.AST, around: list[Term]) -> Iterator[list[Term]]:
-        """The terms of each condition below a node; what is refused counts for nothing."""
+    def conditions(self, node: Any, around: list[Term]) -> Iterator[Condition]:
+        """The conditions below a node; what is refused counts for nothing."""
         refuses = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)
         if refuses or isinstance(node, ast.Assert):
             return
         test: Any = node if isinstance(node, (ast.Compare, ast.BoolOp)) else None
         test = getattr(node, "test", test)
         if own := [*self._terms(test)] if test is not None else [*self._turns(node)]:
-            yield [*around, *own]
+            yield self._file, node.lineno, around, own
         for inner in ast.iter_child_nodes(node) if test is not node else ():
             if inner is not test:
-                yield from self.groups(inner, [*around, *own])
+                yield from self.conditions(inner, [*around, *own])
 
     def _terms(self, test: ast.AST) -> Iterator[Term]:
         nodes = [*ast.walk(test)]

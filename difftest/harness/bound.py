@@ -7,7 +7,7 @@ dialects only, it gets those of these dialects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -106,30 +106,23 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
                 failures[one.name], found = wrong, wrong.verdicts
         outputs[one.name] = runner.outputs
         verdicts |= {f"{one.name} on {backend}": verdict for backend, verdict in found.items()}
-    for first, second, backend, equal in agreement(outputs):
+    pairs = [*agreement(outputs)]
+    for first, second, backend, equal in pairs:
         runner.tally.count_agreement(first, second, backend, equal=equal)
     for name, failure in failures.items():
-        failure.others = _said_of_others(name, outputs, failures)
+        alike = {one for *two, _, equal in pairs if equal and name in two for one in two}
+        failure.others = (*(_said(one, failures, alike) for one in outputs if one != name),)
         raise failure
     return verdicts
 
 
-def _said_of_others(
-    name: str, outputs: dict[str, Outputs], failures: dict[str, DifferentialFailure]
-) -> tuple[str, ...]:
-    """A line for each other kernel: whether it is wrong too, and in the same way."""
-    lines = []
-    for other in outputs:
-        if other == name:
-            continue
-        pairs = {name: outputs[name], other: outputs[other]}
-        said = "is wrong too, and its outputs differ"
-        if other not in failures:
-            said = "agrees with the reference"
-        elif any(equal for *_, equal in agreement(pairs)):
-            said = "is wrong too, with the same bits: look at the reference and the spec"
-        lines.append(f"{other} {said}")
-    return tuple(lines)
+def _said(other: str, failures: Collection[str], alike: Collection[str]) -> str:
+    """Of another kernel: whether it is wrong too, and in the same way."""
+    if other not in failures:
+        return f"{other} agrees with the reference"
+    if other in alike:
+        return f"{other} is wrong too, with the same bits: look at the reference and the spec"
+    return f"{other} is wrong too, and its outputs differ"
 
 
 @dataclass(repr=False)

@@ -111,13 +111,15 @@ class Coverage:
 
     ``forks`` are (file, line, whether it loops); ``kernels`` (file, line, kernel that ran its
     function); what is ``done`` is (file, line, index of ``BRANCHES`` or ``TURNS``) and not to be
-    said of it; ``unknown`` says why nothing is known of some cases.
+    said of it; ``unknown`` says why nothing is known of some cases; what was ``tried`` at a branch
+    is (file, line, how far from its condition, in words).
     """
 
     forks: set[tuple[str, int, bool]] = field(default_factory=set)
     kernels: set[tuple[str, int, str]] = field(default_factory=set)
     done: set[tuple[str, int, int]] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
+    tried: set[tuple[str, int, int, str]] = field(default_factory=set)
 
     def saw(self, kernel: str, forks: Collection[tuple[str, int, bool]]) -> None:
         """A kernel ran functions with these forks."""
@@ -141,15 +143,16 @@ class Coverage:
 
 def coverage_from_list(document: list[Any]) -> Coverage:
     """What :meth:`Coverage.to_list` wrote."""
-    tables: list[Any] = [{(*row,) for row in rows} for rows in document[:-1]]
-    return Coverage(*[*tables, set(document[-1])])
+    tables: list[Any] = [{r if isinstance(r, str) else (*r,) for r in rows} for rows in document]
+    return Coverage(*tables)
 
 
 @dataclass(frozen=True)
 class Missed:
     """What no case did at a fork: the first thing that never happened there.
 
-    ``kernels`` ran its function; ``file`` is from the working directory, ``source`` the line.
+    ``kernels`` ran its function; ``file`` is from the working directory, ``source`` the line;
+    ``tried`` is what came nearest to a branch, where that is known.
     """
 
     file: str
@@ -157,13 +160,15 @@ class Missed:
     kernels: tuple[str, ...]
     what: str
     source: str
+    tried: str = ""
 
 
 def missed(coverage: Coverage) -> list[Missed]:
     """What no case did, by file and line. Of a loop without a second turn a third is not said."""
     from difftest.simulator.errors import near  # a run without a backend is spared NumPy
 
-    ran, found = defaultdict(list), []
+    ran, places = defaultdict(list), []
+    tried = {(*at,): text for *at, _, text in sorted(coverage.tried, reverse=True)}
     for *place, kernel in sorted(coverage.kernels):
         ran[(*place,)].append(kernel)
     for file, line, loops in sorted(coverage.forks):
@@ -175,8 +180,9 @@ def missed(coverage: Coverage) -> list[Missed]:
         ]
         source = linecache.getline(file, line).strip()
         for what in left[: 1 if loops else None] if kernels else ():
-            found.append(Missed(near(file), line, kernels, what, source))
-    return found
+            said = "" if loops else tried.get((file, line), "")
+            places.append(Missed(near(file), line, kernels, what, source, said))
+    return places
 
 
 @dataclass

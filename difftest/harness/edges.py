@@ -221,7 +221,10 @@ class _Look:
 
     @cached_property
     def work(self) -> int:
-        return 0 if self.trace is None else work_of(self.trace)
+        """What it takes to simulate the launch, in elements that its instructions touch."""
+        events = () if self.trace is None else self.trace.events
+        regions = (region for event in events for region in (*event.writes, *event.reads))
+        return sum(region.elements for region in regions) + INSTRUCTION * len(events)
 
 
 def footprint_of(trace: Trace) -> tuple[int, ...]:
@@ -235,14 +238,6 @@ def footprint_of(trace: Trace) -> tuple[int, ...]:
         if one.space in largest:
             largest[one.space] = max(largest[one.space], one.partition_bytes)
     return (*(found.get(space, 0) for space in _MEMORIES), *largest.values())
-
-
-def work_of(trace: Trace) -> int:
-    """What it takes to simulate a launch, in elements that its instructions touch."""
-    touched = sum(
-        sum(region.elements for region in (*event.writes, *event.reads)) for event in trace.events
-    )
-    return touched + INSTRUCTION * len(trace.events)
 
 
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:

@@ -22,9 +22,10 @@ from difftest.backends.base import (
     Unsupported,
     poisoned,
 )
+from difftest.harness.aims import conditions_of, nearest
 from difftest.harness.case import Case
 from difftest.harness.compare import compare
-from difftest.harness.coverage import Watch
+from difftest.harness.coverage import Watch, missed
 from difftest.harness.explanation import History, doubts_of, excuses, explained, of_data
 from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import (
@@ -33,13 +34,14 @@ from difftest.harness.failures import (
     HazardFailure,
     HazardWarning,
     NotRejectedError,
+    Reproduction,
+    rejection_text,
 )
 from difftest.harness.frames import named
 from difftest.harness.limits import CaseLimitError, within_limits
 from difftest.harness.questions import Reference, answer, reference_of
 from difftest.harness.reference import ReferenceDefect, ReferenceRefusal, bytes_of
 from difftest.harness.repeats import Repeats
-from difftest.harness.report import Reproduction, rejection_text
 from difftest.harness.rounding import Array
 from difftest.harness.signature import home_of
 from difftest.harness.spec import KernelSpec, Rejection
@@ -245,6 +247,14 @@ class Runner:
             raise HazardFailure(spec, case, self.again, [one for *_, one in failing])
         for *_, one in self.hazards.values():
             warn(HazardWarning(finding_text(one)), one.location)
+
+    def tell_tried(self) -> None:
+        """Where no case took one side of a branch: which values came nearest to its condition."""
+        coverage = self.tally.coverage
+        for history in self.histories.values() if missed(coverage) else ():
+            cases = [case.values for case in history.agreed]
+            for file, line, _, terms in conditions_of([history.spec.kernel]) if cases else ():
+                coverage.tried.add((file, line, *nearest(terms, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
         """How the exact run of a case counts roundings; None if none is wanted."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.control import current_build_context
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from difftest.harness.aims import Term, aimed, groups_of
+from difftest.harness.aims import Term, aimed, conditions_of
 from difftest.harness.case import Case
 from difftest.harness.nature import FAR, Nature, nature_of
 from difftest.harness.recipes import Fill, Integers, Iota, Ones, Outliers, Random, Recipe, Zeros
@@ -314,7 +314,8 @@ def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     names = names[: max(map(names.index, sizes), default=-1) + 1]
     known = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
     room = math.prod(len(one) for one in known if isinstance(one, Sequence))
-    groups = groups_of((spec.kernel, *spec.others))
+    conditions = conditions_of((spec.kernel, *spec.others))
+    groups = [[*around, *own] for *_, around, own in conditions]
     return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
 
 

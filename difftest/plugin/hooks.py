@@ -201,6 +201,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             result = yield
         finished = True
         runner.check_hazards()
+        runner.tell_tried()
     except SpecError as error:
         raise pytest.fail.Exception(f"{type(error).__name__}: {error}", pytrace=False) from None
     except KeyboardInterrupt as interrupt:

@@ -28,8 +28,7 @@ from difftest.plugin.options import (
 )
 
 if TYPE_CHECKING:
-    from difftest.harness.failures import CaseFailure
-    from difftest.harness.report import Reproduction
+    from difftest.harness.failures import CaseFailure, Reproduction
     from difftest.harness.runner import Runner
     from difftest.harness.tally import Tally
 
@@ -179,7 +178,7 @@ def is_drawn(item: pytest.Item, request: Request) -> bool:
 
 def reproduction_of(item: pytest.Item, request: Request) -> Reproduction:
     """How to run this test again, from the directory where pytest was started."""
-    from difftest.harness.report import Reproduction
+    from difftest.harness.failures import Reproduction
 
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
     node = f"{path}::{getattr(item, 'originalname', item.name)}"

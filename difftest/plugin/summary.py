@@ -89,12 +89,13 @@ def coverage_lines(tally: Tally, verbose: bool) -> Iterator[str]:
     places = [place for place in missed(tally.coverage) if verbose or place.what != TURNS[-1]]
     alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for at in places:
-        alike[at.file, at.what, _named(at.kernels, 1)].append(str(at.line))
+        tried = at.tried and f": {at.tried}"
+        alike[at.file, at.what, _named(at.kernels, 1), tried].append(str(at.line))
         if verbose:
-            yield f"no case: {at.file}:{at.line}: {at.what} ({', '.join(at.kernels)})"
+            yield f"no case: {at.file}:{at.line}: {at.what} ({', '.join(at.kernels)}){tried}"
             yield f"           {at.source}"
-    for (file, what, names), lines in [] if verbose else [*alike.items()][:_FEW]:
-        yield f"no case: {file}:{_named(lines)}: {what} ({names})"
+    for (file, what, names, tried), lines in [] if verbose else [*alike.items()][:_FEW]:
+        yield f"no case: {file}:{_named(lines)}: {what} ({names}){tried}"
     if not verbose and (left := sum(map(len, [*alike.values()][_FEW:]))):
         yield f"no case: and {left} more branches and loops; -v has all"
     for why in sorted(tally.coverage.unknown) if verbose else ():

@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.breakdown import unless_broken
 from difftest.harness.case import Case
-from difftest.harness.report import short
+from difftest.harness.failures import short
 from difftest.harness.spec import KernelSpec
 from difftest.inspection import memory_text
 from difftest.report.failure import findings, label, trace_of

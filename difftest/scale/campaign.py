@@ -34,11 +34,11 @@ from difftest.harness.failures import (
     CaseFailure,
     DifferentialFailure,
     HazardFailure,
+    Reproduction,
 )
 from difftest.harness.frames import is_authors
 from difftest.harness.questions import Reference
 from difftest.harness.repeats import Repeats
-from difftest.harness.report import Reproduction
 from difftest.harness.rounding import Array
 from difftest.harness.runner import Runner, run_kernel
 from difftest.harness.spec import KernelSpec

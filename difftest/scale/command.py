@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from difftest.choices import LEVELS
-from difftest.harness.report import quoted
+from difftest.harness.failures import quoted
 from difftest.host.console import print_table, table_console, titled_table
 from difftest.host.pool import Member
 from difftest.scale.findings import CLOSED, OPEN, Findings, Found, commit_of, moment

@@ -21,8 +21,8 @@ from difftest.harness.failures import (
     CaseFailure,
     DifferentialFailure,
     NotRejectedError,
+    describe_box,
 )
-from difftest.harness.report import describe_box
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Counts
 from difftest.harness.verdict import Mismatch, OneSided

@@ -98,7 +98,9 @@ def run(project, whole_profiles):
         result.assert_outcomes(
             failed=int("wrong" in names), passed=2 * len(names) - int("wrong" in names)
         )
-        return re.findall("^no case: (.*)", result.stdout.str(), re.MULTILINE)
+        lines = re.findall("^no case: (.*)", result.stdout.str(), re.MULTILINE)
+        project.tried = dict(re.findall(r"(.*\)): \d+ cases, the nearest (.*)", "\n".join(lines)))
+        return [line.partition("): ")[0] + ")" if "): " in line else line for line in lines]
 
     return run
 
@@ -113,6 +115,12 @@ def test_what_no_case_took_is_said(run, project):
         *NARROW,
         *SINGLE,
     ]
+    assert {line.partition(":")[2] for line in project.tried} == {
+        *("10: never true (both, both_classic)", "33: never true (both)"),
+        *("10: never true (narrow)", "33: never true (narrow)"),
+    }
+    # no drawn case has 101 rows; 8 columns are the size that is nearest to it
+    assert re.fullmatch("m=[1-4], n=8", project.tried["narrow_kernels.py:33: never true (narrow)"])
     said = json.loads((project.pytester.path / "out.json").read_text())["not_reached"]
     (loop,) = (one for one in said if one["file"] == "single_kernels.py")
     assert loop == {
@@ -121,6 +129,7 @@ def test_what_no_case_took_is_said(run, project):
         "kernels": ["single_classic"],
         "what": "never a second turn",
         "source": "for start in classic_nl.affine_range(columns // 4):",
+        "tried": "",
     }
 
 

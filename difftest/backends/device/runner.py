@@ -18,10 +18,9 @@ from difftest.backends.device.core import NAME as DEVICE
 from difftest.backends.device.selftest import Guard
 from difftest.backends.sdk import sdk_simulator
 from difftest.harness.case import Case
-from difftest.harness.failures import DifferentialFailure
+from difftest.harness.failures import DifferentialFailure, Reproduction
 from difftest.harness.questions import Reference
 from difftest.harness.recipes import Integers, Random, Recipe
-from difftest.harness.report import Reproduction
 from difftest.harness.rounding import is_float
 from difftest.harness.runner import Runner, Trial
 from difftest.harness.spec import KernelSpec

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 
-from difftest.harness.aims import groups_of
+from difftest.harness.aims import conditions_of, nearest
 from difftest.harness.recipes import Zeros
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import cases, sizes
@@ -135,4 +135,16 @@ def test_a_case_that_aims_shrinks_as_any_other():
     ],
 )
 def test_what_a_source_asks_for(kernel, groups):
-    assert groups_of([kernel]) == groups
+    assert [[*around, *own] for *_, around, own in conditions_of([kernel])] == groups
+
+
+def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
+    cases = [
+        {"rows": 30, "columns": 50},
+        {"rows": 219, "columns": 98},
+        {"rows": 200, "columns": 97},
+    ]
+    (file, line, _, terms), *_ = conditions_of([both])
+    assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
+    assert nearest(terms, cases) == (3, "3 cases, the nearest rows=219, columns=98")
+    assert nearest(terms, cases[:1])[0] == (217 - 50) + (33 - 30)

@@ -7,10 +7,14 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from difftest.analysis.finding import Finding, Severity
 from difftest.harness.case import Case
-from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, HazardFailure
+from difftest.harness.failures import (
+    BrokenReferenceError,
+    DifferentialFailure,
+    HazardFailure,
+    Reproduction,
+)
 from difftest.harness.recipes import Ones
 from difftest.harness.reference import ReferenceDefect
-from difftest.harness.report import Reproduction
 from difftest.harness.spec import KernelSpec
 from difftest.harness.verdict import Mismatch, OneSided, WrongElement
 from difftest.scale.findings import (

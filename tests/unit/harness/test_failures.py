@@ -4,16 +4,16 @@ from difftest.backends.base import Crashed, Ran, Rejected
 from difftest.harness.case import Case
 from difftest.harness.compare import compare
 from difftest.harness.explicit import case_from_json
-from difftest.harness.failures import DifferentialFailure
-from difftest.harness.questions import reference_of
-from difftest.harness.recipes import Fill, Zeros
-from difftest.harness.report import (
+from difftest.harness.failures import (
+    DifferentialFailure,
     Reproduction,
     case_rows,
     describe_box,
     quoted,
     rejection_text,
 )
+from difftest.harness.questions import reference_of
+from difftest.harness.recipes import Fill, Zeros
 from difftest.harness.spec import KernelSpec, Rejection
 from difftest.harness.verdict import BothRejected, Inconclusive, Match, Mismatch, OneSided
 from tests.every import every
