@@ -137,7 +137,8 @@ def check(core: Core, issued: Issue) -> Call:
     table = {**instruction.defaults, **dict(zip(instruction.options, issued.options, strict=False))}
     options = {name: table[name] for name in instruction.options}
     call = Call(instruction, core.machine, described, options, destinations, issued.dtype)
-    call.dialect, call.into_existing = core.trace.dialect, dst is not None and issued.named
+    call.dialect = core.trace.dialect
+    call.into_existing = (issued.left_of or issued).dst is not None
     _check_vectors(call)
     call.engine = instruction.engine(call, issued.engine)
     for option in call.options.values():

@@ -246,7 +246,7 @@ def prepare(core: Core, issued: Issue) -> Call:
         key += tuple(map(_signature, issued.others))
     if issued.said:
         key += (issued.said,)
-    if not issued.named:
+    if issued.left_of is not None and issued.left_of.dst is None:
         key = (False, *key)
     calls = core.calls
     call: Call | None = calls.get(key)

@@ -78,7 +78,7 @@ def issue_masked(
     if isinstance(chosen, bool) or not chosen.any():
         return whole
     engine = issued.engine if issued.engine is Engine.UNKNOWN else call.engine
-    inside = replace(issued, dst=whole, dtype=None, named=dst is not None, engine=engine, part=True)
+    inside = replace(issued, dst=whole, dtype=None, engine=engine, left_of=issued)
     _issue_inside(core, call, inside, (walk, chosen.reshape(walk.walked)))
     for tell in core.followers.whole:
         tell(call, replace(issued, dst=whole), chosen)

@@ -341,11 +341,9 @@ class Issue:
     """By role, what the event names as read instead of the operands."""
     inner: Array | None = None
     """A mask that is no box, over what the instruction walks: it changes how it is computed."""
-    named: bool = True
-    """Whether the kernel named ``dst``, if there is one; a mask makes one for a call that did not,
-    and AWS documents a few instructions otherwise where ``dst`` is named."""
-    part: bool = False
-    """Whether it is what a mask leaves of another one, which is judged as a whole."""
+    left_of: Issue | None = None
+    """The kernel's own, of which a mask leaves this: it says whether ``dst`` was named, for which
+    AWS documents a few instructions otherwise, and it is judged as a whole."""
     gaps: Any = None
     """What of its operands is not defined, if anything (``instructions/definedness.py``)."""
     said: tuple[tuple[str, Any], ...] = ()

@@ -115,7 +115,7 @@ class Oracle(Follower):
 
     def after(self, call: Any, issued: Issue) -> None:
         """Judge what it wrote, unless it is a part of what is judged as a whole."""
-        if not issued.part:
+        if issued.left_of is None:
             self.whole(call, issued, self._where)
 
     def whole(self, call: Any, issued: Issue, kept: Array | None) -> None:
