@@ -14,12 +14,11 @@ import numpy as np
 from difftest.analysis.detectors import DETECTORS, Detected, detect
 from difftest.analysis.detectors.survey import adds
 from difftest.analysis.finding import Finding, Severity
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.breakdown import unless_broken
 from difftest.simulator import NkiError
 from difftest.simulator.baton import FORWARD, Order
 from difftest.simulator.dtypes import Array
-from difftest.simulator.trace import Event, Location, Trace
+from difftest.simulator.trace import Event, Location, Purpose, Trace
 from difftest.simulator.witness import Testimony
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _is_rounding(testimony: Testimony, order: Order) -> bool:
         first, other = testimony.exactly(FORWARD), testimony.exactly(order)
     if not first:  # random numbers have no exact run: it can be told neither way
         random = Purpose.BITS, Purpose.DRAW
-        return any(purpose(event) in random for event in testimony.trace.events)
+        return any(event.purpose in random for event in testimony.trace.events)
     return len(first) == len(other) and all(map(_agree, first, other))
 
 

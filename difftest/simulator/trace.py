@@ -441,6 +441,15 @@ class Event:
         return self.kind.engine
 
     @property
+    def purpose(self) -> Purpose:
+        return self.kind.purpose
+
+    @property
+    def clears(self) -> bool:
+        """Whether it writes zeros, and nothing else."""
+        return self.kind.purpose is Purpose.FILL and self.arguments.get("value") == 0
+
+    @property
     def attributes(self) -> Attributes:
         return self.kind.attributes
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from difftest.analysis.footprint import footprint
-from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Engine, Event
+from difftest.simulator.trace import Engine, Event, Purpose
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import COPIES, Cost, cost_table, free_elements, work
 from difftest.timing.evidence import Evidence, Figure
@@ -75,7 +74,7 @@ class Costing:
     def of(self, event: Event) -> Work:
         """What the instruction of an event asks of its engine."""
         kind, writes = event.kind, event.writes
-        key: list[Hashable] = [kind, len(writes), clears(event)]
+        key: list[Hashable] = [kind, len(writes), event.clears]
         for region in writes + event.reads:
             tensor = region[0]
             key += (region[2:6], region[7], tensor.space, tensor.shape, tensor.partition_axis)
@@ -94,7 +93,7 @@ class Costing:
         engine, figures = event.engine, self._clockwork
         if engine is Engine.DMA:
             return Work({}, None, transfer(event, figures), figures.descriptor.evidence)
-        if engine is Engine.TENSOR and purpose(event) in PRODUCTS:
+        if engine is Engine.TENSOR and event.purpose in PRODUCTS:
             return Work({}, matmul(event, self._machine), None, figures.row_overhead.evidence)
         engines = SHARED if engine is Engine.UNKNOWN else (engine,)
         return Work({engine: self._time(event, engine) for engine in engines})
@@ -117,7 +116,7 @@ class Costing:
 
 def _table(event: Event) -> str:
     op = event.attributes.op
-    return op if op and purpose(event) is Purpose.FUNCTION and op not in IN_EVERY_TABLE else ""
+    return op if op and event.purpose is Purpose.FUNCTION and op not in IN_EVERY_TABLE else ""
 
 
 def evidence_of(

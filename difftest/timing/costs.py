@@ -20,9 +20,8 @@ from math import prod
 from typing import Any
 
 from difftest.analysis.footprint import free_axes
-from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Engine, Event, Region, Space
+from difftest.simulator.trace import Engine, Event, Purpose, Region, Space
 from difftest.timing.clockwork import TRN1, TRN2, TRN3, Clockwork
 from difftest.timing.evidence import Evidence, rows_of
 
@@ -163,7 +162,7 @@ def inner_stride(region: Region) -> int:
 
 def variant(event: Event) -> str:
     """The kind of operands that the event has, as the table names it."""
-    chooser = _VARIANTS.get(purpose(event))
+    chooser = _VARIANTS.get(event.purpose)
     return chooser(event) if chooser else ANY
 
 
@@ -207,7 +206,7 @@ def _combined(event: Event) -> str:
 
 
 def _filled(event: Event) -> str:
-    return "2-byte sbuf" if clears(event) and _narrow(event) and _space(event) == "sbuf" else ANY
+    return "2-byte sbuf" if event.clears and _narrow(event) and _space(event) == "sbuf" else ANY
 
 
 def _activation(event: Event) -> str:

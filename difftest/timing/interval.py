@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from difftest.analysis.purpose import Purpose, purpose
-from difftest.simulator.trace import Engine
+from difftest.simulator.trace import Engine, Purpose
 from difftest.timing.costs import Cost
 from difftest.timing.descriptors import ON_DEVICE, ways
 from difftest.timing.evidence import Evidence, rows_of
@@ -289,7 +288,7 @@ def _cost_of(span: Span, schedule: Schedule) -> tuple[Basis, Range]:
 
 def _transfer(step: LoweredInstruction, moved: Transfer, schedule: Schedule) -> tuple[Basis, Range]:
     machine = schedule.program.machine.name
-    does = purpose(step.event)
+    does = step.event.purpose
     if does is not Purpose.COPY:
         told = does in (Purpose.TRANSPOSE, Purpose.SUM)
         basis = Evidence.DOCUMENTED if told else Evidence.ASSUMED

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.analysis.dependences import Dependences
-from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
@@ -24,6 +23,7 @@ from difftest.simulator.trace import (
     Iteration,
     Kind,
     LoopKind,
+    Purpose,
     Region,
     Space,
     Trace,
@@ -92,7 +92,7 @@ class LoweredInstruction:
     @property
     def is_copy(self) -> bool:
         """Whether an engine other than DMA copies."""
-        return self.transfer is None and purpose(self.event) is Purpose.COPY
+        return self.transfer is None and self.event.purpose is Purpose.COPY
 
 
 class Decisions(NamedTuple):
@@ -191,7 +191,7 @@ class Program:
             step
             for step in self.instructions
             if any(timed.cost is None for timed in step.times.values())
-            or (not step.times and purpose(step.event) not in MODELLED)
+            or (not step.times and step.event.purpose not in MODELLED)
         ]
 
 
@@ -311,7 +311,7 @@ class _Builder:
             if self.renames:
                 self.renaming.enter(number, event)
             tensor = event.writes[0].allocation.id if accumulated and event.writes else None
-            if event.number in repeated or (tensor in accumulated and clears(event)):
+            if event.number in repeated or (tensor in accumulated and event.clears):
                 removed += 1
                 continue
             core = self._core(event) if self.cores else 0
@@ -341,7 +341,7 @@ class _Builder:
     def _load_identities(self) -> None:
         """One DMA for each dtype that the Tensor Engine of a core transposes."""
         for event in self.trace.events:
-            if event.engine is not Engine.TENSOR or purpose(event) is not Purpose.TRANSPOSE:
+            if event.engine is not Engine.TENSOR or event.purpose is not Purpose.TRANSPOSE:
                 continue
             dtype, core = event.reads[0].dtype, self._core(event)
             if (core, dtype.name) in self.identities:

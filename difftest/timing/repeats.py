@@ -13,9 +13,8 @@ from __future__ import annotations
 from math import prod
 
 from difftest.analysis.placement import needed
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Engine, Event, Iteration, Space, Trace
+from difftest.simulator.trace import Allocation, Engine, Event, Iteration, Purpose, Space, Trace
 from difftest.timing.compiler import Compiler, RepeatRule, cores_of
 
 Key = tuple[object, ...]
@@ -104,7 +103,7 @@ class Repeated:
         if rule is RepeatRule.KEPT or len(event.reads) != 1 or len(event.writes) != 1:
             return None
         loads, turns = engine is Engine.DMA, engine is Engine.TENSOR
-        if purpose(event) is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
+        if event.purpose is not (Purpose.TRANSPOSE if turns else Purpose.COPY):
             return None
         around = self._innermost(event)
         if rule is RepeatRule.INVARIANT and around is None:

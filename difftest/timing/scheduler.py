@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from difftest.analysis.purpose import purpose
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.descriptors import ON_DEVICE, Toolchain, Way, ways
@@ -328,7 +327,7 @@ class Scheduler:
         figures, core, others = self.clockwork, self.cores[step.core], transfer.partitions - 1
         if step.merged:
             return 0.0, now
-        if purpose(step.event) in INDIRECT:
+        if step.event.purpose in INDIRECT:
             each = figures.indirect_per_partition.value
             busy = figures.indirect_generation.value + each * others
             return busy, now + busy

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Engine, Event
+from difftest.simulator.trace import Engine, Event, Purpose
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import WIDE_STRIDE, elements, inner_stride
 
@@ -55,7 +54,7 @@ def matmul(event: Event, machine: Machine) -> Matmul:
     four_byte = size >= 4 and not packed
     strided = inner_stride(stationary) != size
     depth, columns = stationary.partitions, elements(stationary)
-    if purpose(event) is Purpose.TRANSPOSE:
+    if event.purpose is Purpose.TRANSPOSE:
         cycles = depth * (2 if four_byte else 1)
         passes = 2 if four_byte and machine.nc_version < 3 else 1  # ARCH3: one since then
         return Matmul(passes, cycles, four_byte, strided, 2 * depth * depth * columns, turns=True)

@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from difftest.analysis.footprint import Dims, footprint, free_axes
-from difftest.analysis.purpose import Purpose, purpose
-from difftest.simulator.trace import Event, Region
+from difftest.simulator.trace import Event, Purpose, Region
 from difftest.timing.clockwork import Clockwork
 
 TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = 16, 128
@@ -63,7 +62,7 @@ def transfer(event: Event, clockwork: Clockwork) -> Transfer:
     on_chip = next((r for r in (target, source) if not r.allocation.space.is_hbm), None)
     itemsize = max(target.dtype.itemsize, source.dtype.itemsize)
     small = source if source.elements < target.elements else target
-    does = purpose(event)
+    does = event.purpose
     if does in INDIRECT:  # of each index a run, which is whole on the other side
         small = source if does is Purpose.SCATTER else target
         run = small.shape[-1]
@@ -112,7 +111,7 @@ def kind_of(event: Event, source: Region) -> str:
     The hardware's generator takes transposes of two bytes, 16 rows and whole 128 columns alone
     (DMA); the others are "turned".
     """
-    mode, does = str(event.arguments.get("dge_mode")), purpose(event)
+    mode, does = str(event.arguments.get("dge_mode")), event.purpose
     if does in INDIRECT:
         return "index"
     moved = (event.kind.options.get(f"register of {role}", "") for role in ("src", "dst"))

@@ -18,13 +18,12 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from difftest.analysis.purpose import Purpose, purpose
-from difftest.simulator.trace import Event, Trace
+from difftest.simulator.trace import Event, Purpose, Trace
 
 
 def is_meeting(event: Event) -> bool:
     """Whether programs wait for each other at an event."""
-    return purpose(event) in (Purpose.BARRIER, Purpose.SEND)
+    return event.purpose in (Purpose.BARRIER, Purpose.SEND)
 
 
 class Chains:

@@ -22,9 +22,8 @@ from difftest.analysis.finding import (
 )
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Area, Engine, Event, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Area, Engine, Event, Purpose, Region, Space, Trace
 
 SBUF = Hazard("sbuf-full", WARNING, "the live tensors do not fit SBUF")
 PSUM = Hazard("psum-full", ERROR, "the live tensors do not fit the banks of PSUM")
@@ -149,7 +148,7 @@ def _sent(trace: Trace) -> dict[int, Event]:
     """
     calls: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
-        if purpose(event) is Purpose.SEND:
+        if event.purpose is Purpose.SEND:
             calls.setdefault(event.program, []).append(event)
     partners: dict[int, Event] = {}
     for call, other in zip(*calls.values(), strict=True):

@@ -12,9 +12,8 @@ import numpy as np
 
 from difftest.analysis.detectors.survey import adds, survey_of
 from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Location, Region, Seen, Sight, Trace
+from difftest.simulator.trace import Event, Location, Purpose, Region, Seen, Sight, Trace
 
 NAN_MADE = Hazard("nan-made", WARNING, "an instruction makes a NaN of numbers, and it counts")
 INFINITY_MADE = Hazard(
@@ -47,7 +46,7 @@ def numbers(trace: Trace, machine: Machine) -> Iterator[Finding]:
     if not any(is_output(event) for event, _ in stored):
         constants = Purpose.FILL, Purpose.SELECT  # which may be a minimum that is an infinity
         lost = [pair for pair in infinities if pair[1].value is not None]
-        for events in by_line([pair for pair in lost if purpose(pair[0]) not in constants]):
+        for events in by_line([pair for pair in lost if pair[0].purpose not in constants]):
             yield _lost(events)
     for events in by_line(noted.get(Seen.OUT_OF_RANGE, [])):
         yield _out_of_range(events)
@@ -124,7 +123,7 @@ def _lost(noted: Noted) -> Finding:
 
 def _is_fill(event: Event, sight: Sight) -> bool:
     """Whether an infinity is range_select's fill in a narrow dtype, which cannot be chosen."""
-    return purpose(event) is Purpose.SELECT and sight.value == float(np.finfo(np.float32).min)
+    return event.purpose is Purpose.SELECT and sight.value == float(np.finfo(np.float32).min)
 
 
 def _out_of_range(noted: Noted) -> Finding:
@@ -159,7 +158,7 @@ def _random(trace: Trace) -> set[int]:
         follows = any(region.allocation.id in bits for region in event.reads)
         for region in event.writes:
             tensor = region.allocation
-            if purpose(event) is Purpose.BITS or (follows and tensor.dtype.kind in "iu"):
+            if event.purpose is Purpose.BITS or (follows and tensor.dtype.kind in "iu"):
                 bits.add(tensor.id)
             else:
                 bits.discard(tensor.id)
@@ -269,7 +268,7 @@ def _adds(event: Event) -> bool:
     """Whether a result is the sum of tensors: each addition rounds."""
     if event.attributes.accumulate:
         return True
-    does = purpose(event)
+    does = event.purpose
     if does is Purpose.COMBINE:
         return (event.attributes.op or "").rpartition("+")[2] in ("add", "subtract")
     return len(event.reads) > 1 if does is Purpose.SUM else adds(event)

@@ -33,9 +33,17 @@ from difftest.analysis.finding import (
     once,
 )
 from difftest.analysis.footprint import footprint
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Event, Loop, LoopKind, Region, Space, Trace
+from difftest.simulator.trace import (
+    Allocation,
+    Event,
+    Loop,
+    LoopKind,
+    Purpose,
+    Region,
+    Space,
+    Trace,
+)
 
 RACE = Hazard("program-race", ERROR, "a program touches what another one writes, unordered")
 WRITTEN_TWICE = Hazard("program-written-twice", WARNING, "several programs write one element")
@@ -129,7 +137,7 @@ def _epochs(trace: Trace) -> _Epochs:
     total: dict[tuple[int, ...], int] = {}
     own: dict[int, dict[tuple[int, ...], int]] = {}
     for event in trace.events:
-        if purpose(event) is Purpose.BARRIER:
+        if event.purpose is Purpose.BARRIER:
             own.setdefault(event.writes[0].allocation.id, {})
     by_any: dict[int, int] = {}
     by_own: dict[int, dict[int, int]] = {tensor: {} for tensor in own}
@@ -137,7 +145,7 @@ def _epochs(trace: Trace) -> _Epochs:
         program, number = event.program, event.number
         if is_meeting(event):
             total[program] = total.get(program, 0) + 1
-        if purpose(event) is Purpose.BARRIER:
+        if event.purpose is Purpose.BARRIER:
             counts = own[event.writes[0].allocation.id]
             counts[program] = counts.get(program, 0) + 1
         by_any[number] = total.get(program, 0)
@@ -357,7 +365,7 @@ def _addresses(trace: Trace) -> Found:
     """Tensors that two programs exchange and the kernel placed at other addresses in each."""
     calls: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
-        if purpose(event) is Purpose.SEND:
+        if event.purpose is Purpose.SEND:
             calls.setdefault(event.program, []).append(event)
     said: set[tuple[object, ...]] = set()
     for pair in zip(*calls.values(), strict=False):
@@ -389,7 +397,7 @@ def collectives(trace: Trace, machine: Machine) -> Found:
     """Exchanges that write to a buffer of an earlier one."""
     earlier: dict[tuple[int, ...], list[Event]] = {}
     for event in trace.events:
-        if purpose(event) is not Purpose.EXCHANGE:
+        if event.purpose is not Purpose.EXCHANGE:
             continue
         before = earlier.setdefault(event.program, [])
         other, region = _met(event, before)

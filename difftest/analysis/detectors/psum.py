@@ -16,9 +16,8 @@ from difftest.analysis.detectors.canvas import Canvas, first_of
 from difftest.analysis.detectors.survey import Touch, survey_of
 from difftest.analysis.finding import NOTE, WARNING, Finding, Found, Hazard, once
 from difftest.analysis.footprint import Footprint, footprint
-from difftest.analysis.purpose import Purpose, clears, purpose
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Event, Space, Trace
+from difftest.simulator.trace import Event, Purpose, Space, Trace
 
 CHAINS = Hazard("psum-chains", WARNING, "several accumulation chains in one PSUM tensor")
 START = Hazard("psum-start", WARNING, "a chain on a tensor used again leaves its start open")
@@ -62,7 +61,7 @@ class _Chain:
 
 
 def _is_product(touch: Touch) -> bool:
-    return purpose(touch.event) is Purpose.PRODUCT and touch.region.role == "dst"
+    return touch.event.purpose is Purpose.PRODUCT and touch.region.role == "dst"
 
 
 def _blocks(touches: list[Touch]) -> Iterable[list[Touch]]:
@@ -140,9 +139,9 @@ def _starts(touches: list[Touch]) -> Iterator[Finding]:
 
 def _foreign(touches: list[Touch], machine: Machine, *, modern: bool) -> Iterator[Finding]:
     """A matmul that adds to what something else wrote."""
-    others = [t for t in touches if t.writes and purpose(t.event) is not Purpose.PRODUCT]
+    others = [t for t in touches if t.writes and t.event.purpose is not Purpose.PRODUCT]
     if not modern:  # its compiler knows tiles that are cleared and added to
-        others = [touch for touch in others if not clears(touch.event)]
+        others = [touch for touch in others if not touch.event.clears]
     if not others:
         return
     if modern and machine.nc_version >= 4:

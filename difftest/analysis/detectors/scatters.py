@@ -16,12 +16,12 @@ from difftest.analysis.detectors.canvas import Canvas, first_of, place_of
 from difftest.analysis.detectors.meetings import is_meeting
 from difftest.analysis.detectors.survey import Touch, accumulates, adds, survey_of
 from difftest.analysis.finding import ERROR, NOTE, WARNING, Finding, Found, Hazard, once
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import (
     Allocation,
     Engine,
     Event,
+    Purpose,
     Region,
     Seen,
     Sight,
@@ -81,7 +81,7 @@ def _seen(trace: Trace, machine: Machine) -> Iterator[Finding]:
 
 def _aborts(event: Event) -> bool:
     """Whether a DMA that skips indices is one of those that were seen to abort."""
-    return purpose(event) is Purpose.TRANSPOSE or adds(event)
+    return event.purpose is Purpose.TRANSPOSE or adds(event)
 
 
 def _from_a_view(event: Event, sight: Sight) -> Iterator[Finding]:
@@ -143,7 +143,7 @@ def _of_tensor(writes: list[Touch], allocation: Allocation) -> Iterator[Finding]
             plain[...] = added[...] = _NOBODY
         elif not accumulates(touch):
             if canvas.knows(region):  # a scatter goes the way of the one that adds
-                scattered = purpose(event) is Purpose.SCATTER
+                scattered = event.purpose is Purpose.SCATTER
                 canvas.put(plain, region, _NOBODY if scattered else place)
         elif event.attributes.op is None:  # nl.atomic_rmw names one: its additions all arrive
             yield from _twice(event, region)

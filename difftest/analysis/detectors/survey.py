@@ -11,7 +11,6 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from difftest.analysis.detectors.canvas import are_apart
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator.trace import (
     Allocation,
     Engine,
@@ -19,6 +18,7 @@ from difftest.simulator.trace import (
     Iteration,
     Loop,
     LoopKind,
+    Purpose,
     Region,
     Space,
     Trace,
@@ -71,7 +71,7 @@ class Survey:
         for event in trace.events:
             if event.seen:
                 self.seen.append(event)
-            if purpose(event) is Purpose.SCATTER:
+            if event.purpose is Purpose.SCATTER:
                 self.has_scatter = True
             if len(event.writes) > 1:
                 self.has_reduce_res |= event.operand("reduce_res") is not None
@@ -205,7 +205,7 @@ def accumulates(touch: Touch) -> bool:
     event = touch.event
     if event.attributes.loop_indices:
         return True
-    into = event.attributes.accumulate or (purpose(event) is Purpose.SCATTER and adds(event))
+    into = event.attributes.accumulate or (event.purpose is Purpose.SCATTER and adds(event))
     return into and (touch.writes or touch.region.role == "dst")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from difftest.analysis.purpose import Purpose, clears, purpose
-from difftest.simulator.trace import Engine, Space
+from difftest.simulator.trace import Engine, Purpose, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.costs import free_elements
 from difftest.timing.program import LoweredInstruction
@@ -139,12 +138,12 @@ def _sums_of_products(instructions: list[LoweredInstruction]) -> tuple[set[int],
         target = step.event.writes[0].allocation
         sources = [region.allocation.id for region in step.event.reads]
         if (step.matmul is not None and step.matmul.is_simple) or (
-            (step.is_copy or purpose(step.event) is Purpose.FUNCTION)
+            (step.is_copy or step.event.purpose is Purpose.FUNCTION)
             and sources
             and sources[0] in products
         ):
             products.add(target.id)
-        elif clears(step.event):
+        elif step.event.clears:
             zeros.add(target.id)
         elif _adds(step) and target.space is Space.SBUF:
             others = [number for number in sources if number not in products]
@@ -165,7 +164,7 @@ def _first(chain: int, joined: dict[int, int]) -> int:
 
 
 def _adds(step: LoweredInstruction) -> bool:
-    return purpose(step.event) is Purpose.COMBINE and step.event.attributes.op == "add"
+    return step.event.purpose is Purpose.COMBINE and step.event.attributes.op == "add"
 
 
 def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
@@ -180,7 +179,7 @@ def busy_copies(schedule: Schedule, units: Units) -> Iterator[Advice]:
             span
             for span in schedule.spans
             if span.engine is engine
-            and purpose(span.instruction.event) in (Purpose.COPY, Purpose.SCALE)
+            and span.instruction.event.purpose in (Purpose.COPY, Purpose.SCALE)
         ]
         if not movable:
             continue

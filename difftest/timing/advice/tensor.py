@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from difftest.analysis.footprint import Footprint, footprint
-from difftest.analysis.purpose import Purpose, purpose
-from difftest.simulator.trace import Engine, Event, Region, Space
+from difftest.simulator.trace import Engine, Event, Purpose, Region, Space
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.clockwork import Clockwork
 from difftest.timing.costs import elements
@@ -61,7 +60,7 @@ def transposed_again(schedule: Schedule, units: Units) -> Iterator[Advice]:
 
 def _may_turn(step: LoweredInstruction) -> bool:
     """Whether it transposes, or multiplies by no more columns than a transpose would."""
-    if step.transfer is None and purpose(step.event) is Purpose.TRANSPOSE:
+    if step.transfer is None and step.event.purpose is Purpose.TRANSPOSE:
         return True
     if step.matmul is None or not step.matmul.is_simple or step.event.attributes.accumulate:
         return False
@@ -70,7 +69,7 @@ def _may_turn(step: LoweredInstruction) -> bool:
 
 
 def _called(spans: list[Span]) -> str:
-    turns = all(purpose(span.instruction.event) is Purpose.TRANSPOSE for span in spans)
+    turns = all(span.instruction.event.purpose is Purpose.TRANSPOSE for span in spans)
     return "transposes" if turns else "transposes or products with the same tile"
 
 
@@ -228,7 +227,7 @@ class Origins:
             self._written.setdefault(region.allocation.id, []).append(entry)
 
     def _moved(self, event: Event, index: int) -> Hashable:
-        if purpose(event) is Purpose.COPY and event.reads[0].elements == event.writes[0].elements:
+        if event.purpose is Purpose.COPY and event.reads[0].elements == event.writes[0].elements:
             return self.of(event.reads[0])
         return index
 

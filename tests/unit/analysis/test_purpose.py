@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 import difftest
-from difftest.analysis.purpose import Purpose, purpose
 from difftest.simulator import launch
 from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.instructions import every_record
+from difftest.simulator.trace import Purpose
 from tests.purposes import OF_DMA_COPY, purpose_of
 
 
@@ -28,7 +28,7 @@ def test_an_event_has_the_purpose_of_its_record():
     """A DMA's depends on which of its sides indices name."""
     places = np.arange(8, dtype=np.int32)[:, None]
     events = launch(gathered, [np.ones((8, 16), np.float32), places]).trace.events
-    assert {event.opcode: purpose(event) for event in events} == {
+    assert {event.opcode: event.purpose for event in events} == {
         "dma_copy": Purpose.COPY,
         **OF_DMA_COPY,
     }

@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 
-from difftest.analysis.purpose import Purpose
 from difftest.inspection.inspector import (
     REVERSED,
     SERIAL,
@@ -19,6 +18,7 @@ from difftest.simulator.frontend.nki import isa as nki_isa
 from difftest.simulator.frontend.nki import language as newer
 from difftest.simulator.frontend.nki.kernel import jit
 from difftest.simulator.instructions import effects
+from difftest.simulator.trace import Purpose
 from difftest.simulator.witness import witnessing
 from tests.every import every
 
