@@ -31,9 +31,10 @@ from difftest.simulator.frontend.nki.tensor import IndirectTensor
 from difftest.simulator.frontend.nki.virtual_registers import DeviceValue
 from difftest.simulator.index import Index
 from difftest.simulator.indexing import Axis
+from difftest.simulator.instructions import every_record
 from difftest.simulator.instructions.alu import NKI_OPS, AluOp
 from difftest.simulator.instructions.matmul import added_product
-from difftest.simulator.instructions.record import EFFECTS, INSTRUCTIONS, Instruction
+from difftest.simulator.instructions.record import Instruction
 from difftest.simulator.instructions.reduce import AVERAGE
 from difftest.simulator.pattern import Pattern, Shape
 from difftest.simulator.tile import Tile
@@ -261,7 +262,6 @@ class TapedKind(NamedTuple):
 
 
 _OPERATORS = {**NKI_OPS, AVERAGE.name: AVERAGE}
-_RECORDS = {**INSTRUCTIONS, **EFFECTS, "added_product": added_product}
 KINDS = {
     "IndirectTensor": TapedKind(
         IndirectTensor,
@@ -286,7 +286,7 @@ KINDS = {
     "Operator": TapedKind(AluOp, _OPERATORS.__getitem__, lambda op: (op.name,)),
     "Opcode": TapedKind(
         Instruction,
-        _RECORDS.__getitem__,
+        lambda name: {"added_product": added_product, **every_record()}[name],
         lambda record: ("added_product" if record is added_product else record.name,),
     ),
 }

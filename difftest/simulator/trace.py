@@ -30,7 +30,13 @@ Sizes: TypeAlias = tuple[Positive, ...]
 Index: TypeAlias = tuple[Natural, ...]
 
 
-class Space(Enum):
+class Quick(Enum):
+    """An enumeration that hashes as an object; Enum's own hashes the name, for each signature."""
+
+    __hash__ = object.__hash__
+
+
+class Space(Quick):
     """The memories that kernels name. ``nl.hbm`` is an alias of private_hbm."""
 
     SHARED_HBM = "shared_hbm"
@@ -41,10 +47,8 @@ class Space(Enum):
     def __init__(self, label: str) -> None:
         self.is_hbm = label.endswith("hbm")
 
-    __hash__ = object.__hash__  # Enum's own hashes the name, in Python, for each signature
 
-
-class Engine(Enum):
+class Engine(Quick):
     """The engines of a NeuronCore, by AWS's names; DMA stands for its 16 DMA engines."""
 
     TENSOR = "tensor"
@@ -56,10 +60,8 @@ class Engine(Enum):
     UNKNOWN = "unknown"
     """The compiler chooses."""
 
-    __hash__ = object.__hash__  # as Space's
 
-
-class Purpose(Enum):
+class Purpose(Quick):
     """What an instruction does to data, as far as time and hazards depend on it."""
 
     COMPUTE = "compute"  # any other
@@ -81,8 +83,6 @@ class Purpose(Enum):
     BITS = "bits"  # random ones, which are no numbers yet
     DRAW = "draw"
     REGISTER = "register"
-
-    __hash__ = object.__hash__  # as Space's
 
 
 class Area(NamedTuple):
@@ -317,7 +317,7 @@ class Attributes(NamedTuple):
     """Whether it is a part of a reduction over loops, in any order of theirs (nl.loop_reduce)."""
 
 
-class Seen(Enum):
+class Seen(Quick):
     """What an instruction can be seen to do to values."""
 
     NAN_MADE = "nan made"
@@ -346,8 +346,6 @@ class Seen(Enum):
     """Indices named one place of a destination more than once, and it got values that differ."""
     INDEX_SKIPPED = "index skipped"
     """An index out of bounds was skipped."""
-
-    __hash__ = object.__hash__  # as Space's
 
 
 class Origin(NamedTuple):
@@ -447,7 +445,7 @@ class Event:
     @property
     def clears(self) -> bool:
         """Whether it writes zeros, and nothing else."""
-        return self.kind.purpose is Purpose.FILL and self.arguments.get("value") == 0
+        return self.purpose is Purpose.FILL and self.arguments.get("value") == 0
 
     @property
     def attributes(self) -> Attributes:

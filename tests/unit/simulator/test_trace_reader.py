@@ -48,18 +48,18 @@ def test_the_good_trace_is_one():
         ('{"format": NaN}', "not JSON (NaN is no number of JSON's)"),
         ("[]", "the document: received []; accepted: an object"),
         ("{}", 'format: received null; accepted: "difftest trace"'),
-        ('{"format": "difftest trace"}', "version: received null; accepted: 4; record the kernel"),
+        ('{"format": "difftest trace"}', "version: received null; accepted: 5; record the kernel"),
     ],
 )
 def test_another_document(text, message):
     assert refusal(text).startswith(message)
 
 
-@every("version", [0, 1, 3, "4", True, 4.0, None])
+@every("version", [0, 1, 4, "5", True, 5.0, None])
 def test_another_version(version):
     message = refusal(json.dumps({"format": "difftest trace", "version": version}))
     assert message == (
-        f"version: received {json.dumps(version)}; accepted: 4; "
+        f"version: received {json.dumps(version)}; accepted: 5; "
         "record the kernel again with this difftest"
     )
 
