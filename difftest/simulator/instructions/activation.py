@@ -116,7 +116,7 @@ def _adds_up(call: Call) -> None:
 @instruction(
     Engine.SCALAR,
     operands=(
-        Role(name="data"),
+        Role(name="data", by_offsets=True),
         Role(name="scale", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(
             name="bias",
@@ -177,7 +177,7 @@ def _reduces(call: Call) -> None:
 @instruction(
     Engine.SCALAR,
     operands=(
-        Role(name="data"),
+        Role(name="data", by_offsets=True),
         Role(name="imm0", takes=Takes.VECTOR_OR_NUMBER),
         Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER),
         Role(name="relu_param", takes=Takes.VECTOR_OR_NUMBER),
@@ -263,7 +263,7 @@ def _check_loaded(call: Call, start: Any) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", dtypes=EXPONENTIAL_SOURCES),
+        Role(name="src", by_offsets=True, dtypes=EXPONENTIAL_SOURCES),
         Role(name="max_value", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         REDUCE_INIT,
     ),
@@ -309,7 +309,7 @@ def _loads_imm1(call: Call) -> None:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="src", dtypes=CUMULATED),
+        Role(name="src", by_offsets=True, dtypes=CUMULATED),
         Role(name="imm0", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,)),
         Role(name="imm1", takes=Takes.VECTOR_OR_NUMBER, dtypes=(FLOAT32,), optional=True),
     ),

@@ -76,7 +76,7 @@ def _no_scalar_engine_of_v2(call: Call) -> None:
 
 @instruction(
     *COPY_ENGINES,
-    operands=(Role(name="src"),),
+    operands=(Role(name="src", by_offsets=True),),
     rules=(no_gpsimd_in_psum,),
     only={"nki": (_no_scalar_engine_of_v2,)},
     result=like("src"),
@@ -153,7 +153,7 @@ def constant(value: Any, dtype: np.dtype[Any]) -> Array:
     Engine.VECTOR,
     operands=(
         Role(name="src", takes=Takes.TILE_OR_NUMBER),
-        Role(name="predicate", dtypes=PREDICATE_DTYPES),
+        Role(name="predicate", by_offsets=True, dtypes=PREDICATE_DTYPES),
     ),
     options=("reverse_pred",),
     rules=(

@@ -117,7 +117,7 @@ def _op(call: Call) -> dict[str, Any]:
 @instruction(
     Engine.VECTOR,
     Engine.GPSIMD,
-    operands=(Role(name="data1"), Role(name="data2")),
+    operands=(Role(name="data1", by_offsets=True), Role(name="data2")),
     options=("op",),
     rules=(
         binary("op"),
@@ -210,7 +210,7 @@ def _scalar_engine_pairs(call: Call) -> None:
     Engine.SCALAR,
     Engine.GPSIMD,
     operands=(
-        Role(name="data"),
+        Role(name="data", by_offsets=True),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
         Role(name="operand1", takes=Takes.VECTOR_OR_NUMBER, optional=True),
     ),

@@ -294,8 +294,8 @@ def _check_start(core: Core, dst: Any) -> None:
 @instruction(
     Engine.TENSOR,
     operands=(
-        Role(name="stationary", buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
-        Role(name="moving", buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
+        Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
     ),
     options=("accumulate", "tile_position", "tile_size", "perf_mode"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY),),

@@ -266,10 +266,10 @@ def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
 @instruction(
     Engine.TENSOR,
     operands=(
-        Role(name="stationary", buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(name="moving", buffers=SBUF_ONLY, dtypes=PACKED),
-        Role(name="stationary_scale", buffers=SBUF_ONLY, dtypes=SCALES),
-        Role(name="moving_scale", buffers=SBUF_ONLY, dtypes=SCALES),
+        Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
+        Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
+        Role(name="stationary_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
+        Role(name="moving_scale", by_offsets=True, buffers=SBUF_ONLY, dtypes=SCALES),
     ),
     options=("accumulate", "tile_position", "tile_size"),
     destinations=(Role(name="dst", buffers=PSUM_ONLY, dtypes=(FLOAT32, BFLOAT16)),),

@@ -64,6 +64,8 @@ class Role:
     optional: bool = False
     blocks: bool = False
     """It may have block dimensions before its partitions."""
+    by_offsets: bool = False
+    """It may be a view by tensor indirection, and ``dst`` then too (stubs at v2.32.0)."""
     whole_rows: bool = False
     """A mask leaves out whole partitions of it, and no single elements."""
     shape: Callable[[Call], Shape] | None = None

@@ -150,7 +150,7 @@ def _reduced(call: Call) -> Result:
 
 @instruction(
     Engine.VECTOR,
-    operands=(Role(name="data"),),
+    operands=(Role(name="data", by_offsets=True),),
     options=("op", "axis", "negate", "keepdims"),
     rules=(reducing("op"), _axes, of_integers("op"), _not_negated),
     result=_reduced,
@@ -216,7 +216,7 @@ def _reductions(*names: str) -> Rule:
 @instruction(
     Engine.VECTOR,
     operands=(
-        Role(name="data"),
+        Role(name="data", by_offsets=True),
         Role(name="operand0", takes=Takes.VECTOR_OR_NUMBER),
         REDUCE_INIT,
     ),

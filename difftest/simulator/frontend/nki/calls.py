@@ -183,7 +183,7 @@ def placed(issued: Issue) -> Issue:
     record, count, indices = issued.instruction, len(issued.operands), list[Any]()
     roles = (*record.operands, *record.destinations)
     tiles = [
-        _placed(record.name, role, access, indices)
+        _placed(record, role, access, indices)
         for role, access in zip(roles, accesses, strict=False)
     ]
     issued.operands, issued.dst = tuple(tiles[:count]), tiles[count]
@@ -191,14 +191,14 @@ def placed(issued: Issue) -> Issue:
     return issued
 
 
-def _placed(name: str, role: Role, operand: Any, indices: list[Any]) -> Any:
+def _placed(record: Instruction, role: Role, operand: Any, indices: list[Any]) -> Any:
     """What stands at a role, where its offset puts it.
 
     A role that takes indices gets the view, if it has one for each row or may be skipped. To
     ``indices`` comes what holds an offset or an index otherwise, and each register.
     """
     if isinstance(operand, IndirectTensor):
-        check_use(name, role.name, operand._group, operand, operand._index)
+        check_use(record, role.name, operand)
         indices.append(operand._index)
     elif isinstance(operand, DynamicView):
         if isinstance(operand._index, DeviceValue):

@@ -37,12 +37,12 @@ from difftest.simulator.instructions import gate
 from difftest.simulator.instructions.checks import check_indices, is_number, need_tile
 from difftest.simulator.instructions.copy import memset, tensor_copy
 from difftest.simulator.instructions.dma import dma_copy
-from difftest.simulator.instructions.record import DMA_SPACES
+from difftest.simulator.instructions.record import DMA_SPACES, Instruction
 from difftest.simulator.misuses import ASSIGNMENT_BY_DMA
 from difftest.simulator.pattern import Pattern
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Space
+from difftest.simulator.trace import Purpose, Space
 
 Self = TypeVar("Self", bound="NkiTensor")
 
@@ -136,9 +136,8 @@ class NkiTensor(Views, Tile, NKIObject):
     def indirect(self, index: Any, num_elem: int | None = None) -> IndirectTensor:
         """``num_elem`` elements of each partition, at offsets that a tensor in SBUF holds.
 
-        To be read or written by the instructions of
-        :data:`TAKES`, on NeuronCore-v4. The index is
-        that of now.
+        To be read or written by instructions that have a role for it, on NeuronCore-v4. The index
+        is that of now.
         """
         count = check_index(self, index, num_elem)
         return IndirectTensor._of(self, index, count)
@@ -300,23 +299,6 @@ TENSOR_GROUP = 32
 """Partitions that share their offsets: of the Tensor Engine, and of the others."""
 _QUADRANT = 32
 
-TAKES: dict[str, tuple[str, ...]] = {
-    "activate2": ("dst", "data"),
-    "activation": ("dst", "data"),
-    "exponential": ("dst", "src"),
-    "nc_matmul": ("dst", "stationary", "moving"),
-    "nc_matmul_mx": ("dst", "stationary", "moving", "stationary_scale", "moving_scale"),
-    "tensor_copy": ("dst", "src"),
-    "tensor_copy_predicated": ("dst", "predicate"),
-    "tensor_reduce": ("dst", "data"),
-    "tensor_scalar": ("dst", "data"),
-    "tensor_scalar_cumulative": ("dst", "src"),
-    "tensor_scalar_reduce": ("dst", "data"),
-    "tensor_tensor": ("dst", "data1"),
-}
-"""By instruction: the operands that may be indirect."""
-_PRODUCTS = ("nc_matmul", "nc_matmul_mx")
-
 
 def _unfit(
     tensor: Tile, index: Any, rule: str, got: str, error: Any = ShapeError, **more: Any
@@ -407,13 +389,16 @@ def _agree(of_groups: list[Array]) -> bool:
     return all((group == of_groups[0]).all() for group in of_groups[1:])
 
 
-def check_use(name: str, role: str, group: int, received: Tile, index: Tile) -> None:
-    """Raise unless an operand of an instruction may be indirect, in groups of this size."""
-    if role not in TAKES.get(name, ()):
+def check_use(record: Instruction, role: str, received: IndirectTensor) -> None:
+    """Raise unless an operand of an instruction may be indirect, in groups of its size."""
+    name, group, index = record.name, received._group, received._index
+    taken = [one.name for one in record.operands if one.by_offsets]
+    if role not in taken and (role != "dst" or not taken):
         takes, got = f"no indirect view as {role}", f"an indirect view as {role}"
-        limit, remedy = ", ".join(TAKES.get(name, ("none",))), "gather with nisa.tensor_copy first"
+        limit = ", ".join(["dst", *taken] if taken else ["none"])
+        remedy = "gather with nisa.tensor_copy first"
         raise not_taken(name, takes, got, f"{role} = {received!r}", limit=limit, remedy=remedy)
-    if (name in _PRODUCTS) != (group == TENSOR_GROUP):
+    if (record.purpose is Purpose.PRODUCT) != (group == TENSOR_GROUP):
         count = received.shape[1]
         if count <= min(GROUP, index.shape[0]) * index.shape[1]:
             _of_agreeing_groups(index, np.arange(count), GROUP)
