@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 
 from difftest.scale.axes import Axes, parse_axes
-from difftest.scale.shown import microseconds, point_text
+from difftest.scale.sweep import microseconds, point_text
 from difftest.scale.tune import AGREES, SLOWER, Tuner, tuned
 from difftest.simulator.frontend.install import embedded
 

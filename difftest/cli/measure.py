@@ -11,8 +11,7 @@ import click
 from difftest.backends.base import BackendMissingError
 from difftest.backends.device.core import DeviceError, InfrastructureError, NoCoreError
 from difftest.backends.device.selftest import UntrustedDeviceError
-from difftest.backends.device.stage import StageResult, measured
-from difftest.backends.device.timers import opened_timer
+from difftest.backends.device.timers import StageResult, measured, opened_timer
 from difftest.course.assignment import performance_tests
 from difftest.course.grading import KERNEL
 from difftest.host.loading import load_kernel

@@ -19,7 +19,7 @@ from difftest.lint.check import unused_helpers
 from difftest.simulator import Machine, Trace
 from difftest.timing import Prediction, UnknownCostError, predict
 from difftest.timing.advice import advise
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import Toolchain
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
 from difftest.timing.views.lanes import PlottingError, need_matplotlib, plot

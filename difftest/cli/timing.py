@@ -24,7 +24,7 @@ from difftest.timing.calibration import (
     grouped,
     measurements,
 )
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import Toolchain
 from difftest.timing.interval import COVERAGE, SCALE, Estimate
 from difftest.timing.probes import probed, probes
 from difftest.timing.schedule import Schedule

@@ -24,7 +24,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import seeded
 from difftest.host.loading import parse_keywords
 from difftest.host.naming import others
-from difftest.report.mutants.reached import code_names, functions_of
+from difftest.report.mutants.mutant import code_names, functions_of
 from difftest.simulator.machine import MACHINES
 from difftest.verdict.wire import is_plain
 

@@ -23,7 +23,7 @@ from difftest.host.journal import Journal
 from difftest.host.output import replacing
 from difftest.plugin.run_report import versions
 from difftest.report.mutants.ledger import package_digest
-from difftest.report.mutants.reached import functions_of
+from difftest.report.mutants.mutant import functions_of
 from difftest.scale.axes import Point
 
 Row = dict[str, Any]

@@ -25,9 +25,8 @@ from difftest.host.loading import parse_keywords
 from difftest.host.waiting import patient
 from difftest.scale.axes import Axes, PlacedSpec, Point, check_axes, placed
 from difftest.scale.engine import PointJudge
-from difftest.scale.shown import microseconds, point_text
 from difftest.scale.store import identity_of, key_of, need
-from difftest.scale.sweep import CASES, OVER, axes_of_command
+from difftest.scale.sweep import CASES, OVER, axes_of_command, microseconds, point_text
 from difftest.simulator.machine import MACHINES, TRN2
 from difftest.timing import UnknownCostError, predict
 from difftest.timing.clockwork import clockwork

@@ -18,7 +18,7 @@ from itertools import combinations
 from statistics import median
 from typing import Any, NamedTuple
 
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import Toolchain
 from difftest.timing.evidence import rows_of
 from difftest.timing.interval import COVERAGE, SCALE, Estimate, Interval
 

@@ -17,8 +17,8 @@ from functools import cache
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine, Purpose
+from difftest.timing.compiler import ON_DEVICE, ways
 from difftest.timing.costs import Cost
-from difftest.timing.descriptors import ON_DEVICE, ways
 from difftest.timing.evidence import Evidence, rows_of
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span, waited_for_place

@@ -12,8 +12,15 @@ from functools import cached_property
 
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Trace
-from difftest.timing.compiler import FASTEST, LIKELY, QUESTIONS, SLOWEST, Compiler, answer
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import (
+    FASTEST,
+    LIKELY,
+    QUESTIONS,
+    SLOWEST,
+    Compiler,
+    Toolchain,
+    answer,
+)
 from difftest.timing.evidence import UnknownCostError
 from difftest.timing.interval import (
     ASKS,
@@ -234,7 +241,7 @@ def predict(
     ----------
     trace : of one launch, recorded.
     machine : the machine that it was launched for.
-    dge : who makes descriptors: a :class:`~difftest.timing.descriptors.Toolchain`. None is the one
+    dge : who makes descriptors: a :class:`~difftest.timing.compiler.Toolchain`. None is the one
         that the user's own call would get: today's, or in the classic dialect that of
         ``nki.benchmark``, which True means too; False is that of a profile with static ones.
     progress : told how far it is: half of it when each instruction has its cost and dependences,

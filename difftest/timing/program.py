@@ -30,12 +30,10 @@ from difftest.simulator.trace import (
 )
 from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, clockwork
-from difftest.timing.compiler import LIKELY, Compiler, cores_of
+from difftest.timing.compiler import LIKELY, TODAYS, Compiler, cores_of
 from difftest.timing.costing import PRODUCTS, Costing, Timed
-from difftest.timing.descriptors import TODAYS
 from difftest.timing.evidence import Evidence
-from difftest.timing.renaming import Renaming, in_other_tiles, refills
-from difftest.timing.repeats import Repeated
+from difftest.timing.renaming import Renaming, Repeated, in_other_tiles, refills
 from difftest.timing.tensor_engine import Matmul
 from difftest.timing.transfer import IN_SOFTWARE, Transfer
 

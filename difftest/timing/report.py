@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine, Region, Space
-from difftest.timing.descriptors import Way, ways
+from difftest.timing.compiler import Way, ways
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction

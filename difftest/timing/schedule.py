@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from difftest.simulator.trace import Engine
-from difftest.timing.descriptors import ON_DEVICE, Toolchain, ways
+from difftest.timing.compiler import ON_DEVICE, Toolchain, ways
 from difftest.timing.program import LoweredInstruction, Program, Progress
 from difftest.timing.scheduler import Order, Scheduler, Timeline
 from difftest.timing.units import Unit

@@ -38,7 +38,7 @@ class Transfer(NamedTuple):
     writes_hbm: bool
     transposes: bool
     kind: str = "rows"
-    """What decides who makes its descriptors, one of :data:`~difftest.timing.descriptors.KINDS`."""
+    """What decides who makes its descriptors, one of :data:`~difftest.timing.compiler.KINDS`."""
     adjacent: int = 1
     """Rows in a row in HBM that software's descriptors take as one (TODAY)."""
 

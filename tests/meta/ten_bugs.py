@@ -18,8 +18,7 @@ from difftest.harness.case import Case
 from difftest.harness.explicit import simplest_case
 from difftest.harness.failures import DifferentialFailure
 from difftest.harness.recipes import Iota
-from difftest.report.mutants.mutant import Mutant, planted, source_of
-from difftest.report.mutants.reached import functions_of, name_of
+from difftest.report.mutants.mutant import Mutant, functions_of, name_of, planted, source_of
 from difftest.simulator import launch
 from difftest.simulator.frontend.install import embedded
 from tests.meta.search import smallest_failure

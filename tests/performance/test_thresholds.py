@@ -5,8 +5,7 @@ import importlib
 import pytest
 
 from difftest.backends.device.core import lacks_of
-from difftest.backends.device.stage import measured
-from difftest.backends.device.timers import opened_timer
+from difftest.backends.device.timers import measured, opened_timer
 from difftest.backends.sdk import CLASSIC, NEWER, detect_sdk
 from difftest.course.assignment import PERFORMANCE, TRANSPOSE
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from mypy import api
 
-from difftest.backends.device.stage import StageResult
+from difftest.backends.device.timers import StageResult
 from difftest.cli.main import main
 from difftest.harness.decorator import kernel_test_of
 from difftest.harness.edges import plainest

@@ -3,6 +3,10 @@
 Classic: ``nki.benchmark`` (its outputs are undefined and are not looked at). Newer: nrtpy from SDK
 2.32 in its own environment, or ``neuron-explorer capture``. They measure different things, and each
 result names which. Written from AWS's public documentation; none has run on a device.
+
+What is measured stands beside the latency thresholds, which are data
+(``difftest/course/assignment.py``); the decision is a comparison. What the timing model predicts is
+no result: `difftest grade` and `difftest profile` show it.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +30,7 @@ import numpy as np
 from difftest.backends.base import BackendMissingError, KernelCall, Ran
 from difftest.backends.device.core import ARTIFACTS, Device, DeviceError, device_backend, keep_neffs
 from difftest.backends.sdk import CLASSIC, function_of, launched
+from difftest.course.assignment import ITERATIONS, WARMUP, PerformanceTest
 
 NRTPY_PYTHON = "DIFFTEST_NRTPY_PYTHON"
 TOOLS = ("neuron-explorer", "neuron-profile")
@@ -217,3 +224,71 @@ def find_timer(device: Device) -> Timer:
             f"          before, aws-neuronx-tools, and {ARTIFACTS} set to an empty folder"
         )
     return NrtpyTimer(tool, device) if python else CaptureTimer(tool, device)
+
+
+QUIET_SPREAD = 0.01
+ROUNDS, MOST_ROUNDS = 3, 9
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """Several measurements of one test's kernel: ``metric`` says what was measured, by what.
+
+    ``p99_us`` is the middle of the last rounds, microseconds; ``spread``, their largest less their
+    smallest, over the middle.
+    """
+
+    test: PerformanceTest
+    p99_us: float
+    metric: str
+    spread: float
+    rounds: int
+
+    @property
+    def result(self) -> str:
+        """One of "full", "relaxed" and "missed"."""
+        return self.test.result(self.p99_us)
+
+    def lines(self) -> list[str]:
+        """The result for people.
+
+        The numbers of this example show the form; they were not measured.
+
+        >>> from difftest.course.assignment import PERFORMANCE
+        >>> result = StageResult(PERFORMANCE[1], 930.0, "nc_latency of nki.benchmark", 0.002, 3)
+        >>> for line in result.lines():
+        ...     print(line)
+        224x224, float16, no pool: full
+          measured: p99 930.0 us (nc_latency of nki.benchmark)
+          limits:   1365 us relaxed, 1002 us full (the course's assignment)
+          noise:    spread 0.2% over 3 rounds
+        """
+        test = self.test
+        loud = ": NOT under 1 %, so that small differences mean nothing"
+        return [
+            f"{test.name}: {self.result}",
+            f"  measured: p99 {self.p99_us:,.1f} us ({self.metric})",
+            f"  limits:   {test.relaxed_us:g} us relaxed, {test.full_us:g} us full "
+            "(the course's assignment)",
+            f"  noise:    spread {self.spread:.1%} over {self.rounds} rounds"
+            f"{loud if self.spread >= QUIET_SPREAD else ''}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain data."""
+        limits = {"relaxed_us": self.test.relaxed_us, "full_us": self.test.full_us}
+        return {**vars(self), "test": self.test.name, "result": self.result, **limits}
+
+
+def measured(test: PerformanceTest, kernel: Callable[..., Any], timer: Timer) -> StageResult:
+    """Measure until the p99 of three rounds in a row agree, at most nine times."""
+    parameters = {"pool_size": test.pool_size} if test.pool_size else {}
+    call = KernelCall(kernel=kernel, inputs=test.arguments(), parameters=parameters)
+    rounds: list[float] = []
+    while True:
+        rounds.append(timer.p99(call, warmup=WARMUP, iterations=ITERATIONS))
+        last = sorted(rounds[-ROUNDS:])
+        middle = statistics.median_low(last)
+        spread = (last[-1] - last[0]) / middle
+        if len(rounds) >= ROUNDS and (spread < QUIET_SPREAD or len(rounds) >= MOST_ROUNDS):
+            return StageResult(test, middle, timer.metric, spread, len(rounds))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import TypeAlias
 
-from difftest.report.mutants.mutant import Mutant, planted
-from difftest.report.mutants.reached import name_of
+from difftest.report.mutants.mutant import Mutant, name_of, planted
 from difftest.report.mutants.suite import EDGES, Death, Look, Suite, is_quick
 
 Test: TypeAlias = tuple[str, str]

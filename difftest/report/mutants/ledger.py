@@ -13,8 +13,7 @@ from typing import Any
 from difftest.harness.spec import KernelSpec
 from difftest.host.journal import Journal
 from difftest.report.mutants.judge import Fate
-from difftest.report.mutants.mutant import functions_in, source_of
-from difftest.report.mutants.reached import functions_of
+from difftest.report.mutants.mutant import functions_in, functions_of, source_of
 from difftest.report.mutants.suite import Death, Suite
 
 FOLDER = Path(".difftest")

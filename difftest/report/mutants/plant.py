@@ -8,8 +8,7 @@ from types import FunctionType
 
 from difftest.report.mutants import instructions as instructions  # fills the table
 from difftest.report.mutants.bugs import BUGS, Site
-from difftest.report.mutants.mutant import KernelText, Mutant, functions_in, source_of
-from difftest.report.mutants.reached import name_of
+from difftest.report.mutants.mutant import KernelText, Mutant, functions_in, name_of, source_of
 
 _LANGUAGES = ("nki.language", "neuronxcc.nki.language")
 

@@ -34,8 +34,7 @@ from difftest.harness.simplest import examples
 from difftest.harness.spec import KernelSpec, elements_of
 from difftest.harness.strategies import cases
 from difftest.harness.verdict import Inconclusive, Mismatch
-from difftest.report.mutants.mutant import codes_in
-from difftest.report.mutants.reached import functions_of
+from difftest.report.mutants.mutant import codes_in, functions_of
 from difftest.report.stepping import traced
 from difftest.simulator.errors import LimitError, NkiError
 from difftest.simulator.trace_json import trace_to_json

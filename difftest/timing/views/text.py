@@ -11,7 +11,7 @@ from rich.text import Text
 from difftest.analysis.finding import Finding, Severity
 from difftest.simulator.trace import Engine
 from difftest.timing.advice import Advice
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import Toolchain
 from difftest.timing.interval import COVERAGE, Interval
 from difftest.timing.report import ENGINES, Line, Report, roofline
 

@@ -5,8 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from difftest.cli.main import main
-from difftest.scale.shown import comparison, heat_map, print_rows, shifts
 from difftest.scale.store import COLUMNS, write_rows
+from difftest.scale.sweep import comparison, heat_map, print_rows, shifts
 from tests.every import every
 from tests.unit.scale.sample import SPEC
 from tests.unit.scale.test_sweep import TEST

@@ -5,7 +5,7 @@ import pytest
 from difftest.simulator.machine import TRN1, TRN2, TRN3
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
-from difftest.timing.descriptors import ANY, KINDS, Toolchain, Way, ways
+from difftest.timing.compiler import ANY, KINDS, Toolchain, Way, ways
 from difftest.timing.evidence import Evidence, rows_of
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole

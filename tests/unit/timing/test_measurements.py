@@ -7,7 +7,7 @@ from difftest.timing.calibration import (
     grouped,
     measurements,
 )
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import Toolchain
 from tests.unit.timing.estimates import estimate
 
 

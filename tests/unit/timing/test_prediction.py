@@ -8,7 +8,7 @@ from difftest.simulator import TRN1, TRN2, launch, trace_from_json, trace_to_jso
 from difftest.simulator.trace import Engine, Trace
 from difftest.timing import predict
 from difftest.timing.advice import advise
-from difftest.timing.descriptors import Toolchain
+from difftest.timing.compiler import Toolchain
 from tests.every import every
 from tests.unit.simulator.small_runs import in_turn, kernels_of_the_tree
 from tests.unit.simulator.small_runs import trace_of as small_trace_of

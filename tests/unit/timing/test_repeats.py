@@ -9,7 +9,7 @@ from difftest.simulator.frontend.classic import language as nl
 from difftest.simulator.trace import Engine
 from difftest.timing import predict
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST, RepeatRule
-from difftest.timing.repeats import Repeated
+from difftest.timing.renaming import Repeated
 from tests.unit.timing import convolutions
 
 V = Engine.VECTOR

@@ -11,8 +11,8 @@ import types
 import numpy as np
 
 from difftest.simulator.frontend.install import embedded, modules
-from difftest.verdict.closed import ClosedWorld
 from difftest.verdict.language import ATTRIBUTES, BUILTINS
+from difftest.verdict.worker import ClosedWorld
 from tests.every import every
 
 WAYS_OUT = (types.ModuleType, types.FrameType, types.CodeType, io.IOBase, os.PathLike)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from difftest.backends.device.stage import measured
+from difftest.backends.device.timers import measured
 from difftest.course.assignment import TRANSPOSE
 from tests.every import every
 
