@@ -169,11 +169,12 @@ def _dense(pattern: Footprint) -> Dims:
 @lru_cache(maxsize=65536)
 def _share(dims: Dims, other: Dims, shift: int) -> bool:
     """Whether two patterns inside a partition, ``shift`` elements apart, share an element."""
-    return bool(np.intersect1d(_offsets(dims), _offsets(other) + shift).size)
+    return bool(np.intersect1d(offsets_of(dims), offsets_of(other) + shift).size)
 
 
 @lru_cache(maxsize=256)
-def _offsets(dims: Dims) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def offsets_of(dims: Dims) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """The elements of axes, counted from the first."""
     total = np.zeros(1, dtype=np.int64)
     for size, stride in dims:
         total = np.add.outer(total, np.arange(size, dtype=np.int64) * stride).ravel()

@@ -1,10 +1,82 @@
-"""The `difftest` command."""
+"""The `difftest` command: a group, each of whose commands is imported when it is called."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
 import click
 
-from difftest.cli.commands import LazyGroup
+from difftest.breakdown import tell_broken
+from difftest.host.output import end_interrupted, fit_streams, unwritten
+
+
+class LazyGroup(click.Group):
+    """Commands that are imported when they are called; Ctrl-C ends them with an interrupt's code.
+
+    Parameters
+    ----------
+    modules : of commands by their names; the function that one runs has the same name there. The
+        others that the help names are each in a module of its own beside this one.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], help: str, **kwargs: Any) -> None:
+        super().__init__(*args, help=help.split("\n\n")[0], **kwargs)
+        # Below its first, a line of the docstring is a section of the help: the names of commands.
+        parts = [line.split(": ") for line in cleandoc(help).splitlines()[2:]]
+        self.sections = dict(parts) or {"Commands": " ".join(sorted(modules))}
+        names = " ".join(self.sections.values()).split()
+        self.modules = {name: modules.get(name, f"difftest.cli.{name}") for name in names}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.modules)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.modules:
+            return None
+        command: click.Command = getattr(import_module(self.modules[name]), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their first sentences, and import none."""
+        room = formatter.width - 6 - max(map(len, self.modules))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                for name in names.split():
+                    text = _summary(self.modules[name], name, room)
+                    formatter.write(f"  {name:{formatter.width - 6 - room}}  {text}\n")
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.call_on_close(tell_broken)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            end_interrupted("interrupted")
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command line; an output that cannot be written is one line."""
+        fit_streams()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            click.echo(f"Error: {unwritten(error)}", err=True)
+            sys.exit(1)
+
+
+def _summary(module: str, function: str, room: int) -> str:
+    """What a command says of itself, read off its source: to import it takes most of a second."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    _, _, own = Path(spec.origin).read_text("utf-8").partition(f"\ndef {function}(")
+    said = own.split('"""')[1]  # a parser would read all of the file
+    return click.Command(function, help=cleandoc(said)).get_short_help_str(room)
+
 
 OTHERS = {
     "bench": "difftest.cli.main",

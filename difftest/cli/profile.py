@@ -93,7 +93,15 @@ def profile(
         _ = prediction.compiled  # kept: the interval is made from it
     findings = [*advise(prediction.schedule), *unused_helpers(function)]
     show(prediction, findings, trace, target)
-    _write(prediction, findings, run.title, trace_file, picture, json_file)
+    report = Report(prediction)
+    if trace_file:
+        write_file(trace_file, json.dumps(perfetto(report)))
+    if json_file:
+        content = {**as_mapping(report), "advice": [finding.as_mapping() for finding in findings]}
+        write_file(json_file, json.dumps(content, indent=1))
+    if picture:
+        with replacing(picture) as path:
+            plot(report, path, run.title)
 
 
 def show(prediction: Prediction, findings: list[Finding], trace: Trace, machine: Machine) -> None:
@@ -116,23 +124,3 @@ def show(prediction: Prediction, findings: list[Finding], trace: Trace, machine:
         folded = textwrap.wrap(line, console.width, subsequent_indent="   ") or [line]
         for part in folded:
             console.print(part, highlight=False, markup=False, soft_wrap=True)
-
-
-def _write(
-    prediction: Prediction,
-    findings: list[Finding],
-    title: str,
-    trace_file: Path | None,
-    picture: Path | None,
-    json_file: Path | None,
-) -> None:
-    """Write the files that were asked for."""
-    report = Report(prediction)
-    if trace_file:
-        write_file(trace_file, json.dumps(perfetto(report)))
-    if json_file:
-        content = {**as_mapping(report), "advice": [finding.as_mapping() for finding in findings]}
-        write_file(json_file, json.dumps(content, indent=1))
-    if picture:
-        with replacing(picture) as path:
-            plot(report, path, title)

@@ -15,18 +15,20 @@ from difftest.host.shipped import import_shipped
 from difftest.simulator import MACHINES
 from difftest.simulator.frontend.install import embedded
 from difftest.timing import predict
-from difftest.timing.alignment import align, device_trace
 from difftest.timing.calibration import (
     Comparison,
     Judged,
     Measurement,
+    align,
     calibration,
+    device_trace,
     grouped,
     measurements,
+    probed,
+    probes,
 )
 from difftest.timing.compiler import Toolchain
 from difftest.timing.interval import COVERAGE, SCALE, Estimate
-from difftest.timing.probes import probed, probes
 from difftest.timing.schedule import Schedule
 
 MACHINE = "trn2"

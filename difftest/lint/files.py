@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from enum import Enum
@@ -169,16 +169,16 @@ class LintRequest:
 
     def of_source(self, source: Source) -> list[Diagnostic]:
         """The diagnostics of a file; in its own order."""
-        diagnostics = lint(source, self.sdk or source.sdk, self.target, self.ids)
-        before = self.before
-        earlier = set(lint(source, before, self.target, self.ids)) if before else set()
-        return [entry for entry in diagnostics if entry not in earlier and self._is_told(entry)]
+        return self._told(lambda sdk: lint(source, sdk or source.sdk, self.target, self.ids))
 
     def of_trace(self, trace: Trace) -> list[Diagnostic]:
         """The same of the run of a kernel."""
-        earlier = lint_trace(trace, self.before, self.ids) if self.before else []
-        diagnostics = lint_trace(trace, self.sdk, self.ids)
-        return [entry for entry in diagnostics if entry not in earlier and self._is_told(entry)]
+        return self._told(lambda sdk: lint_trace(trace, sdk, self.ids))
+
+    def _told(self, read: Callable[[Release | None], list[Diagnostic]]) -> list[Diagnostic]:
+        earlier = set(read(self.before)) if self.before else set()
+        new = (entry for entry in read(self.sdk) if entry not in earlier)
+        return [entry for entry in new if self.levels.of(entry.rule) is not Level.ALLOW]
 
     def of_files(self, paths: Sequence[Path]) -> tuple[list[Diagnostic], list[str]]:
         """The diagnostics of files and folders, and what is to be said of those nobody can read."""
@@ -216,9 +216,6 @@ class LintRequest:
             if not count:
                 break
         return text
-
-    def _is_told(self, diagnostic: Diagnostic) -> bool:
-        return self.levels.of(diagnostic.rule) is not Level.ALLOW
 
 
 def request_of(asked: Mapping[str, Any], chosen: Mapping[Level, Iterable[str]]) -> LintRequest:

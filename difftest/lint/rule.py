@@ -76,7 +76,6 @@ def of_level(level: str | None) -> Release | None:
 
 
 PAGES = Path(__file__).with_name("pages")
-_WORD = re.compile(r"^- ([A-Z][\w' ]*): (.*)$", re.MULTILINE)
 
 
 class Group(Enum):

@@ -110,17 +110,8 @@ def _wrapped(text: str) -> str:
     return f"({text})" if loose else text
 
 
-def least(terms: Iterable[Term]) -> Term:
-    """The smallest of some terms: a number where they are numbers, else ``min(...)``."""
-    return _extreme(min, terms)
-
-
-def largest(terms: Iterable[Term]) -> Term:
-    """The largest of some terms: a number where they are numbers, else ``max(...)``."""
-    return _extreme(max, terms)
-
-
-def _extreme(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
+def extreme(function: Callable[[list[int]], int], terms: Iterable[Term]) -> Term:
+    """``min`` or ``max`` of some terms: a number where they are numbers, else a call of it."""
     different = list(dict.fromkeys(terms))
     numbers = [term.constant for term in different if term.constant is not None]
     others = [Term.number(function(numbers))] if numbers else []
@@ -339,14 +330,14 @@ class MaskBox:
 
     def end(self, place: int) -> Term:
         """How many of an axis, from its first element, are not cut off at the end."""
-        return least([self.sizes[place], *self.uppers.get(place, ())])
+        return extreme(min, [self.sizes[place], *self.uppers.get(place, ())])
 
     def range(self, place: int, first: Term, step: Term, size: Term) -> tuple[Term, Term]:
         """Start and stop of the slice that is left of ``first``, ``first + step``, ..."""
         end = self.end(place) if place in self.uppers else size
         lowers = self.lowers.get(place, ())
         if step == ONE:
-            start = largest([first, *(first + low for low in lowers)]) if lowers else first
+            start = extreme(max, [first, *(first + low for low in lowers)]) if lowers else first
             return start, first + end
         if lowers:
             raise NotMechanicalError(*MASK)

@@ -33,21 +33,15 @@ Point: TypeAlias = dict[str, Any]
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\d+))?")
 
 
-@dataclass(frozen=True)
-class SweepAxis:
-    """A name and its values, in order: of the domain, or what ``placing`` knows beside it."""
+def parse_axis(text: str) -> tuple[str, tuple[Any, ...]]:
+    """A name and its values, in order, of ``NAME=VALUES``.
 
-    name: str
-    values: tuple[Any, ...]
-
-
-def parse_axis(text: str) -> SweepAxis:
-    """``NAME=VALUES``: values with commas between; ``a..b`` doubles, ``a..b:step`` counts.
+    Values stand with commas between; ``a..b`` doubles, ``a..b:step`` counts.
 
     >>> parse_axis("BLOCK_BYTES=2048..16384")
-    SweepAxis(name='BLOCK_BYTES', values=(2048, 4096, 8192, 16384))
-    >>> parse_axis("n=1..7:3,100").values
-    (1, 4, 7, 100)
+    ('BLOCK_BYTES', (2048, 4096, 8192, 16384))
+    >>> parse_axis("n=1..7:3,100")
+    ('n', (1, 4, 7, 100))
     """
     name, separator, listed = text.partition("=")
     if not (separator and name.isidentifier() and listed):
@@ -56,7 +50,7 @@ def parse_axis(text: str) -> SweepAxis:
     twice = [value for at, value in enumerate(values) if value in values[:at]]
     if twice:
         raise click.BadParameter(f"{name} has the value {twice[0]!r} twice")
-    return SweepAxis(name, values)
+    return name, values
 
 
 def _values(part: str, text: str) -> Sequence[Any]:
@@ -74,12 +68,12 @@ def _values(part: str, text: str) -> Sequence[Any]:
     return [first << n for n in range((last // first).bit_length())]
 
 
-def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
+def parse_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """All axes of a command; no name is there twice."""
-    axes = {axis.name: axis for axis in map(parse_axis, texts)}
+    axes = dict(map(parse_axis, texts))
     if len(axes) < len(texts):
         raise click.BadParameter("an axis is given twice; its values go into one --over")
-    return tuple(axes.values())
+    return axes
 
 
 def parse_case(text: str | None) -> Point:
@@ -106,21 +100,22 @@ def parse_case(text: str | None) -> Point:
 class Axes:
     """A grid of points: all combinations of the values of axes, with what all points share.
 
+    An axis is a name of the domain, or what :func:`placed` knows beside it, with its values.
     What is ``shared`` are names of one value; an axis of the same name has priority.
     """
 
-    axes: tuple[SweepAxis, ...]
+    axes: dict[str, tuple[Any, ...]]
     shared: Point
 
     def __len__(self) -> int:
-        return math.prod(len(axis.values) for axis in self.axes)
+        return math.prod(map(len, self.axes.values()))
 
     def __getitem__(self, number: int) -> Point:
         """A point by its number; the last axis varies fastest."""
-        chosen = dict.fromkeys((*self.shared, *(axis.name for axis in self.axes))) | self.shared
-        for axis in reversed(self.axes):
-            number, at = divmod(number, len(axis.values))
-            chosen[axis.name] = axis.values[at]
+        chosen = dict.fromkeys((*self.shared, *self.axes)) | self.shared
+        for name, values in reversed(self.axes.items()):
+            number, at = divmod(number, len(values))
+            chosen[name] = values[at]
         return chosen
 
     def points(self, sample: int | None = None) -> Iterator[Point]:
@@ -191,9 +186,9 @@ def placed(spec: KernelSpec, point: Mapping[str, Any]) -> PlacedSpec:
 def check_axes(spec: KernelSpec, axes: Axes) -> None:
     """A click.UsageError if a value of an axis has no place, with the others' first values."""
     first = axes[0]
-    for axis in axes.axes:
-        for value in axis.values:
-            placed(spec, {**first, axis.name: value})
+    for name, values in axes.axes.items():
+        for value in values:
+            placed(spec, {**first, name: value})
 
 
 def _with(spec: KernelSpec, **changes: Any) -> KernelSpec:

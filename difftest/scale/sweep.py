@@ -275,7 +275,7 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
     """The axes that a command line names."""
     axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
     shared = parse_case(case)
-    taken = {*(axis.name for axis in axes), *shared} & COLUMNS.keys() - {"kernel"}
+    taken = {*axes, *shared} & COLUMNS.keys() - {"kernel"}
     if taken:
         raise click.UsageError(f"{min(taken)} is a column of each row, and no name of an axis")
     if not axes:

@@ -90,7 +90,7 @@ class Tuner:
             study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0), **self.study)
         except Exception as error:  # of whatever keeps it
             raise click.UsageError(f"--storage: {str(error).splitlines()[0]}") from None
-        counts = {axis.name: len(axis.values) for axis in self.axes.axes}
+        counts = {name: len(values) for name, values in self.axes.axes.items()}
         kinds: Any = {
             name: optuna.distributions.IntDistribution(0, n - 1) for name, n in counts.items()
         }
@@ -110,8 +110,8 @@ class Tuner:
             at = tuple(trial.params[name] for name in counts)
             repeats = repeats + 1 if at in times else 0
             if at not in times:
-                values = (axis.values[n] for axis, n in zip(self.axes.axes, at, strict=True))
-                attempt = self.attempt(dict(zip(counts, values, strict=True)))
+                axes = zip(self.axes.axes.items(), at, strict=True)
+                attempt = self.attempt({name: values[n] for (name, values), n in axes})
                 times[at] = _WORST if attempt.own_us is None else attempt.own_us
                 trial.set_user_attr("attempt", asdict(attempt))
                 yield attempt
@@ -138,7 +138,7 @@ class Tuner:
         attempts = {tuple(a.point.values()): a for a in self.attempts if a.latency_us}
         before = count = 0
         for whole in self.axes.points():
-            point = {axis.name: whole[axis.name] for axis in self.axes.axes}
+            point = {name: whole[name] for name in self.axes.axes}
             attempt = attempts.get(tuple(point.values())) or self.timed(point)
             count += attempt.own_us is not None
             if attempt.own_us is not None and attempt.own_us < self.best_us:
@@ -186,7 +186,7 @@ class Tuner:
         chosen = {name: value for name, value in self.axes.shared.items() if name == "kernel"}
         shown = signature_of(placed(self.spec, chosen).spec.kernel)
         rows = shown.parameters if shown is not None else {}
-        names = [axis.name for axis in self.axes.axes]
+        names = self.axes.axes
         if any(name not in rows or rows[name].default is rows[name].empty for name in names):
             return None
         attempt = self.timed({name: rows[name].default for name in names})
@@ -234,12 +234,12 @@ def tuned(
             f"the times of one case are compared: give --case a value for {', '.join(missing)}"
         )
     places, ranks = dict[str, int](), list[tuple[int, int]]()
-    for axis in tuner.axes.axes:
-        value = start.get(axis.name, axis.values[0])
-        if value not in axis.values:
-            values = ", ".join(map(str, axis.values))
-            raise click.UsageError(f"--start {axis.name}={value}: the axis has {values}")
-        places[axis.name] = axis.values.index(value)
+    for name, values in tuner.axes.axes.items():
+        value = start.get(name, values[0])
+        if value not in values:
+            known = ", ".join(map(str, values))
+            raise click.UsageError(f"--start {name}={value}: the axis has {known}")
+        places[name] = values.index(value)
     points = len(tuner.axes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,10 +1,19 @@
 """Whether the intervals hold what they promise: published latencies, inside or outside.
 
-Published latencies are data (``data/measurements-trn2.csv``): each row names its source, and the
-kernel of this repository that it is the latency of, if there is one.
+For each latency one asks which scale (:data:`~difftest.timing.interval.SCALE`) would just reach it.
+So that this is no tautology, each kernel is judged with the scale that the others give: leave one
+out. Latencies are data (``data/measurements-trn2.csv``): each row names its source, and the kernel
+of this repository that it is the latency of, if there is one.
 
-For each one asks which scale (:data:`~difftest.timing.interval.SCALE`) would just reach it. So that
-this is no tautology, each kernel is judged with the scale that the others give: leave one out.
+A timeline is compared with a device trace of the same kernel engine by engine, both timed from
+their first DMA trigger, the n-th instruction to start with the n-th. A matmul counts from its
+LDWEIGHTS to the end of its MATMUL, a DMA from its trigger to its semaphore. The traces
+(``data/traces``) are of neuronx-cc 2.21.18209 on a trn2.3xlarge, with static descriptors; their
+format was inferred.
+
+A probe is one instruction that a kernel repeats back to back on tensors in a ring, and its time is
+the slope over the repeats (PROBE). Here the same trace is made by hand and predicted. The rows are
+data (``data/probes-trn1.csv``); an operand is its memory, the bytes of an element and its shape.
 """
 
 from __future__ import annotations
@@ -18,9 +27,25 @@ from itertools import combinations
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from difftest.simulator.machine import TRN1
+from difftest.simulator.trace import (
+    Allocation,
+    Attributes,
+    Engine,
+    Event,
+    Kind,
+    Purpose,
+    Region,
+    Space,
+    Trace,
+)
 from difftest.timing.compiler import Toolchain
 from difftest.timing.evidence import rows_of
 from difftest.timing.interval import COVERAGE, SCALE, Estimate, Interval
+from difftest.timing.prediction import Prediction, predict
+from difftest.timing.schedule import Schedule, Span
 
 NEAR = 0.2
 """An error that is small."""
@@ -233,3 +258,185 @@ def grouped(rows: Iterable[Measurement]) -> list[tuple[Measurement, ...]]:
         if row.counterpart:
             groups.setdefault((row.run, row.metric, row.kernel, row.source), []).append(row)
     return [tuple(group) for group in groups.values()]
+
+
+UNITS = ("load", "tensor", "vector", "scalar", "store")
+"""What is compared: the engines that compute, and DMAs by direction."""
+
+
+class Traced(NamedTuple):
+    """One instruction of a device trace; microseconds from the profile's start."""
+
+    unit: str
+    opcode: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """One engine of a kernel, device against prediction. Times in microseconds."""
+
+    unit: str
+    device_count: int
+    predicted_count: int
+    device_span: tuple[float, float]
+    """Start of its first instruction and end of its last."""
+    predicted_span: tuple[float, float]
+    median_offset: float
+    """Median over its instructions of how much later the prediction starts the n-th."""
+    worst_offset: float
+
+
+def device_trace(name: str) -> list[Traced]:
+    """The trace ``data/traces/<name>.csv``."""
+    return [
+        Traced(row["unit"], row["opcode"], float(row["start_us"]), float(row["end_us"]))
+        for row in rows_of(f"traces/{name}")
+    ]
+
+
+def align(device: list[Traced], schedule: Schedule) -> list[Alignment]:
+    """Compare the engines that the trace or the prediction uses."""
+    zero = min(record.start for record in device if record.unit in ("load", "constant"))
+    rows = []
+    for unit in UNITS:
+        real = sorted(
+            (record.start - zero, record.end - zero)
+            for record in device
+            if record.unit == unit and record.opcode != "ACT_TABLE_LOAD"
+        )
+        ours = sorted(
+            (span.start / 1e3, span.end / 1e3) for span in schedule.spans if _unit(span) == unit
+        )
+        if not real and not ours:
+            continue
+        offsets = [mine[0] - theirs[0] for mine, theirs in zip(ours, real, strict=False)]
+        rows.append(
+            Alignment(
+                unit=unit,
+                device_count=len(real),
+                predicted_count=len(ours),
+                device_span=_span(real),
+                predicted_span=_span(ours),
+                median_offset=median(offsets) if offsets else float("nan"),
+                worst_offset=max(offsets, key=abs) if offsets else float("nan"),
+            )
+        )
+    return rows
+
+
+def _unit(span: Span) -> str:
+    if span.instruction.implied:
+        return "constant"
+    if span.instruction.transfer is not None:
+        return "store" if span.instruction.is_store else "load"
+    return span.engine.value if span.engine is not Engine.DMA else "load"
+
+
+def _span(times: list[tuple[float, float]]) -> tuple[float, float]:
+    starts, ends = zip(*times or [(float("nan"), float("nan"))], strict=True)
+    return starts[0], max(ends)
+
+
+RING = 4
+"""Tensors that the repeats write in turn (PROBE)."""
+FEW, MANY = 32, 96
+"""Repeats of the two traces whose times give the slope."""
+RESOLUTION = 10.0
+"""Nanoseconds to which the probes are given."""
+_DTYPES = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4)}
+"""A dtype of as many bytes: nothing else of it has a cost."""
+_SPACES = {"sbuf": Space.SBUF, "psum": Space.PSUM, "hbm": Space.SHARED_HBM}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One published time; ``writes`` and ``reads`` are (memory, bytes of an element, shape)."""
+
+    instruction: str
+    purpose: Purpose
+    engine: Engine
+    writes: tuple[tuple[Space, int, tuple[int, int]], ...]
+    reads: tuple[tuple[Space, int, tuple[int, int]], ...]
+    op: str | None
+    repeats: int
+    """Instructions that the time is of."""
+    measured: float
+    """Nanoseconds, of all of them."""
+    fitted: bool
+    """Whether a cost of the model is taken from it, so that it judges nothing."""
+    what: str
+
+
+@cache
+def probes() -> tuple[Probe, ...]:
+    """Every row of ``data/probes-trn1.csv``."""
+    return tuple(
+        Probe(
+            instruction=row["instruction"],
+            purpose=Purpose(row["purpose"]),
+            engine=Engine(row["engine"]),
+            writes=_operands(row["writes"]),
+            reads=_operands(row["reads"]),
+            op=row["op"] or None,
+            repeats=int(row["repeats"]),
+            measured=float(row["measured_ns"]),
+            fitted=row["fitted"] == "yes",
+            what=row["what"],
+        )
+        for row in rows_of("probes-trn1")
+    )
+
+
+def _operands(text: str) -> tuple[tuple[Space, int, tuple[int, int]], ...]:
+    operands = []
+    for operand in text.split("; "):
+        space, size, shape = operand.split()
+        rows, columns = shape.split("x")
+        operands.append((_SPACES[space], int(size), (int(rows), int(columns))))
+    return tuple(operands)
+
+
+def probed(probe: Probe) -> Judged:
+    """What the model says of a probe, ns: the slope of two traces, and its interval."""
+    few, many = (predict(_trace(probe, count), TRN1, dge=False) for count in (FEW, MANY))
+    slope = (many.middle - few.middle) * 1e3 / (MANY - FEW) * probe.repeats
+
+    def at(scale: float) -> Interval:
+        return _around(many, slope, scale)
+
+    name = f"probe of {probe.instruction} on {probe.engine.value}"
+    return judge(name, probe.measured, slope, at)
+
+
+def _around(prediction: Prediction, slope: float, scale: float) -> Interval:
+    """The interval of the whole trace, as that of one of its instructions.
+
+    What another compiler would leave out of it is no part: the probes' instructions were counted.
+    """
+    own = prediction.middle
+    whole = Estimate(prediction.foundation, own, 0.0, 0.0, 0.0).interval(scale)
+    return Interval(
+        slope * whole.low / own - RESOLUTION / 2, slope * whole.high / own + RESOLUTION / 2
+    )
+
+
+def _trace(probe: Probe, count: int) -> Trace:
+    trace = Trace()
+
+    def region_of(operand: tuple[Space, int, tuple[int, int]]) -> Region:
+        space, size, shape = operand
+        number = len(trace.allocations)
+        tensor = Allocation(number, space, shape, _DTYPES[size], 0, None, "", reads=1, writes=1)
+        trace.allocations.append(tensor)
+        return Region(tensor, 0, shape, (shape[1], 1))
+
+    reads = tuple(map(region_of, probe.reads))
+    ring = [tuple(map(region_of, probe.writes)) for _ in range(RING)]
+    attributes = Attributes(op=probe.op)
+    kind = Kind(probe.instruction, probe.engine, attributes, purpose=probe.purpose)
+    for number in range(count):
+        writes = ring[number % RING]
+        trace.events.append(Event(number, kind, writes, reads))
+    return trace

@@ -36,12 +36,10 @@ class Holder(NamedTuple):
 class MemoryUsage:
     """One memory over time."""
 
-    space: Space
     capacity: int
     """Bytes of a partition that tensors can have."""
     steps: list[Step]
     peak: int
-    peak_time: float
     holders: list[Holder]
     """What is there at the peak, largest first."""
 
@@ -55,10 +53,10 @@ def memory_usage(schedule: Schedule, space: Space) -> MemoryUsage:
             core = schedule.program.instructions[schedule.program.wiring.opener[number]].core
             resident[core].append((allocations[number], start / 1e3, end / 1e3))
     full = machine.sbuf_usable_bytes if space is Space.SBUF else machine.psum_partition_bytes
-    return max((_usage(space, full, each) for each in resident), key=lambda usage: usage.peak)
+    return max((_usage(full, each) for each in resident), key=lambda usage: usage.peak)
 
 
-def _usage(space: Space, full: int, resident: list[Resident]) -> MemoryUsage:
+def _usage(full: int, resident: list[Resident]) -> MemoryUsage:
     """The memory of one core."""
     changes = Counter({0.0: 0})
     for allocation, start, end in resident:
@@ -68,7 +66,7 @@ def _usage(space: Space, full: int, resident: list[Resident]) -> MemoryUsage:
     steps = list(map(Step, times, itertools.accumulate(changes[time] for time in times)))
     top = max(steps, key=lambda step: step.bytes)
     there = [tensor for tensor, start, end in resident if start <= top.time < end]
-    return MemoryUsage(space, full, steps, top.bytes, top.time, _holders(there))
+    return MemoryUsage(full, steps, top.bytes, _holders(there))
 
 
 def _holders(allocations: list[Allocation]) -> list[Holder]:

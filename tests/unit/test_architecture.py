@@ -295,8 +295,8 @@ INNER = "difftest.simulator"
         (PLUGIN, "class A:\n    import rich", "rich"),
         (PLUGIN, "if TYPE_CHECKING:\n    pass\nelse:\n    import rich", "rich"),
         (
-            *(NRTPY_HOST, "def f():\n    from difftest.backends.device import faults"),
-            "difftest.backends.device.faults",
+            *(NRTPY_HOST, "def f():\n    from difftest.backends.device import core"),
+            "difftest.backends.device.core",
         ),
         (PROBES, "import numpy", "numpy"),
         (VERDICT, "import pytest", "pytest"),

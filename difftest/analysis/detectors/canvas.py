@@ -11,7 +11,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,9 +137,7 @@ def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
     """Whether no region begins before those of another owner with lower elements have ended."""
     spans: list[tuple[int, int, int]] = []
     for owner, region in owned:
-        _, offset, shape, strides, *_ = region
-        before, after = _reach(shape, strides)
-        spans.append((offset - before, offset + after, owner))
+        spans.append((*region.pattern.extent(), owner))
     spans.sort()
     ended, of = -1, -1
     for first, last, owner in spans:
@@ -148,13 +147,6 @@ def _follow_each_other(owned: Iterable[tuple[int, Region]]) -> bool:
             return False
         ended = max(ended, last)
     return True
-
-
-@lru_cache(maxsize=4096)
-def _reach(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
-    """How far a pattern reaches before its first element, and after it."""
-    reaches = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-    return -sum(reach for reach in reaches if reach < 0), sum(r for r in reaches if r > 0)
 
 
 def _are_parts_of_a_grid(allocation: Allocation, owned: Iterable[tuple[int, Region]]) -> bool:
@@ -234,9 +226,4 @@ def _sides(
 @lru_cache(maxsize=4096)
 def _steps(shape: Sequence[int]) -> tuple[int, ...]:
     """Elements from one place of each axis to the next."""
-    steps: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= size
-    return tuple(reversed(steps))
+    return tuple(accumulate(shape[:0:-1], mul, initial=1))[::-1] if shape else ()

@@ -14,7 +14,7 @@ record).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,6 +24,15 @@ from difftest.simulator.trace import Event, Purpose, Trace
 def is_meeting(event: Event) -> bool:
     """Whether programs wait for each other at an event."""
     return event.purpose in (Purpose.BARRIER, Purpose.SEND)
+
+
+def exchanges(trace: Trace) -> Iterator[tuple[Event, ...]]:
+    """The calls in which two cores send each other something: both wait, so they are pairs."""
+    calls: dict[tuple[int, ...], list[Event]] = {}
+    for event in trace.events:
+        if event.purpose is Purpose.SEND:
+            calls.setdefault(event.program, []).append(event)
+    return zip(*calls.values(), strict=False)
 
 
 class Chains:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from difftest.analysis.detectors.meetings import exchanges
 from difftest.analysis.finding import (
     ERROR,
     NOTE,
@@ -23,7 +24,7 @@ from difftest.analysis.finding import (
 from difftest.analysis.footprint import footprint
 from difftest.analysis.placement import Live, Placement, crowded, parted
 from difftest.simulator.machine import Machine
-from difftest.simulator.trace import Allocation, Area, Engine, Event, Purpose, Region, Space, Trace
+from difftest.simulator.trace import Allocation, Area, Engine, Event, Region, Space, Trace
 
 SBUF = Hazard("sbuf-full", WARNING, "the live tensors do not fit SBUF")
 PSUM = Hazard("psum-full", ERROR, "the live tensors do not fit the banks of PSUM")
@@ -143,15 +144,10 @@ def _tensors(trace: Trace) -> Iterator[Finding]:
 def _sent(trace: Trace) -> dict[int, Event]:
     """By the number of a sendrecv's event, the other core's call, which sent what the event reads.
 
-    Both cores wait for each other, so that their calls come in pairs. The first one to go on may
-    have issued more before the other one's event.
+    The first core to go on may have issued more before the other one's event.
     """
-    calls: dict[tuple[int, ...], list[Event]] = {}
-    for event in trace.events:
-        if event.purpose is Purpose.SEND:
-            calls.setdefault(event.program, []).append(event)
     partners: dict[int, Event] = {}
-    for call, other in zip(*calls.values(), strict=True):
+    for call, other in exchanges(trace):
         partners[call.number], partners[other.number] = other, call
     return partners
 

@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, are_apart, first_of
-from difftest.analysis.detectors.survey import Touch, Turn, accumulates, affine_runs, survey_of
+from difftest.analysis.detectors.survey import (
+    Touch,
+    Turn,
+    accumulates,
+    affine_runs,
+    reducing,
+    survey_of,
+)
 from difftest.analysis.finding import (
     ERROR,
     NOTE,
@@ -94,11 +101,7 @@ def _registers(trace: Trace) -> Iterator[Finding]:
     """
     begun: dict[tuple[object, ...], Event] = {}
     before: dict[tuple[object, ...], Event] = {}
-    for event in trace.events:
-        command = event.arguments.get("reduce_cmd", "idle")
-        if command == "idle":
-            continue
-        key = event.program, event.engine
+    for event, command, key in reducing(trace):
         if command not in ("reduce", "read"):
             begun[key] = event
         elif key in before and (depth := affine_depth(before[key], event)) is not None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from difftest.analysis.detectors.canvas import Canvas, Cells, first_of
-from difftest.analysis.detectors.meetings import Chains, is_meeting
+from difftest.analysis.detectors.meetings import Chains, exchanges, is_meeting
 from difftest.analysis.detectors.survey import Touch, accumulates, survey_of
 from difftest.analysis.finding import (
     ERROR,
@@ -363,12 +363,8 @@ def _trip_counts(trace: Trace) -> Found:
 
 def _addresses(trace: Trace) -> Found:
     """Tensors that two programs exchange and the kernel placed at other addresses in each."""
-    calls: dict[tuple[int, ...], list[Event]] = {}
-    for event in trace.events:
-        if event.purpose is Purpose.SEND:
-            calls.setdefault(event.program, []).append(event)
     said: set[tuple[object, ...]] = set()
-    for pair in zip(*calls.values(), strict=False):
+    for pair in exchanges(trace):
         for role in ("src", "dst"):
             regions = [event.operand(role) for event in pair]
             placed = {region.allocation.address for region in regions if region is not None}

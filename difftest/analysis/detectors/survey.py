@@ -38,6 +38,14 @@ def adds(event: Event) -> bool:
     return event.engine is Engine.DMA and any(region.role == "dst" for region in event.reads)
 
 
+def reducing(trace: Trace) -> Iterator[tuple[Event, object, tuple[object, ...]]]:
+    """The events that use the reduction registers of an engine: how, and which registers."""
+    for event in trace.events:
+        command = event.arguments.get("reduce_cmd", "idle")
+        if command != "idle":
+            yield event, command, (event.program, event.engine)
+
+
 class Survey:
     """What several readers need of a trace, gathered in one pass over its events.
 

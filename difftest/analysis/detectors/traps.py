@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difftest.analysis.detectors.order import affine_depth, updates
-from difftest.analysis.detectors.survey import is_within, survey_of
+from difftest.analysis.detectors.survey import is_within, reducing, survey_of
 from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, once
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Allocation, Event, Iteration, Location, LoopKind, Trace
@@ -88,11 +88,7 @@ def _reductions(trace: Trace) -> Iterator[Finding]:
 def _registers(trace: Trace) -> Iterator[Finding]:
     """Reductions that the turns of a loop, or of Python's range, take on from each other."""
     before: dict[tuple[object, ...], Event] = {}
-    for event in trace.events:
-        command = event.arguments.get("reduce_cmd", "idle")
-        if command == "idle":
-            continue
-        key = event.program, event.engine
+    for event, command, key in reducing(trace):
         last = before.get(key)
         again = last is not None and last.stack == event.stack and last.opcode == event.opcode
         # Turns of an affine_range that go on from each other are order.affine's to tell of.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from difftest.analysis.detectors.numbers import Noted, by_line, is_output, share
-from difftest.analysis.detectors.survey import survey_of
+from difftest.analysis.detectors.survey import reducing, survey_of
 from difftest.analysis.finding import ERROR, WARNING, Finding, Found, Hazard, each_line, once
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Origin, Seen, Trace
@@ -82,11 +82,7 @@ def unwritten(trace: Trace, machine: Machine) -> Iterator[Finding]:
 def registers(trace: Trace, machine: Machine) -> Found:
     """Reductions that go on in registers of an engine that nothing has reset."""
     reset: set[tuple[object, ...]] = set()
-    for event in trace.events:
-        command = event.arguments.get("reduce_cmd", "idle")
-        key = event.program, event.engine
-        if command == "idle":
-            continue
+    for event, command, key in reducing(trace):
         if command not in ("reduce", "read"):
             reset.add(key)
         elif key not in reset and event.operand("reduce_res"):

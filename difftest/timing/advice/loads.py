@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.analysis.footprint import Footprint, footprint
+from difftest.analysis.footprint import Footprint, footprint, offsets_of
 from difftest.simulator.trace import Allocation, Region
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
 from difftest.timing.report import bytes_of
@@ -101,9 +101,7 @@ def _mark(mask: Mask, pattern: Footprint, origin: int) -> None:
     if not pattern.dims:
         mask[max(low, 0) : max(pattern.high - origin, 0)] = True
         return
-    offsets = np.full(1, low, dtype=np.int64)
-    for size, stride in pattern.dims:
-        offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * stride).ravel()
+    offsets = low + offsets_of(pattern.dims)
     mask[offsets[(offsets >= 0) & (offsets < mask.size)]] = True
 
 

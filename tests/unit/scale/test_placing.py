@@ -5,7 +5,7 @@ import pytest
 
 from difftest.harness.nature import Nature
 from difftest.harness.recipes import Zeros
-from difftest.scale.axes import Axes, SweepAxis, check_axes, placed
+from difftest.scale.axes import Axes, check_axes, placed
 from difftest.scale.engine import cases_of
 from tests.every import every
 from tests.unit.scale import sample
@@ -52,6 +52,6 @@ def test_a_kernel_of_several_is_named_by_a_part_of_its_title():
     ],
 )
 def test_what_stands_for_nothing_is_refused(name, value, told):
-    axes = Axes((SweepAxis("columns", (1,)), SweepAxis(name, (value,))), {})
+    axes = Axes({"columns": (1,), name: (value,)}, {})
     with pytest.raises(click.UsageError, match=told):
         check_axes(SPEC, axes)

@@ -1,4 +1,4 @@
-from difftest.timing.alignment import align, device_trace
+from difftest.timing.calibration import align, device_trace
 from tests.every import every
 from tests.unit.timing.shipped import prediction_of
 

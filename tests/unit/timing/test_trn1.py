@@ -11,8 +11,8 @@ import pytest
 from difftest.simulator import TRN1, Engine
 from difftest.simulator.trace import Region
 from difftest.timing import predict
+from difftest.timing.calibration import probed, probes
 from difftest.timing.clockwork import TRN1 as TIMES
-from difftest.timing.probes import probed, probes
 from difftest.timing.program import lower
 from difftest.timing.tensor_engine import TensorEngine, matmul
 from tests.every import every

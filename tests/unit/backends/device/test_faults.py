@@ -1,4 +1,4 @@
-from difftest.backends.device.faults import FAULTS, Blame, find_fault
+from difftest.backends.device.core import FAULTS, Blame, find_fault
 from tests.every import every
 
 BLAMED = {
