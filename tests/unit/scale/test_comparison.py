@@ -1,6 +1,7 @@
 import random
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -8,6 +9,7 @@ from difftest.cli.main import main
 from difftest.scale.store import COLUMNS, write_rows
 from difftest.scale.sweep import comparison, heat_map, print_rows, shifts
 from tests.every import every
+from tests.unit.saved_figures import saved_figures
 from tests.unit.scale.sample import SPEC
 from tests.unit.scale.test_sweep import TEST
 
@@ -74,7 +76,7 @@ def test_sweeps_without_a_common_point_are_refused():
         comparison(OLD, [row(99, "float32", 1.0)], AXES)
 
 
-def test_the_table_and_the_picture(tmp_path, capsys):
+def test_the_table_and_the_picture(tmp_path, capsys, monkeypatch):
     rows = [*OLD, row(99, "float32", None, "refused")]
     print_rows(rows, AXES)
     told = capsys.readouterr().out
@@ -82,9 +84,22 @@ def test_the_table_and_the_picture(tmp_path, capsys):
     assert "The fastest 20 of 24, as predicted" in told
     assert "10.0 (10.0, 10.0)" in told
     assert told.endswith("refused: n=99, dtype=float32: why\n")
-    heat_map(rows, "dtype", "n", tmp_path / "heat.svg")
-    words = (tmp_path / "heat.svg").read_bytes()
-    assert words.startswith(b"<?xml")
+    figures = saved_figures(monkeypatch)
+    heat_map([*rows, row(3, "float16", 15.0, "wrong_algorithm")], "dtype", "n", tmp_path / "h.svg")
+    (axis,) = figures.pop().axes
+    texts = {text.get_position(): text.get_text() for text in axis.texts}
+    times = {(x, n): f"{10 + n}" for n in range(12) for x in (0, 1)}
+    assert texts == {**times, (1, 3): "14\n1 wrong", (0, 12): "1 wrong"}
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["float32", "float16"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [*map(str, range(12)), "99"]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("dtype", "n")
+    (image,) = axis.images
+    bright = np.mean(image.cmap(image.norm(image.get_array()))[..., :3], axis=-1)
+    assert np.all(np.diff(bright[:12, 0]) < 0)  # slower is darker
+    white = [text.get_position() for text in axis.texts if text.get_color() == "white"]
+    dark = sorted(bright[y, x] for x, y in white)
+    assert 0 < len(dark) < 24
+    assert sorted(bright[:12].ravel())[: len(dark)] == dark  # what is white can be read
     with pytest.raises(click.ClickException, match="--heat"):
         heat_map(rows, "dtype", "n", tmp_path / "heat.doc")
 

@@ -1,11 +1,15 @@
+import re
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from difftest import choices
+from difftest.simulator.trace import Space
+from difftest.timing.memory_usage import memory_usage
 from difftest.timing.report import Report
-from difftest.timing.views.lanes import PlottingError, plot, rate_of, share_of
+from difftest.timing.views.lanes import BINS, PlottingError, plot, rate_of, share_of
+from tests.unit.saved_figures import saved_figures
 from tests.unit.timing.shipped import prediction_of
 
 
@@ -14,7 +18,7 @@ def report():
     return Report(prediction_of("transpose.transpose_by_tiles", (256, 256), dge=True))
 
 
-def test_a_picture_or_the_reason_why_there_is_none(report, tmp_path):
+def test_a_picture_or_the_reason_why_there_is_none(report, tmp_path, monkeypatch):
     """matplotlib is an extra: with it there is a picture, without it a clear error."""
     path = tmp_path / "timeline.png"
     if find_spec("matplotlib") is None:
@@ -22,8 +26,70 @@ def test_a_picture_or_the_reason_why_there_is_none(report, tmp_path):
             plot(report, path, "transpose")
         assert not path.exists()
     else:
+        figures = saved_figures(monkeypatch)
         plot(report, path, "transpose")
         assert path.stat().st_size > 10_000
+        (figure,) = figures
+        for axis in figure.axes:
+            check_lane(axis, report)
+        assert len(figure.axes) == len({lane for lane, _ in drawn_by(report)}) + 2  # memories
+        end = report.prediction.schedule.end / 1e3
+        assert figure.axes[-1].get_xlim() == (0, end)
+        assert figure.get_suptitle().startswith(f"transpose: {end:,.1f} us predicted for trn2")
+
+
+def drawn_by(report):
+    """By lane and meaning when it begins and ends, and how much it is: us busy, or kilobytes."""
+    found = {}
+    for span in report.prediction.schedule.spans:
+        step, key = span.instruction, (span.engine.value, span.instruction.opcode)
+        one = span.start, span.start + span.busy, span.busy
+        if step.transfer is not None:
+            key = "DMA", f"DMA {'stores' if step.is_store else 'loads'}"
+            one = span.transfer_start, span.transfer_end, step.transfer.bytes
+        first, last, size = found.get(key, (one[0], one[1], 0.0))
+        found[key] = min(first, one[0]), max(last, one[1]), size + one[2]
+    return {key: tuple(value / 1e3 for value in values) for key, values in found.items()}
+
+
+def check_lane(axis, report):
+    """What stands in a lane, and where, is what the schedule's spans and the memories say."""
+    name, base = re.split(r"[,\n]", axis.get_ylabel())[0], np.zeros(BINS)
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert names == [patch.get_label() for patch in axis.patches]
+    colours = [handle.get_facecolor() for handle in axis.get_legend().legend_handles]
+    assert colours == [patch.get_facecolor() for patch in axis.patches]
+    assert len({*colours}) == len(colours)
+    schedule, summary = report.prediction.schedule, report.summary()
+    where = drawn_by(report)
+    for label, patch in zip(names, axis.patches, strict=True):
+        top, edges, baseline = patch.get_data()
+        assert baseline == pytest.approx(base)
+        there = np.flatnonzero(top > base + 1e-9)
+        size, base = (top - base) @ np.diff(edges), top
+        if name in ("SBUF", "PSUM"):
+            usage = memory_usage(schedule, Space(name.lower()))
+            assert top.max() == pytest.approx(usage.peak / 1024, rel=0.01)
+            times = [step.time for step in usage.steps] + [schedule.end / 1e3]
+            held = np.diff(times) @ [step.bytes / 1024 for step in usage.steps]
+            assert size == pytest.approx(held, rel=0.01)
+        else:
+            first, last, expected = where[name, label]
+            assert size == pytest.approx(expected)
+            shown = edges[there[0]], edges[there[-1] + 1]
+            assert shown == pytest.approx((first, last), abs=schedule.end / 1e3 / BINS)
+    assert base.max() <= axis.get_ylim()[1]
+    limits = {
+        "DMA": report.prediction.program.clockwork.hbm_bandwidth.value,
+        "SBUF": memory_usage(schedule, Space.SBUF).capacity / 1024,
+        "PSUM": memory_usage(schedule, Space.PSUM).capacity / 1024,
+    }
+    assert [line.get_ydata()[0] for line in axis.lines] == [
+        limit for lane, limit in limits.items() if lane == name
+    ]
+    share = summary["dma_active_time_percent"] if name == "DMA" else base.mean()
+    if name not in ("SBUF", "PSUM"):
+        assert f"\n{share:.0%} " in axis.get_ylabel()
 
 
 def test_without_matplotlib_it_says_what_to_install(report, tmp_path, monkeypatch):

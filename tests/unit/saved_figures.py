@@ -1,0 +1,19 @@
+"""The figures that a test has matplotlib save: what is drawn is read off them, not off pixels."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def saved_figures(monkeypatch: Any) -> list[Any]:
+    """A list to which each figure is added that is saved from now on; its file is written, too."""
+    figure, figures = import_module("matplotlib.figure").Figure, []
+    save = figure.savefig
+
+    def savefig(self: Any, *args: Any, **kwargs: Any) -> None:
+        figures.append(self)
+        save(self, *args, **kwargs)
+
+    monkeypatch.setattr(figure, "savefig", savefig)
+    return figures
