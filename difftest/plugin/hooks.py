@@ -269,7 +269,7 @@ def pytest_one_report_a_bug(
     if terminalreporter.stats.get("failed") and _session(config).runner is not None:
         from difftest.plugin.told import one_report_a_bug
 
-        with one_report_a_bug(terminalreporter.stats, config.get_terminal_writer()):
+        with one_report_a_bug(terminalreporter.stats):
             return (yield)
     return (yield)
 

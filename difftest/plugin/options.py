@@ -263,8 +263,9 @@ def read_request(
     free = _free(parser)
     keys = {option.key: value for option in OPTIONS if (value := config.getini(option.key))}
     for option in OPTIONS:
-        if option.accepted and option.key in keys:
-            _check_choice(option.key, keys[option.key], option.accepted)
+        if option.accepted and keys.get(option.key, option.accepted[0]) not in option.accepted:
+            accepted = ", ".join(option.accepted)
+            raise pytest.UsageError(f"{option.key} = {keys[option.key]}: accepted are {accepted}")
     options = _options(free, config.known_args_namespace, args)
     values = {**keys, **options} if final else {**options, **keys}
     simulate = values.get(SIMULATE.key, "no")
@@ -398,11 +399,6 @@ def _amount(option: Option, values: Mapping[str, Any]) -> float | None:
     if not amount > 0:
         raise pytest.UsageError(f"{option.name}: received {text}; accepted: a number above 0")
     return amount
-
-
-def _check_choice(key: str, value: str, accepted: Sequence[str]) -> None:
-    if value not in accepted:
-        raise pytest.UsageError(f"{key} = {value}: accepted are {', '.join(accepted)}")
 
 
 def is_campaign() -> bool:

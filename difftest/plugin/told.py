@@ -7,11 +7,12 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from _pytest import terminal
-from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative
+from _pytest import _io, terminal
+from _pytest._code import code as shapes
 
 from difftest.harness.case import Case
 from difftest.harness.decorator import kernel_test_of
@@ -30,20 +31,19 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     """Make a report's text the failure's own, and its message the headline."""
     raised, text = without_files(failure.raised) if failure.raised else None, str(failure)
     frames = {f"{near(at.filename)}:{at.lineno}": at for at in traceback.extract_tb(raised)}
-    lines = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
     if all(place in text for place in frames):  # the report names these lines
-        lines = []
+        frames = {}
+    lines = [f"{place}: in {at.name}\n    {at.line}" for place, at in frames.items()]
     lines += text.splitlines()
     if item.config.get_verbosity() > 0:  # what Hypothesis has to say
         lines += ["", *getattr(failure, "__notes__", ())]
-    crash = ReprFileLocation(str(item.path), (item.location[1] or 0) + 1, failure.headline)
-    shown = ReprTracebackNative([f"{line}\n" for line in lines])
-    report.longrepr = ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
+    crash = shapes.ReprFileLocation(str(item.path), (item.location[1] or 0) + 1, failure.headline)
+    shown = shapes.ReprTracebackNative([f"{line}\n" for line in lines])
+    report.longrepr = shapes.ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
     # Of one bug, as far as anybody can tell: the same words, with other numbers.
     said = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
     bug = re.sub(r"\d", "", f"{item.originalname} {failure.headline.partition(' at ')[0]} {said}")
-    parameters = item.callspec.params if hasattr(item, "callspec") else {"": ""}
-    (case,) = parameters.values()
+    (case,) = (item.callspec.params if hasattr(item, "callspec") else {"": ""}).values()
     case = case.dtype if isinstance(case, Case) else case and "at the edges"
     setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])
 
@@ -63,8 +63,21 @@ def shorten(error: BaseException, item: pytest.Item, runner: Runner) -> None:
         error.__notes__ = [*own, f"run again: {runner.again.command(runner.now[1])}"]
 
 
+@dataclass(eq=False)
+class Painted(shapes.ReprEntryNative):
+    """The lines of a report, in colour where a terminal shows them: a page takes them as text."""
+
+    title: str = ""
+
+    def toterminal(self, tw: _io.TerminalWriter) -> None:
+        for line in self.lines:
+            if line.strip() == self.title:
+                line = f"{tw.markup(self.title, red=True, bold=True)}\n"
+            tw.write(_LABEL.sub(lambda label: tw.markup(label[0], blue=True), line))
+
+
 @contextmanager
-def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]:
+def one_report_a_bug(stats: dict[str, list[Any]]) -> Iterator[None]:
     """While pytest tells of failures, let one speak for all of one bug, in colour if it may.
 
     Its message is the last line, whole: pytest would cut it at the terminal's width.
@@ -74,12 +87,12 @@ def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]
     for lead, *others in bugs:
         if hasattr(lead, BUG):
             messages.add(lead.longrepr.reprcrash.message)
-            entry = lead.longrepr.reprtraceback.reprentries[0]
-            lines = [*entry.lines]
+            entries = lead.longrepr.reprtraceback.reprentries
+            lines = [*entries[0].lines]
             if others:
                 again = next((n for n, line in enumerate(lines) if _AGAIN.match(line)), len(lines))
                 lines.insert(again, f"  also wrong:  {also_wrong(others)}\n")
-            entry.lines = [_painted(line, getattr(lead, BUG)[2], writer) for line in lines]
+            entries[0] = Painted(lines, getattr(lead, BUG)[2])
     left = [report for reports in bugs for report in reports[1:]]
     stats.update({"failed": [lead for lead, *_ in bugs], "": [*ignored, *left]})
     terminal._format_trimmed = lambda format, msg, available_width: (
@@ -90,9 +103,3 @@ def one_report_a_bug(stats: dict[str, list[Any]], writer: Any) -> Iterator[None]
     finally:
         terminal._format_trimmed = cut
         stats.update({"failed": failed, "": ignored})
-
-
-def _painted(line: str, title: str, writer: Any) -> str:
-    if line.strip() == title:
-        return f"{writer.markup(title, red=True, bold=True)}\n"
-    return _LABEL.sub(lambda label: str(writer.markup(label[0], blue=True)), line)

@@ -19,6 +19,7 @@ from typing import Any
 
 from hypothesis import Phase, given, seed, settings
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
 from rich.terminal_theme import TerminalTheme
@@ -105,6 +106,12 @@ def failure(folder: Path) -> None:
     draw("failure", "pytest --simulate", report(output("pytest --simulate", folder)))
 
 
+def page_words(page: str) -> list[str]:
+    """The words that a page shows, each once."""
+    shown = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", page)
+    return sorted({*re.findall("[A-Za-z]{3,}", shown)})
+
+
 def page(folder: Path) -> None:
     """The page of the same failure, as Chromium shows it, which has to be installed for it."""
     kernel, test = blocks(ROOT / "README.md")[:2]
@@ -116,7 +123,10 @@ def page(folder: Path) -> None:
     options = [f"--user-data-dir={folder / 'browser'}", "--window-size=1280,1560"]
     pages = [f"--screenshot={picture}", (folder / "page.html").as_uri()]
     subprocess.run([*browser.split(), *options, *pages], check=True, stderr=PIPE)
-    Image.open(picture).quantize(256).save(picture, optimize=True)  # half the bytes
+    text, said = (folder / "page.html").read_text(encoding="utf-8"), PngInfo()
+    said.add_text("page", " ".join(page_words(text)))  # which a test compares with today's page
+    image = Image.open(picture).quantize(256)  # half the bytes
+    image.save(picture, optimize=True, pnginfo=said)
     print(picture.relative_to(ROOT))
 
 

@@ -27,6 +27,7 @@ collect_ignore = ["pages"]  # of test_docs.py
 
 for _name in (
     "backends.embedded",
+    "simulator.oracle.judge",
     "harness.decorator",
     "harness.edges",
     "harness.explicit",

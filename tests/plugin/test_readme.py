@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```[a-z ]*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-PICTURE = (ROOT / "docs" / "pictures" / "failure.svg").read_text(encoding="utf-8")
+PICTURES = ROOT / "docs" / "pictures"
+PICTURE = (PICTURES / "failure.svg").read_text(encoding="utf-8")
+STALE = "stale: python docs/pictures/make.py"
 LINES = 115
 """A screen and a half, the pictures apart."""
 
@@ -44,7 +46,7 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
     assert right in source
     assert wrong in README
     kernel.write_text(source.replace(right, wrong))
-    result = in_process("--simulate", "--hypothesis-seed=2")
+    result = in_process("--simulate", "--hypothesis-seed=2", "--difftest-report=page.html")
     result.assert_outcomes(failed=1, passed=1)  # a wrong second block fills no memory
     said = [line.strip() for line in result.outlines]
     first = next(n for n, line in enumerate(said) if "disagrees with its reference" in line)
@@ -52,7 +54,27 @@ def test_the_broken_example_fails_as_shown(repository, in_process):
         first : 1 + next(n for n, line in enumerate(said) if line.startswith("run again"))
     ]
     drawn = html.unescape("".join(re.findall(r"<text[^>]*>(.*?)</text>", PICTURE)))
-    assert words("".join(report)) in words(drawn), "stale: python docs/pictures/make.py"
+    assert words("".join(report)) in words(drawn), STALE
+    page = (repository.path / "page.html").read_text(encoding="utf-8")
+    shown = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", page)
+    now, before = {*re.findall("[A-Za-z]{3,}", shown)}, {*text_of("report.png", "page").split()}
+    assert now ^ before == set(), STALE
+
+
+def test_the_tutorials_timelines_are_of_the_times_that_it_prints():
+    tutorial = (ROOT / "docs" / "tutorial" / "first-profile.md").read_text(encoding="utf-8")
+    own = re.findall(r"predicted for trn2, of it the kernel's own part ([\d.]+) us", tutorial)
+    kernels = [text_of(f"{name}.png", "Title") for name in ("scale_rows", "scale_flat")]
+    for name, time, title in zip(("scale_rows", "scale_flat"), own, kernels, strict=True):
+        assert title == f"{name}: {time} us predicted for trn2", STALE
+
+
+def text_of(picture: str, key: str) -> str:
+    """What a PNG says of itself under a key."""
+    raw, head = (PICTURES / picture).read_bytes(), f"tEXt{key}\0".encode()
+    start = raw.index(head)
+    end = start + 4 + int.from_bytes(raw[start - 4 : start], "big")
+    return raw[start + len(head) : end].decode("latin-1")
 
 
 def test_the_readme_fits_a_screen_and_a_half():

@@ -12,6 +12,9 @@ FAR = "nl.multiply(nl.multiply(nl.add(nl.load(a), nl.load(b)), 3e38), 3e38)"
 def test_the_whole_text_of_a_failure(project):
     """Nothing but the report, what was compared, and one last line that carries the message."""
     project.add_test("subtract", edges=True)
+    coloured = project.run("--simulate", "--hypothesis-seed=1", "--color=yes", *FILES)
+    assert "\x1b[34m  case:\x1b[0m        m=1, n=1, float32" in coloured.stdout.str()
+    assert "\x1b" not in (project.pytester.path / "r.md").read_text()
     result = project.run("--simulate", "--hypothesis-seed=1", *FILES)
     result.assert_outcomes(failed=2)
     headline = "subtract: wrong algorithm at m=1, n=1, float32: out[[]0, 0[]]"

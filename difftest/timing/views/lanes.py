@@ -162,12 +162,10 @@ def plot(report: Report, path: Path, title: str) -> None:
     axes[-1].set_xlabel("microseconds from the start of the kernel's own part (predicted)")
     axes[-1].set_xlim(0, end)
     machine = schedule.program.machine.name
-    figure.suptitle(
-        f"{title}: {end:,.1f} us predicted for {machine}, DMA descriptors "
-        f"{schedule.toolchain.words}",
-        fontsize=12, x=0.01, ha="left",
-    )  # fmt: skip
-    figure.savefig(path, dpi=130)
+    title = f"{title}: {end:,.1f} us predicted for {machine}"
+    descriptors = f"DMA descriptors {schedule.toolchain.words}"
+    figure.suptitle(f"{title}, {descriptors}", fontsize=12, x=0.01, ha="left")
+    figure.savefig(path, dpi=130, metadata={"Title": title})  # for who does not see it
 
 
 def _draw(axis: Any, lane: Lane, end: float) -> None:
