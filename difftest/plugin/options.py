@@ -77,10 +77,7 @@ class Option:
     @property
     def values(self) -> str:
         """What the key takes, for ``pytest --help``."""
-        if self.meaning:
-            return self.meaning
-        *first, last = self.accepted
-        return f"{', '.join(first)} or {last}"
+        return self.meaning or f"{', '.join(self.accepted[:-1])} or {self.accepted[-1]}"
 
 
 _YES = ("yes", "no")
