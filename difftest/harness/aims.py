@@ -62,12 +62,12 @@ def nearest(terms: Sequence[Term], cases: Sequence[Mapping[str, Any]]) -> tuple[
 
     values = min(cases, key=apart)
     shown = ", ".join(f"{name}={value}" for name, value in values.items())
-    return apart(values), f"{len(cases)} cases, the nearest {shown}"
+    return apart(values), f"nearest of the last {len(cases)} cases: {shown}"
 
 
 def conditions_of(kernels: Sequence[Callable[..., Any]]) -> list[Condition]:
     """Each condition of kernels, and of functions of theirs, that asks for a number."""
-    left: list[Any] = [function_of(one) for one in kernels]
+    left: list[Any] = [function_of(kernel) for kernel in kernels]
     done: list[FunctionType] = []
     conditions: list[Condition] = []
     while left:
@@ -77,7 +77,7 @@ def conditions_of(kernels: Sequence[Callable[..., Any]]) -> list[Condition]:
         done.append(function)
         named: list[Any] = [function.__globals__.get(name) for name in function.__code__.co_names]
         home = function.__module__
-        left += [function_of(one) for one in named if getattr(one, "__module__", "") == home]
+        left += [function_of(value) for value in named if getattr(value, "__module__", "") == home]
         with contextlib.suppress(OSError, TypeError, SyntaxError):  # it has no source
             lines, first = inspect.getsourcelines(function)
             tree = ast.increment_lineno(ast.parse(textwrap.dedent("".join(lines))), first - 1)
@@ -89,9 +89,9 @@ def conditions_of(kernels: Sequence[Callable[..., Any]]) -> list[Condition]:
 class _Source:
     """A function's source, the numbers of its module, and what its names are."""
 
-    def __init__(self, file: str, tree: ast.AST, known: Mapping[str, Any]) -> None:
+    def __init__(self, file: str, tree: ast.AST, numbers: Mapping[str, Any]) -> None:
         self._file = file
-        self._known = {n: one for n, one in known.items() if isinstance(one, (int, ModuleType))}
+        self._known = {n: v for n, v in numbers.items() if isinstance(v, (int, ModuleType))}
         self._assigned = {
             node.targets[0].id: node.value
             for node in ast.walk(tree)
@@ -116,9 +116,9 @@ class _Source:
         compared = [node for node in nodes if isinstance(node, ast.Compare)]
         sides = [(node.left, node.comparators[0]) for node in compared]
         binary = [node for node in nodes if isinstance(node, ast.BinOp)]
-        alone = [(one, ast.Constant(0)) for one in binary if isinstance(one.op, ast.Mod)]
-        for one, other in sides or alone:
-            for left, right in ((one, other), (other, one)):
+        alone = [(node, ast.Constant(0)) for node in binary if isinstance(node.op, ast.Mod)]
+        for side, other in sides or alone:
+            for left, right in ((side, other), (other, side)):
                 value = self._number(right)
                 step, first = (0, 0) if value is None else self._solved(left, value)
                 if max(step, first) >= _LEAST:
@@ -150,7 +150,7 @@ class _Source:
 
     def _number(self, node: ast.expr) -> int | None:
         """The number that an expression is, if it is one for which nothing runs."""
-        if any(isinstance(one, ast.Call) for one in ast.walk(node)):
+        if any(isinstance(part, ast.Call) for part in ast.walk(node)):
             return None
         whole = ast.fix_missing_locations(ast.Expression(node))
         with contextlib.suppress(Exception):  # a name of the function's own

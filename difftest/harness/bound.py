@@ -38,7 +38,7 @@ def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         return (spec,)
     kernels = (spec.kernel, *spec.others)
     # A classic kernel runs on one core, whatever the logical cores have.
-    cores = [None if dialect_of(one) == CLASSIC else spec.lnc for one in kernels]
+    cores = [None if dialect_of(kernel) == CLASSIC else spec.lnc for kernel in kernels]
     return tuple(
         replace(spec, kernel=kernel, others=(), title=title, lnc=lnc)
         for kernel, title, lnc in zip(kernels, titles(kernels), cores, strict=True)
@@ -47,8 +47,8 @@ def alone(spec: KernelSpec) -> tuple[KernelSpec, ...]:
 
 def titles(kernels: tuple[Callable[..., Any], ...]) -> tuple[str, ...]:
     """What to call kernels beside each other: names, with the dialect or the module if need be."""
-    packages = [PACKAGES.get(dialect_of(one) or "", "").partition(".")[0] for one in kernels]
-    return told_apart([name_of(one) for one in kernels], packages, [home_of(k) for k in kernels])
+    packages = [PACKAGES.get(dialect_of(k) or "", "").partition(".")[0] for k in kernels]
+    return told_apart([name_of(k) for k in kernels], packages, [home_of(k) for k in kernels])
 
 
 def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[KernelSpec, Any]]:
@@ -58,13 +58,13 @@ def runnable(spec: KernelSpec, backends: tuple[Backend, ...]) -> Iterator[tuple[
     """
     specs = alone(spec)
     taken = {
-        backend.name: [one for one in specs if getattr(backend, "takes", callable)(one.kernel)]
+        backend.name: [part for part in specs if getattr(backend, "takes", callable)(part.kernel)]
         or [specs[0]]
         for backend in backends
     }
-    for one in specs:
-        if chosen := tuple(b for b in backends if any(one is own for own in taken[b.name])):
-            yield one, chosen
+    for part in specs:
+        if chosen := tuple(b for b in backends if any(part is own for own in taken[b.name])):
+            yield part, chosen
 
 
 def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, bool]]:
@@ -79,10 +79,10 @@ def agreement(outputs: Mapping[str, Outputs]) -> Iterator[tuple[str, str, str, b
 
 def _equal(ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> bool:
     return len(ours) == len(theirs) and all(
-        one.shape == other.shape
-        and one.dtype == other.dtype
-        and np.array_equal(np.asarray(one, np.float64), np.asarray(other, np.float64), True)
-        for one, other in zip(ours, theirs, strict=True)
+        array.shape == other.shape
+        and array.dtype == other.dtype
+        and np.array_equal(np.asarray(array, np.float64), np.asarray(other, np.float64), True)
+        for array, other in zip(ours, theirs, strict=True)
     )
 
 
@@ -98,20 +98,20 @@ def check_each(runner: Runner, spec: KernelSpec, case: Case) -> dict[str, Verdic
     verdicts: dict[str, Verdict] = {}
     failures: dict[str, DifferentialFailure] = {}
     outputs: dict[str, Outputs] = {}
-    for one, backends in runnable(spec, runner.backends):
+    for part, backends in runnable(spec, runner.backends):
         with runner.on(backends):
             try:
-                found = runner.check(one, case, reference)
+                own = runner.check(part, case, reference)
             except DifferentialFailure as wrong:
-                failures[one.name], found = wrong, wrong.verdicts
-        outputs[one.name] = runner.outputs
-        verdicts |= {f"{one.name} on {backend}": verdict for backend, verdict in found.items()}
+                failures[part.name], own = wrong, wrong.verdicts
+        outputs[part.name] = runner.outputs
+        verdicts |= {f"{part.name} on {backend}": verdict for backend, verdict in own.items()}
     pairs = [*agreement(outputs)]
     for first, second, backend, equal in pairs:
         runner.tally.count_agreement(first, second, backend, equal=equal)
     for name, failure in failures.items():
-        alike = {one for *two, _, equal in pairs if equal and name in two for one in two}
-        failure.others = (*(_said(one, failures, alike) for one in outputs if one != name),)
+        alike = {k for *two, _, equal in pairs if equal and name in two for k in two}
+        failure.others = (*(_said(k, failures, alike) for k in outputs if k != name),)
         raise failure
     return verdicts
 

@@ -128,7 +128,7 @@ def compare(
     ``unwritten`` has for each None, or a mask of its shape that is True where the kernel never
     wrote; it is empty if the backend cannot tell.
     """
-    forms = [(one.value, one.dtype) for one in expected]
+    forms = [(output.value, output.dtype) for output in expected]
     numbers = range(len(outputs))
     ask = partial(map, check_values, numbers, expected, outputs)
     return judge_outputs(forms, outputs, unwritten, ask)

@@ -319,7 +319,7 @@ class Watch:
         top = str(getattr(kernel, "__module__", "")).split(".")[0]
         module = sys.modules.get(top)
         folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None) or ""]
-        new = {os.path.realpath(one) for one in folders if one and is_installed(one)}
+        new = {os.path.realpath(folder) for folder in folders if folder and is_installed(folder)}
         if not new <= {*self._homes}:
             self._homes += (*sorted(new),)
             if self._tool is not None:
@@ -335,7 +335,7 @@ class Watch:
 
     def _install(self) -> bool:
         if self._tool is None:
-            free = [one for one in FREE_TOOLS if self._monitor.get_tool(one) is None]
+            free = [tool for tool in FREE_TOOLS if self._monitor.get_tool(tool) is None]
             if not free:
                 self.unknown = "other tools take all places of sys.monitoring"
                 return False

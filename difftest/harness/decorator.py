@@ -48,8 +48,8 @@ class KernelTest:
 
 def kernel_test_of(function: object) -> KernelTest | None:
     """The :class:`KernelTest` of a test function that ``@kernel_test`` decorated, or None."""
-    made = getattr(function, ATTRIBUTE, None)
-    return made if isinstance(made, KernelTest) else None
+    test = getattr(function, ATTRIBUTE, None)
+    return test if isinstance(test, KernelTest) else None
 
 
 def kernel_test(
@@ -91,12 +91,12 @@ def kernel_test(
     ------
     SpecError : an argument contradicts the others, or the function does not take ``case``.
     """
-    given: dict[str, Any] = dict(locals())  # the arguments, which KernelSpec names the same
-    first, *others = _kernels(given.pop("kernel"), given.pop("kernels"))
+    fields: dict[str, Any] = dict(locals())  # the arguments, which KernelSpec names the same
+    first, *others = _kernels(fields.pop("kernel"), fields.pop("kernels"))
     for name in ("parameters", "dtypes", "rejects", "examples"):
-        given[name] = listed(name, given[name])
-    given["outputs"] = {} if outputs is None else outputs
-    return functools.partial(decorate, KernelSpec(kernel=first, others=tuple(others), **given))
+        fields[name] = listed(name, fields[name])
+    fields["outputs"] = {} if outputs is None else outputs
+    return functools.partial(decorate, KernelSpec(kernel=first, others=tuple(others), **fields))
 
 
 def _kernels(
@@ -104,8 +104,8 @@ def _kernels(
 ) -> Sequence[Callable[..., Any]]:
     """The kernel or the kernels: one of the two arguments says which."""
     if (kernel is None) == (len(kernels) == 0):
-        given = "neither" if kernel is None else "both"
-        raise SpecError(f"kernel, kernels: received {given}; accepted: one of them")
+        received = "neither" if kernel is None else "both"
+        raise SpecError(f"kernel, kernels: received {received}; accepted: one of them")
     return [kernel] if kernel is not None else kernels
 
 
@@ -138,7 +138,7 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
         if runner.repeats.is_one(spec, case):
             return
         observe({**case.values, "dtype": case.dtype})
-        observe({f"data of {name}": type(one).__name__ for name, one in case.data.items()})
+        observe({f"data of {name}": type(recipe).__name__ for name, recipe in case.data.items()})
         verdicts: Mapping[str, Any] = {}
         expired = LIMITS.expired
         try:
@@ -155,16 +155,16 @@ def decorate(spec: KernelSpec, function: TestFunction) -> TestFunction:
                     raise plain from plain.__cause__
             raise
         finally:
-            observe({f"verdict on {on}": type(one).__name__ for on, one in verdicts.items()})
+            observe({f"verdict on {on}": type(v).__name__ for on, v in verdicts.items()})
 
     def on_each(fixtures: dict[str, Any], check: Callable[[Runner, KernelSpec], None]) -> None:
         runner: Runner = fixtures[RUNNER_FIXTURE]
-        for one, backends in runnable(spec, runner.backends):
+        for part, backends in runnable(spec, runner.backends):
             with runner.on(backends):
-                check(runner, one)
+                check(runner, part)
 
     def check_rejection(rejection: Rejection, **fixtures: Any) -> None:
-        on_each(fixtures, lambda runner, one: runner.check_rejection(one, rejection))
+        on_each(fixtures, lambda runner, part: runner.check_rejection(part, rejection))
 
     def check_calls(calls: str, **fixtures: Any) -> None:
         on_each(fixtures, check_edges)

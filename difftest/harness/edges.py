@@ -168,9 +168,9 @@ def _other_shapes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
 
 def _other_dtypes(spec: KernelSpec, base: Mapping[str, Any]) -> Iterator[Edge]:
     """Each operand alone has another of the spec's dtypes, and one that is none of them."""
-    known = [np.dtype(name) for name in spec.dtypes]
+    of_spec = [np.dtype(name) for name in spec.dtypes]
     foreign = next(
-        (name for name in _FOREIGN if is_float(np.dtype(name)) != is_float(known[0])), None
+        (name for name in _FOREIGN if is_float(np.dtype(name)) != is_float(of_spec[0])), None
     )
     free = [name for name in spec.inputs if not spec.input(name).dtypes]
     dtypes = [*spec.dtypes[:2], foreign]
@@ -232,12 +232,12 @@ def footprint_of(trace: Trace) -> tuple[int, ...]:
 
     Those of SBUF and of PSUM that live together, and those of the largest tensor in each.
     """
-    found = needed(trace, TRN2)
+    together = needed(trace, TRN2)
     largest = dict.fromkeys(_MEMORIES, 0)
-    for one in trace.allocations:
-        if one.space in largest:
-            largest[one.space] = max(largest[one.space], one.partition_bytes)
-    return (*(found.get(space, 0) for space in _MEMORIES), *largest.values())
+    for tensor in trace.allocations:
+        if tensor.space in largest:
+            largest[tensor.space] = max(largest[tensor.space], tensor.partition_bytes)
+    return (*(together.get(space, 0) for space in _MEMORIES), *largest.values())
 
 
 def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) -> Iterator[Edge]:
@@ -249,17 +249,17 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
     for name, value in _sizes_of(spec):
         looks = _Looks(spec, name, value, run)
         memories = _growing(looks) - filled
-        found = _limit_of(looks) if memories else None
-        if found is not None:
-            filled |= _full(looks.first[-1], found[0]) & memories
-            for look, side in zip(found, ("just under", "just over"), strict=True):
+        pair = _limit_of(looks) if memories else None
+        if pair is not None:
+            filled |= _full(looks.first[-1], pair[0]) & memories
+            for look, side in zip(pair, ("just under", "just over"), strict=True):
                 size = f"{name}={look.case.values[name]}"
                 yield Edge(look.case, f"{size}, {side} the limit", fills=True)
 
 
 def has_sizes(spec: KernelSpec) -> bool:
     """Whether an array of the spec has a dimension that may grow: see :func:`_sizes_of`."""
-    tokens = [token for one in (*spec.inputs, *spec.outputs) for token in spec.dimensions(one)]
+    tokens = [token for array in (*spec.inputs, *spec.outputs) for token in spec.dimensions(array)]
     named = not all(token.isdecimal() for token in tokens)
     is_open = any(not is_choice(source) for source in spec.domain.values())
     return named and (is_open or bool(spec.rejects))
@@ -331,17 +331,17 @@ def _limit_of(looks: _Looks) -> tuple[_Look, _Look] | None:
     count, step = _crossing(below, under), 1
     while over is None or over.count - under.count > 1:
         growth = (under.work - below.work) / (under.count - below.count)
-        found = looks.at(count, under.work + growth * (count - under.count))
-        if found is None:
+        look = looks.at(count, under.work + growth * (count - under.count))
+        if look is None:
             return None
-        if found.fits:
-            below, under, step = under, found, 0 if over else step
+        if look.fits:
+            below, under, step = under, look, 0 if over else step
             count = (under.count + over.count) // 2 if over else _crossing(below, under)
-        elif found.spilled and not (over and over.spilled):
-            over, step = found, 1  # how much too large it is says where the limit was
+        elif look.spilled and not (over and over.spilled):
+            over, step = look, 1  # how much too large it is says where the limit was
             count = _crossing(under, over)
         else:  # the guess was a good one: the limit is not far below
-            over, middle = found, (under.count + found.count) // 2
+            over, middle = look, (under.count + look.count) // 2
             count = max(over.count - step, under.count + 1) if step else middle
             step *= 16  # the next step down goes farther
     return under, over
@@ -375,7 +375,7 @@ def check_edges(runner: Runner, spec: KernelSpec) -> None:
     traces.
     """
     __tracebackhide__ = True
-    for backend in (one for one in runner.backends if has_edges(spec, (one,))):
+    for backend in (simulator for simulator in runner.backends if has_edges(spec, (simulator,))):
         record = functools.partial(run_recorded, runner, backend)
         filling = fillings_of(spec, record) if backend.name == _TRACING else ()
         for edge in itertools.chain(edges_of(spec), filling):
@@ -404,7 +404,7 @@ def _run(runner: Runner, backend: Backend, spec: KernelSpec, edge: Edge) -> Outc
 def run_recorded(runner: Runner, backend: Backend, spec: KernelSpec, case: Case) -> Outcome:
     """What comes of a case on a backend that keeps its trace, without an exact run."""
     # No trace depends on random numbers, and to draw them takes longer than to compute with them.
-    data = {name: Ones() if isinstance(one, Random) else one for name, one in case.data.items()}
+    data = {name: Ones() if isinstance(r, Random) else r for name, r in case.data.items()}
     runner.now = spec, case
     call = make_call(spec, case, spec.inputs_of(replace(case, data=data)))
     return run_kernel(backend, replace(call, record=True))
@@ -429,7 +429,7 @@ def _verdict(runner: Runner, spec: KernelSpec, edge: Edge, outcome: Outcome) -> 
     if isinstance(outcome, Ran):
         own = {np.dtype(edge.case.dtype_of(name)) for name in spec.inputs}
         if spec.output_dtype is None and not spec.outputs:  # that of any operand will do
-            dtypes = (one.dtype.name if one.dtype in own else None for one in outcome.outputs)
+            dtypes = (array.dtype.name if array.dtype in own else None for array in outcome.outputs)
             spec = replace(spec, output_dtype=tuple(dtypes))
     elif not edge.inside:
         return verdict_on(None, outcome)

@@ -41,6 +41,8 @@ _ROUNDINGS = 16
 """Errors of so many units, or of so many times what is allowed, are roundings."""
 _IMAGES = 64
 """How many images of a batch are compared with each other."""
+KEPT = 100
+"""Cases that agreed and are kept: a night of cases takes no more memory than a minute of them."""
 _NARROW = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16))
 
 
@@ -112,10 +114,10 @@ def _rearranged(seen: WrongOutput, values: Float64) -> Iterator[str]:
     """Right values in other places."""
     shape = values.shape
     low, high, wrong = seen.low, seen.high, seen.wrong
-    for one, other in combinations(range(values.ndim), 2):
-        swapped = low.swapaxes(one, other), high.swapaxes(one, other)
+    for axis, other in combinations(range(values.ndim), 2):
+        swapped = low.swapaxes(axis, other), high.swapaxes(axis, other)
         if _within(values, *(end.reshape(shape) for end in swapped)).all():
-            yield f"transposed: axes {one} and {other} are swapped"
+            yield f"transposed: axes {axis} and {other} are swapped"
     for axis, size in enumerate(shape):
         if size < 2:
             continue
@@ -139,7 +141,7 @@ def _images(seen: WrongOutput, values: Float64) -> Iterator[str]:
     sources: dict[int, int] = {}
     for place in np.flatnonzero(seen.wrong.any(axis=tuple(range(1, values.ndim)))).tolist():
         image, at = values[place], seen.wrong[place]
-        fits = [one for one in range(len(values)) if _within(image, low[one], high[one])[at].all()]
+        fits = [i for i in range(len(values)) if _within(image, low[i], high[i])[at].all()]
         if not fits:
             return
         sources[place] = fits[0]
@@ -170,9 +172,9 @@ def _lacking(
     """What the reference gives if a part of an input is left out."""
     half = (seen.high - seen.low) / 2
     for name, array, text in _reduced(inputs):
-        found = again({**inputs, name: array})
-        fits = found is not None and found.shape == values.shape
-        if found is not None and fits and _fits(seen, values, found - half, found + half):
+        without = again({**inputs, name: array})
+        fits = without is not None and without.shape == values.shape
+        if without is not None and fits and _fits(seen, values, without - half, without + half):
             yield text
 
 
@@ -202,7 +204,7 @@ def _reduced(inputs: Mapping[str, Array]) -> Iterator[tuple[str, Array, str]]:
 def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
     """Whether the wrong elements are those of the last tile of an axis, in words; else empty."""
     for axis, size in enumerate(wrong.shape):
-        others = tuple(one for one in range(wrong.ndim) if one != axis)
+        others = tuple(place for place in range(wrong.ndim) if place != axis)
         places = np.flatnonzero(wrong.any(axis=others))
         if not places.size or not places[0] or places.size != size - places[0]:
             continue
@@ -215,14 +217,14 @@ def last_tile(wrong: Mask, sizes: Sequence[int] = ()) -> str:
 
 @dataclass
 class History:
-    """The cases of one kernel in a test, by what came of them; of those that agreed a thousand.
+    """The cases of one kernel in a test, by what came of them; of those that agreed the last ones.
 
     ``largest`` is each backend's mismatch of most elements, with its case: it tells more than the
     smallest one, which is reported.
     """
 
     spec: KernelSpec
-    agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=1000))
+    agreed: deque[Case] = field(default_factory=lambda: deque(maxlen=KEPT))
     failing: list[Case] = field(default_factory=list)
     largest: dict[str, tuple[Case, Mismatch]] = field(default_factory=dict)
 
@@ -244,7 +246,7 @@ class History:
                 f" (in {', '.join(f'{k}={v}' for k, v in other.values.items())}, which fails too)"
             )
         dtype = one_dtype(case, self.agreed, self.failing)
-        said = (*(f"{one}{where}" for one in said[:1]), *said[1:])
+        said = (*(f"{text}{where}" for text in said[:1]), *said[1:])
         return "; ".join(filter(None, (*said, dtype)))
 
 
@@ -266,9 +268,9 @@ def looks_of(spec: KernelSpec, case: Case, mismatch: Mismatch) -> tuple[str, ...
 
 def one_dtype(case: Case, agreed: Sequence[Case], failing: Sequence[Case]) -> str:
     """Whether one dtype alone fails, though others were tried, in words; else empty."""
-    others = sorted({one.dtype for one in agreed} - {one.dtype for one in (case, *failing)})
-    same = any(one.dtype == case.dtype for one in agreed)
-    if same or not others or any(one.dtype != case.dtype for one in failing):
+    others = sorted({c.dtype for c in agreed} - {c.dtype for c in (case, *failing)})
+    same = any(c.dtype == case.dtype for c in agreed)
+    if same or not others or any(c.dtype != case.dtype for c in failing):
         return ""
     return f"one dtype: no case in {case.dtype} agrees, and all do in {', '.join(others)}"
 
@@ -281,17 +283,17 @@ def nearest(case: Case, agreed: Sequence[Case]) -> Case | None:
 
     def distance(other: Case) -> tuple[int, float]:
         pairs = [(value, other.values[name]) for name, value in case.values.items()]
-        differ = [(one, two) for one, two in pairs if one != two]
+        differ = [(mine, theirs) for mine, theirs in pairs if mine != theirs]
         data = sum(recipe != other.data[name] for name, recipe in case.data.items())
         numbers = (
-            abs(np.log((1 + abs(one)) / (1 + abs(two))))
-            for one, two in differ
-            if isinstance(one, int | float) and isinstance(two, int | float)
+            abs(np.log((1 + abs(mine)) / (1 + abs(theirs))))
+            for mine, theirs in differ
+            if isinstance(mine, int | float) and isinstance(theirs, int | float)
         )
         return len(differ) + data + (case.dtype != other.dtype), float(sum(numbers))
 
     kind = case.values, case.dtype
-    others = [one for one in agreed if (one.values, one.dtype) != kind]
+    others = [other for other in agreed if (other.values, other.dtype) != kind]
     return min(others or agreed, key=distance, default=None)
 
 
@@ -336,7 +338,7 @@ def of_data(verdict: Verdict, reference: Reference | Exception) -> str:
         asked = isinstance(verdict, Inconclusive) and verdict.nonfinite > 0
     if not asked or isinstance(reference, Exception):
         return ""
-    if not all(np.isfinite(one.astype(np.float64)).all() for one in reference.inputs.values()):
+    if not all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values()):
         return ""
     for index, value in enumerate(reference.values):
         dtype = reference.dtype_of(index)

@@ -52,7 +52,7 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
     fields = (*_FIELDS, _OWN_DTYPES) if own else _FIELDS
     if not isinstance(document, dict) or set(document) != set(fields):
-        lacks = [one for one in fields if isinstance(document, dict) and one not in document]
+        lacks = [field for field in fields if isinstance(document, dict) and field not in document]
         raise CaseError(
             f"received {json.dumps(document)}; accepted: an object of {', '.join(fields)}, or of "
             f"{', '.join(spec.domain)} alone{'; it lacks ' * bool(lacks)}{', '.join(lacks)}"
@@ -113,7 +113,7 @@ def simplest_case(
     NoDataError : an input's own data are none for these values, as where a strategy of arrays has
         an end to what it can draw.
     """
-    dtypes = {name: known[0] for name in spec.inputs if (known := spec.input(name).dtypes)}
+    dtypes = {name: kinds[0] for name in spec.inputs if (kinds := spec.input(name).dtypes)}
     dtypes |= others or {}
     data: dict[str, Recipe] = {}
     for seed, name in enumerate(spec.inputs):

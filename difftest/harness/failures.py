@@ -67,8 +67,8 @@ class Reproduction:
         if self.edges:
             return [*self.options, f"{self.node}[edges]"]
         text = case.to_json()
-        given = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
-        return [*self.options, self.node, *given]
+        option = ["-o", f"{self.case_key}={text}"] if self.case_key else ["--case", text]
+        return [*self.options, self.node, *option]
 
     def command(self, case: Case) -> str:
         """The shell line that runs exactly this case."""
@@ -122,7 +122,7 @@ def headline_of(
     spec: KernelSpec, case: Case, verdicts: Mapping[str, Verdict], shapes: Shapes
 ) -> str:
     """A failure in one line: the kernel, what is wrong, the case, the first wrong element."""
-    name, verdict = next(one for one in verdicts.items() if is_failure(one[1]))
+    name, verdict = next(entry for entry in verdicts.items() if is_failure(entry[1]))
     what, end = "", ""
     if isinstance(verdict, Mismatch):
         kinds = {"unwritten": "unwritten elements", "nan": "NaN", "outputs": "number of outputs"}
@@ -270,10 +270,10 @@ class DifferentialFailure(CaseFailure):
         verbose: bool = False,
         findings: Iterable[Finding] = (),
     ) -> None:
-        told = (one for one in findings if one.severity is not Severity.NOTE)
+        told = (finding for finding in findings if finding.severity is not Severity.NOTE)
         super().__init__(spec, case, again, told)
         self.verdicts = verdicts
-        errors = (one.error for one in verdicts.values() if isinstance(one, OneSided))
+        errors = (verdict.error for verdict in verdicts.values() if isinstance(verdict, OneSided))
         self.raised = next(errors, None)
         self.others: tuple[str, ...] = ()
         self.history = History(spec)
@@ -356,7 +356,7 @@ class HazardFailure(CaseFailure):
 
     @property
     def headline(self) -> str:
-        ids = ", ".join(dict.fromkeys(one.id for one in self.findings))
+        ids = ", ".join(dict.fromkeys(finding.id for finding in self.findings))
         return f"{self.spec.name}: {ids} at {short(self.spec, self.case)}"
 
     def title(self) -> str:

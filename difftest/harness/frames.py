@@ -30,12 +30,12 @@ def named(error: BaseException) -> str:
 
 def entries(error: BaseException) -> list[TracebackType]:
     """The traceback's entries, the innermost first."""
-    found = []
+    traces = []
     entry = error.__traceback__
     while entry is not None:
-        found.append(entry)
+        traces.append(entry)
         entry = entry.tb_next
-    return found[::-1]
+    return traces[::-1]
 
 
 def without_files(

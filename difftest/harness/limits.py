@@ -248,7 +248,7 @@ def no_exit() -> Iterator[None]:
 def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
     """Raise in this thread, and in those that it will start, when the time is over."""
     assert LIMITS.seconds is not None
-    me, before = threading.get_ident(), {one.ident for one in threading.enumerate()}
+    me, before = threading.get_ident(), {thread.ident for thread in threading.enumerate()}
     has_signal = hasattr(signal, "SIGALRM") and me == threading.main_thread().ident
 
     def stop(*_: object) -> None:
@@ -256,7 +256,7 @@ def _start_clock(after: contextlib.ExitStack, expired: threading.Event) -> None:
 
     def expire() -> None:
         expired.set()
-        for thread in {one.ident for one in threading.enumerate()} - before - {clock.ident}:
+        for thread in {running.ident for running in threading.enumerate()} - before - {clock.ident}:
             _raise_in(thread, _ExpiredError)
         if has_signal:  # ends a sleep, too
             signal.pthread_kill(me, signal.SIGALRM)

@@ -123,10 +123,10 @@ def _normal(generator: np.random.Generator, array: Array) -> Array:
 
 def _selects(spec: KernelSpec, case: Case) -> bool:
     inputs = _inputs(spec, case, _normal).values()
-    known = np.concatenate([np.abs(array.astype(np.float64)).ravel() for array in inputs])
+    sizes = np.concatenate([np.abs(array.astype(np.float64)).ravel() for array in inputs])
     doubled = _outputs(spec, case, lambda *of: 2 * _normal(*of))
     for (values, dtype), (others, _) in zip(_outputs(spec, case, _normal), doubled, strict=True):
-        chosen = np.isin(np.abs(values), known) | (values == np.rint(values))
+        chosen = np.isin(np.abs(values), sizes) | (values == np.rint(values))
         # An integer is a place, say, and no number that was rounded.
         if not (chosen.all() if is_float(dtype) else np.array_equal(values, others)):
             return False

@@ -122,10 +122,10 @@ class Reference:
         ]
         if self.wide is None or None in moved:
             return None
-        pairs = zip(*(as_float64(one) for one in (self.wide, *moved) if one), strict=True)
+        pairs = zip(*(as_float64(run) for run in (self.wide, *moved) if run), strict=True)
         with np.errstate(invalid="ignore"):
-            moves = (np.fmax(abs(one - at), abs(other - at)) for at, one, other in pairs)
-            return tuple(float(one.max(initial=0, where=np.isfinite(one))) for one in moves)
+            moves = (np.fmax(abs(first - at), abs(other - at)) for at, first, other in pairs)
+            return tuple(float(move.max(initial=0, where=np.isfinite(move))) for move in moves)
 
     def _of(self, change: Callable[[Float64], Float64]) -> tuple[Array, ...] | None:
         inputs = {
@@ -153,7 +153,7 @@ def reference_of(spec: KernelSpec, case: Case, inputs: tuple[Array, ...]) -> Ref
     launched: list[object] = []
     with witnessing(lambda testimony: launched.append(function_of(testimony.kernel))):
         outputs = call_reference(spec.reference, arrays, spec.parameters_of(case.values))
-    judged = [one for one in (spec.kernel, *spec.others) if function_of(one) in launched]
+    judged = [kernel for kernel in (spec.kernel, *spec.others) if function_of(kernel) in launched]
     if judged:
         raise ReferenceDefect(
             f"the reference {name_of(spec.reference)} runs the kernel that it is to judge",
@@ -171,7 +171,7 @@ def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
     function = spec.magnitude or spec.reference
     role = "magnitude" if spec.magnitude else "reference"
     try:
-        found = call_reference(function, arrays, spec.parameters_of(case.values), role)
+        outputs = call_reference(function, arrays, spec.parameters_of(case.values), role)
     except ReferenceRefusal as refusal:
         error = refusal.error
         raise SpecError(
@@ -179,7 +179,7 @@ def _magnitudes(reference: Reference) -> tuple[Float64, ...]:
             f"the reference accepts, {type(error).__name__}: {error}; accepted: magnitude=, a "
             "function that takes them and returns the sums of absolute values"
         ) from error
-    magnitudes = as_float64(found)
+    magnitudes = as_float64(outputs)
     finite = all(np.isfinite(array.astype(np.float64)).all() for array in reference.inputs.values())
     for array in magnitudes if spec.magnitude is not None else ():
         wrong = array[(array < 0) | (np.isnan(array) & finite)]
@@ -284,8 +284,8 @@ def _earned(freedom: Float64, value: Float64, reference: Reference, index: int) 
     Its own error says nothing of a result that does not depend on the last digits of the inputs.
     """
     sizes = np.abs(value)
-    known = sizes[np.isfinite(sizes)]
-    least = EXCUSE * np.fmax(sizes, np.median(known) if known.size else 0.0)
+    finite = sizes[np.isfinite(sizes)]
+    least = EXCUSE * np.fmax(sizes, np.median(finite) if finite.size else 0.0)
     if not (freedom > least).any() or reference.swings is None:
         return freedom
     return np.fmin(freedom, least + EXCUSED_UNITS * reference.swings[index])
@@ -293,8 +293,8 @@ def _earned(freedom: Float64, value: Float64, reference: Reference, index: int) 
 
 def _finite_around(value: Float64, error: Float64) -> Float64:
     """A bound for a finite value, which NaN is none; an infinity is met or not."""
-    known = np.where(np.isnan(error), np.inf, error)
-    return np.where(np.isfinite(value), known, 0.0)
+    bound = np.where(np.isnan(error), np.inf, error)
+    return np.where(np.isfinite(value), bound, 0.0)
 
 
 def _arithmetic(index: int, dtype: np.dtype[Any], got: Array, output: ExactOutput) -> Answer:
@@ -332,15 +332,15 @@ def _unless_excused(
     if 2 * np.count_nonzero(sure) > sure.size:  # more than half of those below, too
         return verdict
     zero = np.isfinite(error) & (sizes <= NOISE * error)
-    known = np.isfinite(sizes) & (sizes > 0) & ~zero
-    if not known.any():
+    decisive = np.isfinite(sizes) & (sizes > 0) & ~zero
+    if not decisive.any():
         return verdict
-    if (error[known] >= sizes[known]).all():
+    if (error[decisive] >= sizes[decisive]).all():
         return Inconclusive(
             f"no digit of output {index} is sure: rounding may change it by "
             f"{float(error.max()):.2g}, and its largest value is {float(sizes.max()):.2g}"
         )
-    normal = known & (sizes >= least) & np.isfinite(error)
+    normal = decisive & (sizes >= least) & np.isfinite(error)
     if not normal.any() or float(np.median(error[normal] / sizes[normal])) <= most:
         return verdict
     return Inconclusive(

@@ -63,8 +63,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             name, value = f"{self.kind}.{field.name}", getattr(self, field.name)
-            known, accepted = _FIELDS[str(field.type)]
-            if not known(value):
+            is_kind, accepted = _FIELDS[str(field.type)]
+            if not is_kind(value):
                 raise RecipeError(f"{name}: received {value!r:.80}; accepted: {accepted}")
             if field.type == "int":  # of NumPy's, too: as JSON knows it
                 object.__setattr__(self, field.name, int(value))
@@ -226,7 +226,7 @@ def _is_row(value: object) -> bool:
 
 
 def _are_pairs(value: Any) -> bool:
-    rows = isinstance(value, tuple) and all(_is_row(one) and len(one) == 2 for one in value)
+    rows = isinstance(value, tuple) and all(_is_row(pair) and len(pair) == 2 for pair in value)
     return rows and all(is_integer(position) for position, _ in value)
 
 
@@ -265,5 +265,5 @@ def recipe_from_json(document: object) -> Recipe:
             f"recipe {kind}: received the field {unknown[0]!r}; "
             f"accepted: {', '.join(accepted) or 'no fields'}"
         )
-    needed = {name: None for name, one in accepted.items() if one.default is dataclasses.MISSING}
+    needed = {name: None for name, f in accepted.items() if f.default is dataclasses.MISSING}
     return recipe(**{**needed, **{name: _from_json(value) for name, value in fields.items()}})

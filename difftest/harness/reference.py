@@ -74,14 +74,14 @@ def call_reference(
     ReferenceDefect : it wrote to an argument, broke down, or returned no array of numbers.
     """
     who = f"the {role} {name_of(function)}"
-    given = {**inputs, **parameters}
-    received = {name: _private(value, writeable=False) for name, value in given.items()}
+    arguments = {**inputs, **parameters}
+    received = {name: _private(value, writeable=False) for name, value in arguments.items()}
     try:
         returned = within_limits(lambda: _call(function, received, tuple(inputs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # pytest.skip too, which would end the test quietly
-        written = _written(function, given, tuple(inputs)) if _is_read_only(error) else ()
+        written = _written(function, arguments, tuple(inputs)) if _is_read_only(error) else ()
         if written:
             raise _wrote(who, written, named(error), place_of(error, function)) from error
         if isinstance(error, REFUSALS) and is_raised_by(error, function):
@@ -96,14 +96,14 @@ def call_reference(
         ) from error
     changed = dict.fromkeys(
         name
-        for name, value in given.items()
-        for one, other in zip(_arrays(value), _arrays(received[name]), strict=False)
-        if not np.array_equal(bytes_of(one), bytes_of(other))
+        for name, value in arguments.items()
+        for before, other in zip(_arrays(value), _arrays(received[name]), strict=False)
+        if not np.array_equal(bytes_of(before), bytes_of(other))
     )
     if changed:  # past NumPy's flag, as torch.from_numpy does
         raise _wrote(who, (*changed,), "values other than those that it was given", "")
     several = returned if isinstance(returned, tuple) else (returned,)
-    return tuple(_numbers(one, who) for one in several)
+    return tuple(_numbers(output, who) for output in several)
 
 
 def _call(function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...]) -> object:
@@ -137,12 +137,12 @@ def _is_read_only(error: BaseException) -> bool:
 
 
 def _written(
-    function: Callable[..., Any], given: Arguments, inputs: tuple[str, ...]
+    function: Callable[..., Any], arguments: Arguments, inputs: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The arguments that the function writes: each that it cannot do with read-only."""
 
     def stops(read_only: str | None) -> bool:
-        alone = {n: _private(value, writeable=n != read_only) for n, value in given.items()}
+        alone = {n: _private(value, writeable=n != read_only) for n, value in arguments.items()}
         try:
             _call(function, alone, inputs)
         except Exception as error:
@@ -150,7 +150,7 @@ def _written(
         return False
 
     # An array of the function's own that is read-only stops it whichever argument may be written.
-    return () if stops(None) else tuple(filter(stops, given))
+    return () if stops(None) else tuple(filter(stops, arguments))
 
 
 def place_of(error: BaseException, function: Callable[..., Any]) -> str:
@@ -182,11 +182,11 @@ def _numbers(returned: object, who: str) -> Array:
     except ValueError:  # rows of several lengths
         array = np.asarray(None)
     if not np.can_cast(array.dtype, np.float64, casting="same_kind"):
-        known = isinstance(returned, np.ndarray)
+        is_array = isinstance(returned, np.ndarray)
         raise ReferenceDefect(
             f"{who} returned no array of real numbers",
             rule="a reference returns an array, or a tuple of arrays, one for each output",
-            received=f"an array of {array.dtype}" if known else type(returned).__name__,
+            received=f"an array of {array.dtype}" if is_array else type(returned).__name__,
             remedy="return what the kernel's outputs should be, best in float64",
         )
     return array

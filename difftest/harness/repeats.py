@@ -91,10 +91,10 @@ def begin_case(data: Any) -> bool | None:
         data.start_span = lambda label: begin(
             label if type(label) is str else _apart(label, next(count))
         )
-    known = (*(getattr(data, "prefix", None) or ()),)
-    if len(known) == 2 and not isinstance(known[1], int):
+    choices = (*(getattr(data, "prefix", None) or ()),)
+    if len(choices) == 2 and not isinstance(choices[1], int):
         return None
-    return len(known) <= 1 and all(isinstance(one, int) for one in known)
+    return len(choices) <= 1 and all(isinstance(choice, int) for choice in choices)
 
 
 def choose(values: Any, wanted: int) -> None:
@@ -109,10 +109,10 @@ def choose(values: Any, wanted: int) -> None:
         data.prefix, data.index = (values.index(wanted),), 0
 
 
-def points_of_run() -> Counter[Any]:
+def points_of_run() -> Counter[int]:
     """How often the run of a test was where: each run has random numbers of its own."""
     run = getattr(current_build_context().data, "_random", None)
-    points: Counter[Any] = getattr(run, "__dict__", {}).setdefault("difftest_points", Counter())
+    points: Counter[int] = getattr(run, "__dict__", {}).setdefault("difftest_points", Counter())
     return points
 
 

@@ -168,8 +168,8 @@ class Runner:
     ) -> Trial:
         """A case that no backend has run yet, with what its reference says."""
         self.now = spec, case
-        known = reference.inputs.values() if isinstance(reference, Reference) else None
-        inputs = spec.inputs_of(case) if known is None else tuple(known)
+        arrays = reference.inputs.values() if isinstance(reference, Reference) else None
+        inputs = spec.inputs_of(case) if arrays is None else tuple(arrays)
         if reference is None:
             reference = self.reference(spec, case, inputs)
         self.traces, self.outputs = {}, {}
@@ -223,15 +223,15 @@ class Runner:
             crashed = (v for v in verdicts.values() if isinstance(v, OneSided))
             raise failure from next((v.error for v in crashed if v.failed == "backend"), None)
         history.agreed.append(trial.case)
-        for one in trial.findings:  # what the test's end is to say, each of it once
-            if one.severity is not Severity.NOTE and not excuses(trial.reference, one):
-                self.hazards.setdefault((one.id, one.locations), (trial.spec, trial.case, one))
+        for hit in trial.findings:  # what the test's end is to say, each of it once
+            if hit.severity is not Severity.NOTE and not excuses(trial.reference, hit):
+                self.hazards.setdefault((hit.id, hit.locations), (trial.spec, trial.case, hit))
         return verdicts
 
     def failure(self, trial: Trial) -> DifferentialFailure:
         """The error of a case that one of the backends got wrong."""
-        known = trial.spec, trial.case, trial.verdicts, self.again
-        return DifferentialFailure(*known, verbose=self.verbose, findings=trial.findings)
+        parts = trial.spec, trial.case, trial.verdicts, self.again
+        return DifferentialFailure(*parts, verbose=self.verbose, findings=trial.findings)
 
     def _history(self, spec: KernelSpec) -> History:
         return self.histories.setdefault(spec.name, History(spec))
@@ -241,12 +241,12 @@ class Runner:
 
         Not before its end, so that what shrinks is a wrong value.
         """
-        failing = [one for one in self.hazards.values() if fails(one[2], strict=self.strict)]
+        failing = [hit for hit in self.hazards.values() if fails(hit[2], strict=self.strict)]
         if failing:
             spec, case, _ = failing[0]
-            raise HazardFailure(spec, case, self.again, [one for *_, one in failing])
-        for *_, one in self.hazards.values():
-            warn(HazardWarning(finding_text(one)), one.location)
+            raise HazardFailure(spec, case, self.again, [finding for *_, finding in failing])
+        for *_, finding in self.hazards.values():
+            warn(HazardWarning(finding_text(finding)), finding.location)
 
     def tell_tried(self) -> None:
         """Where no case took one side of a branch: which values came nearest to its condition."""
@@ -260,8 +260,8 @@ class Runner:
         """How the exact run of a case counts roundings; None if none is wanted."""
         if not (self.exact and spec.exact) or spec.ranks:
             return None  # what a collective brings is exact to it
-        given = spec.output_dtype
-        outputs = max(len(given) if isinstance(given, tuple) else 1, len(spec.outputs))
+        dtypes = spec.output_dtype
+        outputs = max(len(dtypes) if isinstance(dtypes, tuple) else 1, len(spec.outputs))
         return ExactSettings(
             dtypes=() if spec.accumulation == "float32" else (spec.accumulation,),
             results=tuple(spec.output_dtype_of(case, index).name for index in range(outputs)),
@@ -284,7 +284,7 @@ class Runner:
                     f"{spec.name}: {backend.name} has none, and {ran}: the bound that follows from "
                     "the spec alone is used"
                 )
-            elif [one.shape for one in ran.outputs] == [one.shape for one in outcome.outputs]:
+            elif [a.shape for a in ran.outputs] == [a.shape for a in outcome.outputs]:
                 outcome = replace(outcome, exact=ran.exact, findings=ran.findings)
         if outcome.exact is not None:
             self.tally.doubts |= {f"{spec.name}: {doubt}" for doubt in doubts_of(outcome.exact)}
@@ -408,25 +408,25 @@ def run_kernel(backend: Backend, call: KernelCall) -> Outcome:
 
 
 def misused(
-    names: Sequence[str], given: Sequence[Array], after: Sequence[Array], ran: Ran
+    names: Sequence[str], inputs: Sequence[Array], after: Sequence[Array], ran: Ran
 ) -> Mismatch | None:
     """What is wrong with a kernel that wrote to an input or returned it; None if it read them all.
 
-    Inputs have ``names``; they are as ``given`` before the call, and as they are ``after`` it.
+    Inputs have ``names``; they are ``inputs`` before the call, and as they are ``after`` it.
     """
     rule = "A kernel reads its inputs; what it writes in place is named under outputs="
-    for name, before, now in zip(names, given, after, strict=True):
+    for name, before, now in zip(names, inputs, after, strict=True):
         width = before.dtype.itemsize
         changed = (bytes_of(before) != bytes_of(now)).view(f"u{width}") != 0
         count, did = int(changed.sum()), ""
         if count:
-            first = [int(one) for one in np.argwhere(changed.reshape(before.shape))[0]]
+            first = [int(index) for index in np.argwhere(changed.reshape(before.shape))[0]]
             did = f"overwrites its input {name}: {count} of {changed.size} elements, the first at "
             did += f"{first}. {rule}"
-        elif any(one is now for one in ran.written):
+        elif any(array is now for array in ran.written):
             did = f"writes to its input {name}, and what it writes is what was there in this case. "
             did += rule
-        elif any(one is now for one in ran.returned):
+        elif any(array is now for array in ran.returned):
             did = f"returns its input {name} itself, to which it wrote nothing"
         if did:
             return Mismatch("inputs", None, f"the kernel {did}", changed.size, count)

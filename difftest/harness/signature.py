@@ -57,16 +57,16 @@ _kept = lru_cache(maxsize=1024)(inspect.signature)  # it is asked for in each ca
 def array_names(signature: inspect.Signature, parameters: Sequence[str]) -> tuple[str, ...]:
     """What may be passed by position and is no parameter of the spec."""
     return tuple(
-        one.name
-        for one in signature.parameters.values()
-        if one.kind in _POSITIONAL and one.name not in parameters
+        parameter.name
+        for parameter in signature.parameters.values()
+        if parameter.kind in _POSITIONAL and parameter.name not in parameters
     )
 
 
 def variadic(signature: inspect.Signature) -> str | None:
     """The parameter that takes any number of arguments by position, if there is one."""
     kind = inspect.Parameter.VAR_POSITIONAL
-    return next((one.name for one in signature.parameters.values() if one.kind is kind), None)
+    return next((p.name for p in signature.parameters.values() if p.kind is kind), None)
 
 
 def call_of(
@@ -98,7 +98,7 @@ def arguments_for(
     signature = signature_of(function)
     if signature is None:
         return tuple(inputs.values()), {}
-    named = [one.name for one in signature.parameters.values() if one.kind not in _VARIADIC]
+    named = [p.name for p in signature.parameters.values() if p.kind not in _VARIADIC]
     values = {name: value for name, value in parameters.items() if name in named}
     if set(inputs) <= set(named):
         values |= inputs

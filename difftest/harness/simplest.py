@@ -32,8 +32,8 @@ def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def collect(one: Example) -> None:
-        drawn.append(one)
+    def collect(example: Example) -> None:
+        drawn.append(example)
 
     collect()
     return drawn

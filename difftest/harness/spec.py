@@ -194,14 +194,14 @@ class KernelSpec:
     def shape(self, argument: str, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The shape of an input or output, given a value for each name of the domain."""
         return tuple(
-            int(one) if one.isdecimal() else sized(f"{argument}: dimension {one}", values[one])
-            for one in self.dimensions(argument)
+            int(dim) if dim.isdecimal() else sized(f"{argument}: dimension {dim}", values[dim])
+            for dim in self.dimensions(argument)
         )
 
     def dimensions(self, argument: str) -> list[str]:
         """The dimensions of an input or output."""
-        given = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
-        return (given.dimensions if isinstance(given, Input) else given).split()
+        entry = self.inputs[argument] if argument in self.inputs else self.outputs[argument]
+        return (entry.dimensions if isinstance(entry, Input) else entry).split()
 
     def inputs_of(
         self, case: Case, shapes: Mapping[str, tuple[int, ...]] | None = None
@@ -216,15 +216,15 @@ class KernelSpec:
 
     def input(self, name: str) -> Input:
         """An input, with what it has of its own."""
-        given = self.inputs[name]
-        return given if isinstance(given, Input) else Input(given)
+        entry = self.inputs[name]
+        return entry if isinstance(entry, Input) else Input(entry)
 
     def output_dtype_of(self, case: Case, index: int) -> np.dtype[Any]:
         """The dtype of output ``index``."""
-        given = self.output_dtype
-        if isinstance(given, tuple):
-            given = given[index] if index < len(given) else None
-        return np.dtype(given or case.dtype)
+        dtype = self.output_dtype
+        if isinstance(dtype, tuple):
+            dtype = dtype[index] if index < len(dtype) else None
+        return np.dtype(dtype or case.dtype)
 
     def reduction_length(self, values: Mapping[str, Value]) -> int:
         """The number n of roundings on the way to an element (see ``compare``)."""
@@ -232,8 +232,8 @@ class KernelSpec:
             return 1
         if callable(self.reduction):
             return counted("reduction", apply(self.reduction, values))
-        given = values[self.reduction] if isinstance(self.reduction, str) else self.reduction
-        return counted("reduction", given)
+        length = values[self.reduction] if isinstance(self.reduction, str) else self.reduction
+        return counted("reduction", length)
 
     def grid_of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
         """The SPMD grid, or the cores of a logical one; empty without either."""
@@ -256,7 +256,7 @@ class KernelSpec:
     def by_rank(self) -> tuple[str, ...]:
         """The arrays of which each rank has its own."""
         arrays = (*self.inputs, *self.outputs)
-        return tuple(one for one in arrays if self.dimensions(one)[0] == self.ranks)
+        return tuple(array for array in arrays if self.dimensions(array)[0] == self.ranks)
 
     def parameters_of(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """The kernel's keyword arguments."""
@@ -333,12 +333,12 @@ def is_choice(source: object) -> bool:
     return isinstance(source, Sequence) and not isinstance(source, str) and len(source) > 0
 
 
-def _check_names(argument: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _check_names(argument: str, names: Sequence[str], accepted: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
+        if name not in accepted:
             raise SpecError(
                 f"{argument}: received the name {name!r}; "
-                f"accepted: {', '.join(known) or 'none, for it is the first of the domain'}"
+                f"accepted: {', '.join(accepted) or 'none, for it is the first of the domain'}"
             )
 
 
@@ -346,8 +346,8 @@ def _check_dimensions(spec: KernelSpec) -> None:
     if not spec.inputs:
         raise SpecError("inputs: received none; accepted: at least one array argument")
     for role in ("inputs", "outputs"):
-        for argument, given in getattr(spec, role).items():
-            dimensions = given.dimensions if isinstance(given, Input) else given
+        for argument, entry in getattr(spec, role).items():
+            dimensions = entry.dimensions if isinstance(entry, Input) else entry
             if not isinstance(dimensions, str) or not dimensions.split():
                 accepted = "names of dimensions separated by spaces, e.g. 'K M'"
                 raise refused(f"{role}[{argument!r}]", dimensions, accepted)
@@ -356,21 +356,21 @@ def _check_dimensions(spec: KernelSpec) -> None:
 
 
 def _check_dtypes(spec: KernelSpec) -> None:
-    known = [name for name, dtype in NAMES.items() if dtype != TFLOAT32]
-    given = spec.output_dtype
+    dtypes = [name for name, dtype in NAMES.items() if dtype != TFLOAT32]
+    types = spec.output_dtype
     if not spec.dtypes:
         raise refused("dtypes", spec.dtypes, "a tuple of dtype names, e.g. ('float32',)")
     for argument, names in (
         ("dtypes", spec.dtypes),
-        ("output_dtype", filter(None, given if isinstance(given, tuple) else (given,))),
+        ("output_dtype", filter(None, types if isinstance(types, tuple) else (types,))),
         *((f"inputs[{name!r}].dtype", spec.input(name).dtypes) for name in spec.inputs),
         ("accumulation", [spec.accumulation]),
-        ("rejects.dtype", [one.dtype for one in spec.rejects if one.dtype is not None]),
-        ("rejects.dtypes", [name for one in spec.rejects for name in one.dtypes.values()]),
+        ("rejects.dtype", [r.dtype for r in spec.rejects if r.dtype is not None]),
+        ("rejects.dtypes", [name for r in spec.rejects for name in r.dtypes.values()]),
     ):
         for name in names:
-            if name not in known:
-                raise refused(argument, name, ", ".join(sorted(known)))
+            if name not in dtypes:
+                raise refused(argument, name, ", ".join(sorted(dtypes)))
     if not is_float(np.dtype(spec.accumulation)):
         raise refused("accumulation", spec.accumulation, "a floating-point dtype")
 
@@ -392,17 +392,17 @@ def _check_data(spec: KernelSpec) -> None:
 
 
 def _check_explicit(spec: KernelSpec) -> None:
-    given: list[tuple[str, Mapping[str, Value]]] = []
+    cases: list[tuple[str, Mapping[str, Value]]] = []
     for rejection in spec.rejects:
         if not isinstance(rejection, Rejection):
             raise refused("rejects", rejection, "Rejections, e.g. Rejection({'n': 129}, 'text')")
         matched("rejects", rejection.match)
         _check_names("rejects.shapes", tuple(rejection.shapes), (*spec.inputs, *spec.outputs))
         _check_names("rejects.dtypes", tuple(rejection.dtypes), tuple(spec.inputs))
-        given.append(("rejects", rejection.values))
+        cases.append(("rejects", rejection.values))
     for example in spec.examples:
-        given.append(("examples", example.values if isinstance(example, Case) else example))
-    for argument, values in given:
+        cases.append(("examples", example.values if isinstance(example, Case) else example))
+    for argument, values in cases:
         if not isinstance(values, Mapping):
             raise refused(argument, values, f"a value for each of {', '.join(spec.domain)}")
         if set(values) != set(spec.domain):

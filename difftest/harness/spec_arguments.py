@@ -47,41 +47,41 @@ def check_kinds(arguments: Mapping[str, Any]) -> None:
         gridded("grid", arguments["grid"])
 
 
-def listed(argument: str, given: Any) -> tuple[Any, ...]:
+def listed(argument: str, value: Any) -> tuple[Any, ...]:
     """A sequence of anything but letters, as a tuple."""
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
-        raise refused(argument, given, _SEQUENCES[argument])
-    return tuple(given)
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise refused(argument, value, _SEQUENCES[argument])
+    return tuple(value)
 
 
-def counted(argument: str, given: Any) -> int:
+def counted(argument: str, value: Any) -> int:
     """A number of roundings."""
     what = "a number of roundings (an integer, at least 0), a name of the domain, or a function of "
-    return sized(argument, given, f"{what}names of the domain that returns one")
+    return sized(argument, value, f"{what}names of the domain that returns one")
 
 
-def sized(argument: str, given: Any, accepted: str = "an integer, at least 0") -> int:
+def sized(argument: str, value: Any, accepted: str = "an integer, at least 0") -> int:
     """A value of the domain that stands for a dimension."""
-    if not is_integer(given) or given < 0:
-        raise refused(argument, given, accepted)
-    return int(given)
+    if not is_integer(value) or value < 0:
+        raise refused(argument, value, accepted)
+    return int(value)
 
 
-def gridded(argument: str, given: Any) -> tuple[int, ...]:
+def gridded(argument: str, value: Any) -> tuple[int, ...]:
     """An SPMD grid."""
-    is_sequence = isinstance(given, (tuple, list))
-    if not is_sequence or not all(is_integer(size) and size > 0 for size in given):
+    is_sequence = isinstance(value, (tuple, list))
+    if not is_sequence or not all(is_integer(size) and size > 0 for size in value):
         raise refused(
-            argument, given, "a tuple of positive integers, or a function that returns one"
+            argument, value, "a tuple of positive integers, or a function that returns one"
         )
-    return tuple(map(int, given))
+    return tuple(map(int, value))
 
 
 def check_integers(function: str, **arguments: Any) -> None:
     """The arguments of a function that makes a source of sizes are integers."""
-    for name, given in arguments.items():
-        if not is_integer(given):
-            raise refused(f"{function}: {name}", given, "an integer")
+    for name, value in arguments.items():
+        if not is_integer(value):
+            raise refused(f"{function}: {name}", value, "an integer")
 
 
 def matched(argument: str, pattern: Any) -> None:
@@ -100,6 +100,6 @@ def matched(argument: str, pattern: Any) -> None:
         ) from None
 
 
-def refused(argument: str, given: object, accepted: str) -> SpecError:
+def refused(argument: str, value: object, accepted: str) -> SpecError:
     """The error for an argument of another kind."""
-    return SpecError(f"{argument}: received {given!r:.80}; accepted: {accepted}")
+    return SpecError(f"{argument}: received {value!r:.80}; accepted: {accepted}")

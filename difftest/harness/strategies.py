@@ -163,8 +163,8 @@ def recipes(
     ``nature`` is, all values of the dtype will do.
     """
     kind = draw(st.integers(_INTEGERS if random else 0, _KINDS - 1))
-    given = np.dtype(dtype)
-    is_factor = nature.multiplies and is_float(given)
+    np_dtype = np.dtype(dtype)
+    is_factor = nature.multiplies and is_float(np_dtype)
     for number, plain in ((_ONES, Zeros()), (_IOTA, Ones()), (_FILL, Iota())):
         if kind < number and not (is_factor and isinstance(plain, Iota)):
             return plain
@@ -172,22 +172,22 @@ def recipes(
         low, high = draw(st.sampled_from([(-1.0, 1.0), (0.8, 1.2), (-1.2, -0.8)]))
         return Uniform(draw(st.integers(0, _MAX_SEED)), low, high)
     if kind < _INTEGERS:
-        return draw(_fills(given, nonfinite or nature.moves))
+        return draw(_fills(np_dtype, nonfinite or nature.moves))
     seed = draw(st.integers(0, _MAX_SEED))
-    if not is_float(given):
-        return _integers(kind, seed, draw(_one_of(_INTEGER_BOUNDS)), given, nature.spared)
+    if not is_float(np_dtype):
+        return _integers(kind, seed, draw(_one_of(_INTEGER_BOUNDS)), np_dtype, nature.spared)
     kinds = _MOVING if nature.moves else _SELECTING if nature.selects else _COMPUTING
     first, of_one_sign, outliers = kinds
     if kind < first:
         return Integers(seed, draw(_one_of(_INTEGER_BOUNDS)))
     if kind < of_one_sign:
         # Products of a few values may not overflow: a quarter of the exponents' range.
-        widest = int(float_info(given).maxexp) // 4
+        widest = int(float_info(np_dtype).maxexp) // 4
         return Random(seed, min(draw(_one_of(_SPREADS)), widest))
     if kind < outliers:
-        low, high = draw(_of_one_sign(given, nature.selects))
+        low, high = draw(_of_one_sign(np_dtype, nature.selects))
         return Uniform(seed, low, high)
-    return Outliers(seed, draw(_outliers(given, nonfinite, nature)))
+    return Outliers(seed, draw(_outliers(np_dtype, nonfinite, nature)))
 
 
 _recipes = lru_cache(maxsize=256)(recipes)
@@ -196,7 +196,7 @@ _kept = lru_cache(maxsize=256)(st.sampled_from)
 
 def _one_of(values: Any) -> SearchStrategy[Any]:
     """One of them; for numbers that may be equal to others, such as -0.0, it is made anew."""
-    plain = all(type(one) in (int, str) for one in values)
+    plain = all(type(value) in (int, str) for value in values)
     return _kept(tuple(values)) if plain else st.sampled_from(values)
 
 
@@ -242,11 +242,11 @@ def _outliers(
     subnormal = float(info.smallest_normal) - float(info.smallest_subnormal)
     large = float(info.max) if nature.selects else 2.0 ** (int(info.maxexp) // 4)
     small: list[tuple[float, ...]] = [(-0.0,), (0.0, -0.0), (subnormal, -subnormal)]
-    found = [*small, *(() if nature.selects else small), (-large,), (large, -large)]
+    ranges = [*small, *(() if nature.selects else small), (-large,), (large, -large)]
     if nonfinite or nature.moves:
         wild = [(math.nan,), (math.inf, -math.inf), (math.nan, math.inf, -large, -0.0)]
-        found += 2 * wild if nature.moves else wild
-    return st.sampled_from(found)
+        ranges += 2 * wild if nature.moves else wild
+    return st.sampled_from(ranges)
 
 
 @lru_cache
@@ -308,12 +308,12 @@ def cases(spec: KernelSpec) -> SearchStrategy[Case]:
 
 def cases_like(spec: KernelSpec, nature: Nature) -> SearchStrategy[Case]:
     """Cases of the domain, for a reference of this nature."""
-    tokens = {size for one in (*spec.inputs, *spec.outputs) for size in spec.dimensions(one)}
+    tokens = {size for array in (*spec.inputs, *spec.outputs) for size in spec.dimensions(array)}
     names = [*spec.domain]
     sizes = [name for name in names if name in tokens]
     names = names[: max(map(names.index, sizes), default=-1) + 1]
-    known = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
-    room = math.prod(len(one) for one in known if isinstance(one, Sequence))
+    sources = [getattr(spec.domain[name], RANGE, spec.domain[name]) for name in names]
+    room = math.prod(len(source) for source in sources if isinstance(source, Sequence))
     conditions = conditions_of((spec.kernel, *spec.others))
     groups = [[*around, *own] for *_, around, own in conditions]
     return _cases_with(spec, nature, sizes, groups, names if room >= _ROOM else [])
@@ -330,7 +330,7 @@ def _cases_with(
 ) -> Case:
     """The same with sizes that may be equal, values to aim at, and names whose values are new."""
     is_free = begin_case(current_build_context().data)
-    ticket, known = draw(st.integers(0, _TICKETS)), points_of_run()
+    ticket, points = draw(st.integers(0, _TICKETS)), points_of_run()
     assume(is_free is not None)
     is_equal = len(sizes) > 1 and ticket % (_EQUAL + 1) == _EQUAL
     aims = aimed(groups, [*spec.domain], ticket) if groups and not is_equal else {}
@@ -340,7 +340,7 @@ def _cases_with(
         if name not in point[-1:]:
             return size
         before, enough = [*earlier.values()], len(spec.dtypes)
-        return new_size(source, size, lambda other: known[repr([*before, other])] < enough)
+        return new_size(source, size, lambda other: points[hash(repr([*before, other]))] < enough)
 
     values = draw(values_of(spec, {}, wanted if is_free else None))
     _check_size(spec, values)
@@ -356,8 +356,8 @@ def _cases_with(
         chosen = dtypes.get(name, dtype)
         recipe = data_of(spec, name, values, chosen, nature=nature, random=random)
         data[name] = draw(recipe, label=name)
-    if all(one.is_random for one in data.values()):
-        known[repr([values[name] for name in point])] += 1
+    if all(recipe.is_random for recipe in data.values()):
+        points[hash(repr([values[name] for name in point]))] += 1
     return draw(_special(spec, nature, Case(values, dtype, data, dtypes)))
 
 
@@ -383,16 +383,16 @@ def _special(draw: DrawFn, spec: KernelSpec, nature: Nature, case: Case) -> Case
     narrow = [name for name in spec.dtypes if nature.exponents.get(name)]
     if special >= _SCALED and narrow:
         case = replace(case, dtype=draw(_one_of(narrow)))
-    known = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
-    floats = [name for name in known if spec.input(name).data is None and is_float(known[name])]
+    types = {name: np.dtype(case.dtype_of(name)) for name in spec.inputs}
+    floats = [name for name in types if spec.input(name).data is None and is_float(types[name])]
     ranges: dict[str, tuple[float, float]] = {}
     if special >= _SCALED and narrow:
         size = 2.0 ** draw(_one_of(nature.exponents[case.dtype]))
-        sizes = {name: min(size, float(float_info(known[name]).max)) for name in floats}
+        sizes = {name: min(size, float(float_info(types[name]).max)) for name in floats}
         ranges = {name: (-most, most) for name, most in sizes.items()}
     elif _FAR <= special < _SCALED and floats and not (nature.selects or nature.multiplies):
         name = draw(_one_of(floats))
-        if far := _far(known[name], nature.far.get(case.dtype, _ENDLESS)):
+        if far := _far(types[name], nature.far.get(case.dtype, _ENDLESS)):
             ranges = {name: draw(st.sampled_from(far))}
     own = {name: Uniform(draw(st.integers(0, _MAX_SEED)), *ends) for name, ends in ranges.items()}
     return replace(case, data={**case.data, **own})
@@ -448,14 +448,14 @@ def seeded(recipe: type[Recipe], **fields: Any) -> SearchStrategy[Recipe]:
     RecipeError : a field's value is none for it.
     """
     is_recipe = isinstance(recipe, type) and issubclass(recipe, Recipe)
-    known = [one.name for one in dataclasses.fields(recipe)] if is_recipe else []
-    if "seed" not in known:
+    names = [field.name for field in dataclasses.fields(recipe)] if is_recipe else []
+    if "seed" not in names:
         raise refused("seeded", recipe, "a recipe with a seed, e.g. Uniform, Indices, Random")
-    known.remove("seed")
-    for name in fields.keys() - {*known}:
+    names.remove("seed")
+    for name in fields.keys() - {*names}:
         raise SpecError(
             f"seeded: received {name}={fields[name]!r:.80} for {recipe.__name__}; accepted: "
-            f"its fields, {', '.join(known) or 'none'}"
+            f"its fields, {', '.join(names) or 'none'}"
         )
     recipe(**fields)  # says which value is none
     return st.builds(

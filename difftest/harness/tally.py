@@ -155,7 +155,7 @@ def tally_from_json(text: str) -> Tally:
 
 def labels_of(tallies: Sequence[Tally]) -> dict[tuple[str, str], str]:
     """What to call each kernel, by name and module: those of one name are told apart."""
-    kernels = list(dict.fromkeys(one for tally in tallies for one in tally.homes.items()))
+    kernels = list(dict.fromkeys(home for tally in tallies for home in tally.homes.items()))
     names, homes = [name for name, _ in kernels], [home for _, home in kernels]
     return dict(zip(kernels, told_apart(names, homes), strict=True))
 

@@ -99,7 +99,9 @@ def run(project, whole_profiles):
             failed=int("wrong" in names), passed=2 * len(names) - int("wrong" in names)
         )
         lines = re.findall("^no case: (.*)", result.stdout.str(), re.MULTILINE)
-        project.tried = dict(re.findall(r"(.*\)): \d+ cases, the nearest (.*)", "\n".join(lines)))
+        project.tried = dict(
+            re.findall(r"(.*\)): nearest of the last \d+ cases: (.*)", "\n".join(lines))
+        )
         return [line.partition("): ")[0] + ")" if "): " in line else line for line in lines]
 
     return run

@@ -146,5 +146,5 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
     ]
     (file, line, _, terms), *_ = conditions_of([both])
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
-    assert nearest(terms, cases) == (3, "3 cases, the nearest rows=219, columns=98")
+    assert nearest(terms, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest(terms, cases[:1])[0] == (217 - 50) + (33 - 30)

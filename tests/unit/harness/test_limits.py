@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import random
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
 from difftest.harness.limits import within_limits
+from tests.every import every
 
 
 @pytest.fixture(params=[np.random.MT19937, np.random.PCG64])
@@ -37,3 +41,33 @@ def test_a_number_kept_for_later_is_part_of_the_state():
         within_limits(np.random.randn, "drawing")
     assert np.random.get_state(legacy=False)["has_gauss"]
     np.random.set_state(state)
+
+
+def leave(name, value):
+    return lambda: setattr(sys.modules[name.split(".")[0]], name.split(".")[1], value)
+
+
+@every(
+    "what, change",
+    [
+        ("NumPy's error settings", lambda: np.seterr(all="raise")),
+        ("NumPy's print options", lambda: np.set_printoptions(precision=1)),
+        ("NumPy's random state", lambda: np.random.seed(1)),
+        ("Python's random state", random.random),
+        ("", leave("os._exit", print)),
+        ("", leave("sys.stdout", None)),
+    ],
+)
+def test_a_change_amid_calls_is_told_of_the_call_that_made_it(what, change):
+    """What was seen before one call is no mark for the next: the test itself may draw between."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for at in range(4):
+            random.random(), np.random.random()
+            before = random.getstate(), repr(np.random.get_state()), np.geterr(), os._exit
+            before += (np.get_printoptions(), sys.stdout)
+            within_limits(change if at == 2 else int, f"call {at}")
+            after = random.getstate(), repr(np.random.get_state()), np.geterr(), os._exit
+            assert before == (*after, np.get_printoptions(), sys.stdout)
+    said = f"call 2 changed {what}, put back after the call"
+    assert [str(one.message) for one in told] == [said] * bool(what)

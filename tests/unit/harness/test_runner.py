@@ -1,3 +1,4 @@
+import gc
 import sys
 import traceback
 from dataclasses import replace
@@ -6,7 +7,9 @@ import numpy as np
 import pytest
 
 from difftest.backends.base import Crashed, Ran, Rejected, Unsupported
+from difftest.harness.bound import BoundCase
 from difftest.harness.case import Case
+from difftest.harness.explanation import KEPT
 from difftest.harness.failures import BrokenReferenceError, DifferentialFailure, NotRejectedError
 from difftest.harness.recipes import Fill, Ones, Zeros
 from difftest.harness.runner import Runner, make_call, verdict_on
@@ -174,6 +177,21 @@ def test_a_spec_error_is_not_taken_for_a_refusal_of_the_reference():
 )
 def test_refusals_are_judged(reference, outcome, verdict):
     assert verdict_on(reference, outcome) == verdict
+
+
+def test_what_is_kept_of_cases_does_not_grow():
+    """A kilobyte of each of thousands: one object of ours too many for each case is seen."""
+    spec, session, live = add_spec(domain={"n": range(1, 999)}), runner(), []
+    session.start(None)
+    for n in range(2 * KEPT):
+        case = Case({"n": n + 1}, "float32", {"a": Ones(), "b": Zeros()})
+        BoundCase(spec, case, session).check()
+        session.repeats.add(spec, case)
+        if n + 1 in (KEPT, 2 * KEPT):
+            gc.collect()
+            homes = (str(type(one).__module__) for one in gc.get_objects())
+            live.append(sum(home.startswith("difftest.") for home in homes))
+    assert live[0] == live[1] > KEPT
 
 
 def test_outputs_of_a_call_are_poisoned_and_have_the_outputs_dtype():
