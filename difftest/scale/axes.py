@@ -8,7 +8,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -101,29 +101,31 @@ class Axes:
     """A grid of points: all combinations of the values of axes, with what all points share.
 
     An axis is a name of the domain, or what :func:`placed` knows beside it, with its values.
-    What is ``shared`` are names of one value; an axis of the same name has priority.
+    What is ``shared`` are names of one value; an axis of the same name has priority. ``sample`` is
+    how many of the points count (None: all).
     """
 
     axes: dict[str, tuple[Any, ...]]
     shared: Point
+    sample: int | None = None
 
     def __len__(self) -> int:
         return math.prod(map(len, self.axes.values()))
 
     def __getitem__(self, number: int) -> Point:
         """A point by its number; the last axis varies fastest."""
-        chosen = dict.fromkeys((*self.shared, *self.axes)) | self.shared
+        chosen = {**self.shared, **self.axes}
         for name, values in reversed(self.axes.items()):
             number, at = divmod(number, len(values))
             chosen[name] = values[at]
         return chosen
 
-    def points(self, sample: int | None = None) -> Iterator[Point]:
-        """All points in order; or so many of them, drawn evenly and the same each time."""
-        numbers: Iterable[int] = range(len(self))
-        if sample is not None and sample < len(self):
-            numbers = sorted(random.Random(0).sample(range(len(self)), sample))
-        return (self[number] for number in numbers)
+    def points(self) -> Iterator[Point]:
+        """All points in order; of a sample, those that are drawn, the same each time."""
+        numbers: Sequence[int] = range(len(self))
+        if self.sample is not None and self.sample < len(self):
+            numbers = sorted(random.Random(0).sample(numbers, self.sample))
+        return map(self.__getitem__, numbers)
 
 
 @dataclass(frozen=True)

@@ -145,8 +145,6 @@ def _lead_hypofuzz() -> None:
 class _NoRepeats(Repeats):
     """HypoFuzz runs a case again to see whether it does the same: none is left out or changed."""
 
-    is_last = False
-
     def is_one(self, spec: KernelSpec, case: Case) -> bool:
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import pytest
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -107,22 +107,22 @@ code = subprocess.call([sys.executable, "-m", "pytest", *sys.argv[2:]], cwd=sys.
 sys.exit(code if code in (0, 1) else 125)
 """
 """One commit: passes, fails, or cannot be tried, such as one before the test was written."""
-_OUTCOMES = {pytest.ExitCode.OK: "passes", pytest.ExitCode.TESTS_FAILED: "fails"}
+_OUTCOMES = {0: "passes", 1: "fails"}
+"""By pytest's exit codes."""
 
 
 def bisect_commits(finding: Found, good: str, bad: str = "HEAD") -> str:
     """The first commit at which the case of a finding fails, as ``git bisect`` says it."""
-    top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel").strip())
-    prefix = _git(Path.cwd(), "rev-parse", "--show-prefix").strip()
+    top, prefix = _git(".", "rev-parse", "--show-toplevel", "--show-prefix").splitlines()
     with tempfile.TemporaryDirectory(prefix="difftest-bisect-") as folder:
-        tree = Path(folder).resolve() / "tree"
-        _git(top, "worktree", "add", "--detach", str(tree), bad)
+        tree = os.path.join(os.path.realpath(folder), "tree")
+        _git(top, "worktree", "add", "--detach", tree, bad)
         try:
             _git(tree, "bisect", "start", bad, good)
-            step = [sys.executable, "-c", _STEP, str(tree / prefix), *finding.arguments]
+            step = [sys.executable, "-c", _STEP, os.path.join(tree, prefix), *finding.arguments]
             said = _git(tree, "bisect", "run", *step, "-p", "no:cacheprovider")
         finally:
-            _git(top, "worktree", "remove", "--force", str(tree))
+            _git(top, "worktree", "remove", "--force", tree)
     at = said.find(" is the first bad commit")
     return said[said.rfind("\n", 0, at) + 1 :] if at >= 0 else said
 
@@ -133,10 +133,10 @@ def by_level(finding: Found) -> Iterator[tuple[str, str]]:
     for level in LEVELS:
         words = [sys.executable, "-m", "pytest", f"--nki-level={level}", *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        yield level, _OUTCOMES.get(pytest.ExitCode(done.returncode), "cannot be tried")
+        yield level, _OUTCOMES.get(done.returncode, "cannot be tried")
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git(folder: str, *words: str) -> str:
     done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         said = f"{done.stdout}{done.stderr}".strip()[-2000:]

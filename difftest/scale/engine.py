@@ -129,9 +129,9 @@ def _row(judgement: Judgement) -> dict[str, Any]:
     """What a row has of a judgement; None where nothing is known."""
     times = judgement.time or {}
     bounds = [times[name] for name in ("arithmetic_bound_us", "memory_bound_us") if times]
-    peaks = {"sbuf": None, "psum": None}
+    needed: dict[str, list[int]] = {"sbuf": [], "psum": []}
     for peak in judgement.memory:
-        peaks[peak["memory"]] = max(peak["needed"], peaks[peak["memory"]] or 0)
+        needed[peak["memory"]].append(peak["needed"])
     return {
         "kernel": judgement.kernel["name"],
         "outcome": judgement.outcome.value,
@@ -141,7 +141,7 @@ def _row(judgement: Judgement) -> dict[str, Any]:
         "case": judgement.case,
         **{name: times.get(name) for name in _TIMES},
         "bound_us": max(bounds, default=None),
-        **{f"{name}_bytes": needed for name, needed in peaks.items()},
+        **{f"{name}_bytes": max(peaks, default=None) for name, peaks in needed.items()},
     }
 
 
@@ -160,29 +160,21 @@ class SweepOrders(NamedTuple):
     timeout: float
 
 
-class SweepTask(NamedTuple):
-    """A point and the key of its row."""
-
-    key: str
-    point: Point
-
-
 def judged_here(
-    spec: KernelSpec, orders: SweepOrders, tasks: Sequence[SweepTask]
-) -> Iterator[tuple[SweepTask, Row]]:
+    spec: KernelSpec, orders: SweepOrders, points: Sequence[Point]
+) -> Iterator[tuple[Point, Row]]:
     """The rows of points, one after the other in this process."""
     judge = PointJudge(spec, orders.cases)
     with limit(orders.timeout, None):
-        for task in tasks:
-            yield task, judge.row(task.point)
+        for point in points:
+            yield point, judge.row(point)
 
 
 def serve(connection: Connection, orders: SweepOrders) -> None:
     """Judge the points that come through a connection, in a process of the pool."""
 
     def work(spec: KernelSpec) -> None:
-        judge = PointJudge(spec, orders.cases)
-        answer_all(connection, lambda task: judge.row(task.point))
+        answer_all(connection, PointJudge(spec, orders.cases).row)
 
     limit(orders.timeout, None)
     try:
@@ -192,39 +184,38 @@ def serve(connection: Connection, orders: SweepOrders) -> None:
 
 
 def judged_apart(
-    orders: SweepOrders, tasks: Sequence[SweepTask], count: int
-) -> Iterator[tuple[SweepTask, Row]]:
+    orders: SweepOrders, points: Sequence[Point], count: int
+) -> Iterator[tuple[Point, Row]]:
     """The rows of points as so many processes know them.
 
     What a process that ends had is judged by another; a point that ends that too is a crash. Raises
     click.ClickException: the processes cannot collect the test.
     """
     work, seconds = functools.partial(serve, orders=orders), _CALLS * orders.timeout * orders.cases
-    lost: list[SweepTask] = []
-    for left in (tasks, lost):
+    lost: list[Point] = []
+    for left in (points, lost):
         told = results(left, work, min(count, len(left)), dict, lambda news: START + seconds)
         try:
-            for task, row in told:
+            for point, row in told:
                 if not isinstance(row, LostTask):
-                    yield task, row
+                    yield point, row
                 elif row.is_late:
-                    yield task, {"outcome": Outcome.TIMEOUT.value, "reason": "it took too long"}
+                    yield point, {"outcome": Outcome.TIMEOUT.value, "reason": "it took too long"}
                 elif left is lost:
-                    yield task, {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
+                    yield point, {"outcome": Outcome.CRASHED.value, "reason": _ENDED}
                 else:
-                    lost.append(task)
+                    lost.append(point)
         except RuntimeError as error:
             raise click.ClickException(f"a worker cannot go on: {error}") from None
 
 
-_COLLECTED: dict[SweepOrders, Future[PointJudge]] = {}
-"""Of this worker."""
 _OVER = threading.Event()
 """Lets their threads end; set where a worker is one of a process that goes on."""
 _TURN = threading.Lock()
 """Workers elsewhere may have several threads."""
 
 
+@functools.cache
 def _collected(orders: SweepOrders) -> Future[PointJudge]:
     """The judge of a test in a worker, collected by a thread that keeps its modules in place."""
     judge: Future[PointJudge] = Future()
@@ -247,14 +238,12 @@ def _collected(orders: SweepOrders) -> Future[PointJudge]:
 def judge_remotely(orders: SweepOrders, point: Point) -> Row:
     """The row of a point, in a worker."""
     with _TURN:
-        if orders not in _COLLECTED:
-            _COLLECTED[orders] = _collected(orders)
-        return _COLLECTED[orders].result().row(point)
+        return _collected(orders).result().row(point)
 
 
 def judged_elsewhere(
-    orders: SweepOrders, tasks: Sequence[SweepTask], scheduler: str, timeout: float = 20
-) -> Iterator[tuple[SweepTask, Row]]:
+    orders: SweepOrders, points: Sequence[Point], scheduler: str, timeout: float = 20
+) -> Iterator[tuple[Point, Row]]:
     """The rows of points as the workers of the scheduler at an address know them.
 
     Only so many are submitted as keep the workers busy. A click.ClickException says that nobody
@@ -270,14 +259,12 @@ def judged_elsewhere(
         except OSError as error:
             raise click.ClickException(f"no scheduler of Dask at {scheduler}: {error}") from None
         with client:
-            left, running = iter(tasks), dict[Any, SweepTask]()
+            left, running = iter(points), dict[Any, Point]()
 
             def submitted(count: int) -> list[Any]:
                 futures = {
-                    client.submit(
-                        judge_remotely, orders, task.point, key=f"point-{task.key}", pure=False
-                    ): task
-                    for task in islice(left, count)
+                    client.submit(judge_remotely, orders, point, pure=False): point
+                    for point in islice(left, count)
                 }
                 running.update(futures)
                 return [*futures]

@@ -86,7 +86,7 @@ def _digest(parts: Iterable[bytes]) -> str:
     return whole.hexdigest()[:16]
 
 
-def key_of(identity: Mapping[str, str], test: str, point: Point, cases: int) -> str:
+def key_of(identity: Mapping[str, str], test: str, cases: int, point: Point) -> str:
     """What tells a row from others."""
     name = test.rpartition("::")[2]
     return _digest([json.dumps([dict(identity), name, point, cases]).encode()])

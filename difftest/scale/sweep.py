@@ -5,14 +5,14 @@ And what is shown of the rows: a table, a heat map, and what changed since a swe
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
@@ -22,13 +22,7 @@ from difftest.host.collecting import with_spec
 from difftest.host.console import print_table, progress, table_console, titled_table
 from difftest.host.output import OutputFile, end_interrupted, replacing
 from difftest.scale.axes import Axes, check_axes, parse_axes, parse_case
-from difftest.scale.engine import (
-    SweepOrders,
-    SweepTask,
-    judged_apart,
-    judged_elsewhere,
-    judged_here,
-)
+from difftest.scale.engine import SweepOrders, judged_apart, judged_elsewhere, judged_here
 from difftest.scale.store import COLUMNS, Row, Store, identity_of, key_of, need, read_rows
 from difftest.verdict.outcome import Outcome
 
@@ -129,49 +123,28 @@ LEAST = 6
 """Points of a group that changed: of fewer no test of ranks is sure."""
 
 
-class Shift(NamedTuple):
-    """How the predicted latencies of a group of points have changed.
+def shifts(
+    pairs: Sequence[tuple[Row, Row]], axes: Sequence[str]
+) -> dict[str, tuple[list[float], float]]:
+    """Of all points, and of those of each value of an axis: how each has changed, and the chance.
 
-    Attributes
-    ----------
-    ratio : the median of new over old. changed : points whose latency differs, of all ``points``.
-    chance : of ranks as uneven if nothing had shifted: Wilcoxon's signed ranks, both sides, points
-        that did not change left out, as Benjamini and Hochberg correct it for many groups.
+    A change is the logarithm of new over old. The chance is of ranks as uneven if nothing had
+    shifted: Wilcoxon's signed ranks, both sides, points that did not change left out, as Benjamini
+    and Hochberg correct it for many groups. A group with few changes has none.
     """
-
-    group: str
-    ratio: float
-    points: int
-    changed: int
-    chance: float
-
-
-def shifts(pairs: Sequence[tuple[Row, Row]], axes: Sequence[str]) -> list[Shift]:
-    """Of all points, and of those of each value of an axis: of groups with enough changes."""
     from scipy.stats import false_discovery_control, wilcoxon
 
     groups: dict[str, list[float]] = defaultdict(list)
-    for old, new in _timed(pairs):
+    for old, new in pairs:
         change = math.log(new["predicted_us"] / old["predicted_us"])
         for group in ("all points", *(f"{name}={new[name]}" for name in axes)):
             groups[group].append(change)
-    moved = {group: [change for change in changes if change] for group, changes in groups.items()}
-    tested = [group for group, changes in moved.items() if len(changes) >= LEAST]
-    chances = [wilcoxon(moved[group]).pvalue for group in tested]
-    return [
-        Shift(
-            group,
-            math.exp(statistics.median(groups[group])),
-            len(groups[group]),
-            len(moved[group]),
-            float(chance),
-        )
-        for group, chance in zip(tested, false_discovery_control(chances or [1.0]), strict=False)
-    ]
-
-
-def _timed(pairs: Sequence[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-    return [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
+    tested = {
+        group: changes for group, changes in groups.items() if np.count_nonzero(changes) >= LEAST
+    }
+    chances = [wilcoxon([*filter(None, changes)]).pvalue for changes in tested.values()]
+    sure = false_discovery_control(chances or [1.0])
+    return {group: (tested[group], float(p)) for group, p in zip(tested, sure, strict=False)}
 
 
 def comparison(
@@ -194,18 +167,20 @@ def comparison(
 
 
 def _shift_lines(pairs: Sequence[tuple[Row, Row]], names: Sequence[str]) -> Iterator[str]:
-    sure = [shift for shift in shifts(pairs, names) if shift.chance < SURE]
-    for shift in sure:
-        way = "slower" if shift.ratio > 1 else "faster" if shift.ratio < 1 else "shifted"
+    timed = [pair for pair in pairs if pair[0]["predicted_us"] and pair[1]["predicted_us"]]
+    sure = {group: shift for group, shift in shifts(timed, names).items() if shift[1] < SURE}
+    for group, (changes, chance) in sure.items():
+        ratio, changed = math.exp(statistics.median(changes)), np.count_nonzero(changes)
+        way = "slower" if ratio > 1 else "faster" if ratio < 1 else "shifted"
         yield (
-            f"{way}: {shift.group}: {shift.ratio:.3f} times, the median of {shift.points} points, "
-            f"{shift.changed} changed (predicted; p = {shift.chance:.2g}, Wilcoxon)"
+            f"{way}: {group}: {ratio:.3f} times, the median of {len(changes)} points, "
+            f"{changed} changed (predicted; p = {chance:.2g}, Wilcoxon)"
         )
-    changed = [(n["predicted_us"] / o["predicted_us"], o, n) for o, n in _timed(pairs)]
+    ratios = [(new["predicted_us"] / old["predicted_us"], old, new) for old, new in timed]
     if not sure:
-        count = sum(ratio != 1 for ratio, *_ in changed)
+        count = sum(ratio != 1 for ratio, *_ in ratios)
         yield f"no shift of the predicted latencies is sure; {count} points changed"
-    for ratio, before, now in sorted(changed, key=lambda pair: -pair[0])[:3]:
+    for ratio, before, now in sorted(ratios, key=lambda pair: -pair[0])[:3]:
         if ratio > 1:
             times = " -> ".join(microseconds(row["predicted_us"]) for row in (before, now))
             yield f"  {point_text(now, names)}: {times} us (predicted), {ratio:.2f} times"
@@ -218,51 +193,39 @@ OVER = (
 )
 
 
-@dataclass(frozen=True)
-class SweepSettings:
-    """How a sweep is run: on a ``sample`` of points (None: all), by ``workers`` (0: this process).
-
-    ``scheduler`` is the address of Dask's, in place of processes of one's own.
-    """
-
-    cases: int = CASES
-    sample: int | None = None
-    workers: int = 0
-    scheduler: str | None = None
-    timeout: float = TIMEOUT
-    fresh: bool = False
-
-
 def sweep_spec(
-    spec: KernelSpec, test: str, axes: Axes, settings: SweepSettings, file: Path
+    spec: KernelSpec,
+    orders: SweepOrders,
+    axes: Axes,
+    file: Path,
+    workers: int | str = 0,
+    *,
+    fresh: bool = False,
 ) -> list[Row]:
     """Judge the points that have no row yet; all rows, in the order of the points.
 
-    An axis that stands for nothing and a file of another sweep are a click.UsageError.
+    ``workers`` are so many processes (0: this one), or those of Dask's scheduler at an address. An
+    axis that stands for nothing and a file of another sweep are a click.UsageError.
     """
     check_axes(spec, axes)
-    place, *name = test.split("::")
-    whole = "::".join([str(Path(place).resolve()), *name])
-    orders = SweepOrders(whole, settings.cases, settings.timeout)
-    identity = identity_of(spec, test)
-    tasks = [
-        SweepTask(key_of(identity, test, point, settings.cases), point)
-        for point in axes.points(settings.sample)
-    ]
-    store = Store(file, fresh=settings.fresh)
-    store.check(identity, (task.key for task in tasks))
-    left = [task for task in tasks if task.key not in store.rows]
-    judged = judged_here(spec, orders, left)
-    if settings.scheduler is not None and left:
-        judged = judged_elsewhere(orders, left, settings.scheduler)
-    elif settings.workers and left:
-        judged = judged_apart(orders, left, settings.workers)
-    with progress("points", len(tasks), len(tasks) - len(left)) as advance:
-        for task, row in judged:
+    identity = identity_of(spec, orders.test)
+    key = functools.partial(key_of, identity, orders.test, orders.cases)
+    points = {key(point): point for point in axes.points()}
+    store = Store(file, fresh=fresh)
+    store.check(identity, points)
+    left = [point for key, point in points.items() if key not in store.rows]
+    if not left or not workers:
+        judged = judged_here(spec, orders, left)
+    elif isinstance(workers, str):
+        judged = judged_elsewhere(orders, left, workers)
+    else:
+        judged = judged_apart(orders, left, workers)
+    with progress("points", len(points), len(points) - len(left)) as advance:
+        for point, row in judged:
             empty = dict.fromkeys(COLUMNS) | {"kernel": spec.name, "findings": []}
-            store.add({**empty, **row, **task.point, **identity, "key": task.key})
+            store.add({**empty, **row, **point, **identity, "key": key(point)})
             advance()
-    return store.finish([task.key for task in tasks], list(axes[0]))
+    return store.finish([*points], list(axes[0]))
 
 
 def _sample(context: click.Context, option: click.Parameter, value: str) -> int | None:
@@ -271,7 +234,9 @@ def _sample(context: click.Context, option: click.Parameter, value: str) -> int 
     return None if value == "all" else int(value)
 
 
-def axes_of_command(over: Sequence[str], machines: str | None, case: str | None) -> Axes:
+def axes_of_command(
+    over: Sequence[str], machines: str | None, case: str | None, sample: int | None = None
+) -> Axes:
     """The axes that a command line names."""
     axes = parse_axes([*over, *([f"machine={machines}"] if machines else [])])
     shared = parse_case(case)
@@ -280,7 +245,7 @@ def axes_of_command(over: Sequence[str], machines: str | None, case: str | None)
         raise click.UsageError(f"{min(taken)} is a column of each row, and no name of an axis")
     if not axes:
         raise click.UsageError("name what varies: --over NAME=VALUES, or --machines")
-    return Axes(axes, shared)
+    return Axes(axes, shared, sample)
 
 
 @click.command()
@@ -306,17 +271,19 @@ def sweep(context: click.Context, /, test: str, file: Path, **options: Any) -> N
     Each is a row of a Parquet file. A row has what came of the point, its predicted latency
     with its interval, and its memory. The same command goes on after a stop.
     """
-    over, machines, case, heat, old = map(options.pop, ("over", "machines", "case", "heat", "old"))
-    axes = axes_of_command(over, machines, case)
+    axes = axes_of_command(*map(options.pop, ("over", "machines", "case", "sample")))
+    cases, timeout, heat, old = map(options.pop, ("cases", "timeout", "heat", "old"))
+    place, *name = test.split("::")
+    orders = SweepOrders("::".join([str(Path(place).resolve()), *name]), cases, timeout)
+    options["workers"] = options.pop("scheduler") or options["workers"]
     before = read_rows(old) if old is not None else None
     x, _, y = heat[0].partition(",") if heat else ("", "", "")
     if heat and not {x, y} <= axes[0].keys():
         raise click.UsageError(f"--heat takes two axes, X,Y; got {heat[0]}")
     if heat:
         need("matplotlib", "--heat", "plot")
-    settings = SweepSettings(**options)
     try:
-        rows = with_spec(test, lambda spec: sweep_spec(spec, test, axes, settings, file))
+        rows = with_spec(test, lambda spec: sweep_spec(spec, orders, axes, file, **options))
     except KeyboardInterrupt:
         end_interrupted(f"stopped: what is done is in {file}.jsonl; the same command goes on")
     print_rows(rows, list(axes[0]))

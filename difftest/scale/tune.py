@@ -314,7 +314,7 @@ def tune(context: click.Context, /, test: str, start: tuple[str, ...], **options
     storage = options.pop("storage")
 
     def run(spec: Any) -> list[str]:
-        name = f"{test} {key_of(identity_of(spec, test), test, axes.shared, cases)}"
+        name = f"{test} {key_of(identity_of(spec, test), test, cases, axes.shared)}"
         kept = {"storage": storage, "study_name": name, "load_if_exists": True}
         tuners.append(Tuner(spec, axes, cases, study=kept if storage else {}))
         return [*tuned(tuners[0], begin, **options)]

@@ -59,12 +59,12 @@ def test_points_are_all_combinations_and_the_last_axis_varies_fastest():
 
 
 def test_a_sample_is_drawn_without_repeats_and_the_same_each_time():
-    axes = Axes(parse_axes(["a=1..100:1", "b=1..100:1", "c=1..1000:1"]), {})
-    drawn = list(axes.points(sample=50))
-    assert drawn == list(axes.points(sample=50))
+    axes = Axes(parse_axes(["a=1..100:1", "b=1..100:1", "c=1..1000:1"]), {}, sample=50)
+    drawn = list(axes.points())
+    assert drawn == list(axes.points())
     assert len({tuple(one.values()) for one in drawn}) == 50
     assert len({one["a"] for one in drawn}) > 20
-    assert len(list(Axes(parse_axes(["a=1,2"]), {}).points(sample=5))) == 2
+    assert len(list(Axes(parse_axes(["a=1,2"]), {}, sample=5).points())) == 2
 
 
 def test_what_all_points_share():

@@ -20,7 +20,6 @@ from difftest.host.pool import LostTask
 from difftest.scale import engine
 from difftest.scale.engine import (
     SweepOrders,
-    SweepTask,
     judged_apart,
     judged_elsewhere,
     row_of,
@@ -31,7 +30,7 @@ from tests.unit.scale.test_sweep import TEST, swept, without_seconds
 
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 ORDERS = SweepOrders(TEST, 2, 60.0)
-TASKS = [SweepTask(f"k{n}", {"n": n}) for n in range(20)]
+POINTS = [{"n": n} for n in range(20)]
 
 
 def quick(orders, point):
@@ -53,14 +52,14 @@ def scheduler():
 
 def test_each_point_has_one_row(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", quick)
-    rows = [(task.point["n"], row["n"]) for task, row in judged_elsewhere(ORDERS, TASKS, scheduler)]
+    rows = [(at["n"], row["n"]) for at, row in judged_elsewhere(ORDERS, POINTS, scheduler)]
     assert sorted(rows) == [(n, n) for n in range(20)]
 
 
 def test_what_a_worker_cannot_do_is_told(scheduler, monkeypatch):
     monkeypatch.setattr(engine, "judge_remotely", broken)
     with pytest.raises(click.ClickException, match="it cannot be collected"):
-        list(judged_elsewhere(ORDERS, TASKS, scheduler))
+        list(judged_elsewhere(ORDERS, POINTS, scheduler))
 
 
 def test_a_point_that_ends_its_processes_is_a_crash():
@@ -76,23 +75,23 @@ def test_a_point_that_ends_its_processes_is_a_crash():
 
 
 def test_workers_judge_as_this_process_does(scheduler, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "_COLLECTED", {})
+    engine._collected.cache_clear()
     monkeypatch.setattr(engine, "_OVER", threading.Event())
     try:
-        rows = swept(tmp_path / "a.parquet", scheduler=scheduler)
+        rows = swept(tmp_path / "a.parquet", workers=scheduler)
     finally:
         engine._OVER.set()
         for thread in threading.enumerate():
             if "::" in thread.name:
                 thread.join()
     assert without_seconds(rows) == without_seconds(swept(tmp_path / "b.parquet"))
-    assert len(engine._COLLECTED) == 1
+    assert engine._collected.cache_info().currsize == 1
     assert LIMITS.seconds is None  # as before, though each had one
 
 
 def test_nobody_at_the_scheduler_s_address_is_told():
     with pytest.raises(click.ClickException, match="no scheduler of Dask at"):
-        next(judged_elsewhere(ORDERS, TASKS, "tcp://127.0.0.1:9", timeout=0.2))
+        next(judged_elsewhere(ORDERS, POINTS, "tcp://127.0.0.1:9", timeout=0.2))
 
 
 @pytest.mark.parametrize(
@@ -107,14 +106,14 @@ def test_what_ends_its_process_is_judged_by_another_once(monkeypatch, first, the
     """A process that somebody killed is tried again; one that stands still is not waited for."""
     told = iter([first, then])
     monkeypatch.setattr(engine, "results", lambda tasks, *rest: ((t, next(told)) for t in tasks))
-    ((task, row),) = judged_apart(ORDERS, TASKS[:1], 2)
-    assert (task, row["outcome"]) == (TASKS[0], outcome)
+    ((point, row),) = judged_apart(ORDERS, POINTS[:1], 2)
+    assert (point, row["outcome"]) == (POINTS[0], outcome)
 
 
 def test_a_test_that_cannot_be_collected_ends_the_sweep(tmp_path):
     orders = SweepOrders(f"{tmp_path / 'nowhere.py'}::test_add", 1, 60.0)
     with pytest.raises(click.ClickException, match=r"cannot go on: no file at .*nowhere\.py"):
-        list(judged_apart(orders, TASKS[:2], 1))
+        list(judged_apart(orders, POINTS[:2], 1))
 
 
 WORDS = [

@@ -12,11 +12,10 @@ from click.testing import CliRunner
 
 from difftest.cli.main import main
 from difftest.harness.nature import Nature
-from difftest.scale import sweep
 from difftest.scale.axes import Axes, parse_axes, placed
 from difftest.scale.engine import PointJudge, SweepOrders, cases_of, judged_here
 from difftest.scale.store import read_rows, write_rows
-from difftest.scale.sweep import SweepSettings, sweep_spec
+from difftest.scale.sweep import TIMEOUT, sweep_spec
 from tests.every import every
 from tests.unit.scale import sample
 from tests.unit.scale.sample import SPEC
@@ -30,7 +29,7 @@ def without_seconds(rows):
 
 
 def swept(file, axes=AXES, **settings):
-    return sweep_spec(SPEC, TEST, axes, SweepSettings(cases=2, **settings), file)
+    return sweep_spec(SPEC, SweepOrders(TEST, 2, TIMEOUT), axes, file, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +179,7 @@ def test_a_call_that_takes_too_long_is_told():
             pass
 
     spec = replace(SPEC, kernel=forever, others=())
-    ((_, row),) = judged_here(spec, SweepOrders(TEST, 1, 0.2), [sweep.SweepTask("a", {})])
+    ((_, row),) = judged_here(spec, SweepOrders(TEST, 1, 0.2), [{}])
     assert row["outcome"] == "crashed"
     assert "ran for more than 0.2 s" in row["reason"]
 
