@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Generator
+from functools import partialmethod
 from typing import Any
 
 import pytest
+from hypothesis import database, settings
 
+from difftest.breakdown import tell_broken, unless_broken
 from difftest.harness.decorator import KernelTest, kernel_test_of
 from difftest.harness.explicit import CaseError, case_from_json
 from difftest.harness.runner import Runner
@@ -31,6 +34,7 @@ def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Ru
     """The runner of a session: a campaign's, or its own beside the findings that it replays."""
     findings, level = Findings(), f"level {request.level}" if request.level else None
     names = (backend.name for backend in runner.backends)
+    config.pluginmanager.register(_Reach())
     # What decides whether a case does the same in two sessions.
     setting = ", ".join(filter(None, (*names, level, request.strictness)))
     if is_campaign():
@@ -39,6 +43,41 @@ def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Ru
         return CampaignRunner(runner, findings, config.rootpath, setting, request.options)
     config.pluginmanager.register(_Replayed(config, request, setting, findings))
     return runner
+
+
+class _Reached(database.ExampleDatabase):
+    """A database on another machine, such as one in Redis, until it fails: a line tells that."""
+
+    def __init__(self, remote: database.ExampleDatabase) -> None:
+        super().__init__()
+        self.database = remote
+
+    def _ask(self, method: str, *arguments: Any) -> tuple[bytes, ...]:
+        try:
+            return tuple(getattr(self.database, method)(*arguments) or ())
+        except Exception as error:  # each kind of database has errors of its own
+            with unless_broken("Hypothesis's database"):
+                told = f"{str(error).rstrip('.')}; it is left alone from now on"
+                raise ConnectionError(told) from None
+        if is_campaign():  # its session has ended
+            tell_broken()
+        self.database = database.InMemoryExampleDatabase()
+        return ()
+
+    fetch = partialmethod(_ask, "fetch")
+    save = partialmethod(_ask, "save")
+    delete = partialmethod(_ask, "delete")
+    add_listener = partialmethod(_ask, "add_listener")
+
+
+class _Reach:
+    """The plugin of a session whose database may be gone before it ends."""
+
+    def pytest_sessionstart(self) -> None:
+        kept = Findings().database
+        if kept is not None and not isinstance(kept, database.DirectoryBasedExampleDatabase):
+            settings.register_profile("reached", settings.default, database=_Reached(kept))
+            settings.load_profile("reached")
 
 
 class _Replayed:

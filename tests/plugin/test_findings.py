@@ -13,6 +13,8 @@ from hypofuzz.collection import collect_tests
 from hypothesis import configuration, settings
 from hypothesis.database import InMemoryExampleDatabase
 
+from tests.every import every
+
 NIGHTLY = settings.get_current_profile_name() == "nightly"
 
 KERNEL = """
@@ -214,6 +216,40 @@ def test_a_campaign_keeps_a_session_s_fixtures_and_nothing_of_the_cases_before(m
         assert told == [*cases, "ended"]
         assert len(cases) >= 4
     assert machines.found == {}
+
+
+REMOTE = """
+from hypothesis import settings
+from hypothesis.database import ExampleDatabase
+
+
+class Remote(ExampleDatabase):
+    left = LEFT
+
+    def ask(self, *arguments):
+        Remote.left -= 1
+        if Remote.left < 0:
+            raise EOFError("the other machine hung up.")
+        return []
+
+    fetch = save = delete = ask
+
+
+settings.register_profile("shared", settings.default, database=Remote())
+settings.load_profile("shared")
+"""
+
+
+@every("left", [0, 4])
+def test_a_database_that_is_gone_is_one_line(project, left):
+    files = {"twice": KERNEL.replace("FACTOR", "2.00"), "test_twice": TEST}
+    project.pytester.makepyfile(conftest=REMOTE.replace("LEFT", str(left)), **files)
+    result = project.run("--simulate", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    (line,) = (line for line in result.outlines if "hung up" in line)
+    assert line.startswith("Hypothesis's database broke down at ")
+    assert "(ConnectionError: the other machine hung up; it is left alone" in line
+    assert line.endswith("a fault of this machine, and no verdict on the kernel")
 
 
 if NIGHTLY:
