@@ -22,7 +22,7 @@ from difftest.harness.spec import KernelSpec, is_function_of_the_domain
 from difftest.host.journal import Journal
 from difftest.host.output import replacing
 from difftest.plugin.run_report import versions
-from difftest.report.mutants.ledger import package_digest
+from difftest.report.mutants.campaign import package_digest
 from difftest.report.mutants.mutant import functions_of
 from difftest.scale.axes import Point
 

@@ -4,7 +4,7 @@ import pytest
 
 from difftest.report.mutants import command, plant
 from difftest.report.mutants.bugs import BUGS
-from difftest.report.mutants.ledger import FILE, FOLDER
+from difftest.report.mutants.campaign import FILE, FOLDER
 
 REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
                        shapes={"a": (2,), "b": (2,)}),),"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from difftest.analysis.detectors import (
@@ -63,36 +63,30 @@ class Detected:
 
     def settled(self, differs: Callable[[Location | None], bool]) -> Detected:
         """The same with its suspicions settled: whether outputs depend on the order of a loop."""
-        settled = [case.differs if differs(case.loop) else case.agrees for case in self.suspicions]
-        findings = list(self.findings)
-        silenced = list(self.silenced)
-        for finding in settled:
-            if finding is not None:
-                (silenced if _is_allowed(finding) else findings).append(finding)
-        return Detected(tuple(_sorted(iter(findings))), (), tuple(silenced))
+        settled = (case.differs if differs(case.loop) else case.agrees for case in self.suspicions)
+        return _detected([*self.findings, *self.silenced, *filter(None, settled)])
 
 
 def detect(trace: Trace, machine: Machine) -> Detected:
     """Let every detector read a trace."""
     readers = {detector.reader: detector.id for detector in DETECTORS}
-    findings, silenced = list[Finding](), list[Finding]()
-    suspicions: list[Suspicion] = []
+    results: list[Finding | Suspicion] = []
     for reader, id in readers.items():
         with unless_broken(f"the detector {id}"):
-            for result in reader(trace, machine):
-                if isinstance(result, Finding):
-                    (silenced if _is_allowed(result) else findings).append(result)
-                elif _is_allowed(result.differs):
-                    silenced.append(result.differs)
-                else:
-                    suspicions.append(result)
-    return Detected(tuple(_sorted(iter(findings))), tuple(suspicions), tuple(silenced))
+            results += reader(trace, machine)
+    return _detected(results)
 
 
-def _sorted(findings: Iterator[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda finding: (_RANK[finding.severity], finding.evidence))
-
-
-def _is_allowed(finding: Finding) -> bool:
-    """Whether the kernel's author has looked at a finding and allows it."""
-    return is_silenced(finding.id, *finding.locations)
+def _detected(results: Iterable[Finding | Suspicion]) -> Detected:
+    """Results in their order, apart from those that the kernel's author looked at and allows."""
+    findings, suspicions, silenced = list[Finding](), list[Suspicion](), list[Finding]()
+    for result in results:
+        finding = result.differs if isinstance(result, Suspicion) else result
+        if is_silenced(finding.id, *finding.locations):
+            silenced.append(finding)
+        elif isinstance(result, Suspicion):
+            suspicions.append(result)
+        else:
+            findings.append(result)
+    findings.sort(key=lambda finding: (_RANK[finding.severity], finding.evidence))
+    return Detected(tuple(findings), tuple(suspicions), tuple(silenced))

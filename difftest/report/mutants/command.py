@@ -20,9 +20,8 @@ from difftest.harness.tally import PROPERTY
 from difftest.host.collecting import with_specs
 from difftest.host.console import progress
 from difftest.host.output import OutputFile, write_file
-from difftest.report.mutants.campaign import Amount, BaselineError, Campaign, Specs
+from difftest.report.mutants.campaign import FOLDER, Amount, BaselineError, Campaign, Ledger, Specs
 from difftest.report.mutants.judge import SUSPECTED, Fate
-from difftest.report.mutants.ledger import FOLDER, Ledger
 from difftest.report.mutants.mutant import Mutant
 from difftest.report.mutants.score import ALIVE, DEAD, lines_of, markdown, stryker, total
 

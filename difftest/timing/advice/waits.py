@@ -8,8 +8,7 @@ from itertools import pairwise
 from difftest.analysis.finding import Severity
 from difftest.simulator.trace import Allocation, Location, Space
 from difftest.timing.advice.worth import Advice, Units, Worth, advice_on, by_line, numbers
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import ENGINES, unit
+from difftest.timing.report import ENGINES, memory_usage, unit
 from difftest.timing.schedule import Schedule, Span
 
 NOTABLE = 0.1

@@ -15,8 +15,7 @@ import numpy as np
 
 from difftest.choices import missing
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import Report
+from difftest.timing.report import Report, memory_usage
 from difftest.timing.schedule import Span
 
 SHOWN = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)

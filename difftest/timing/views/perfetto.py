@@ -12,8 +12,7 @@ import itertools
 from typing import Any
 
 from difftest.simulator.trace import Engine, Space
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import ENGINES, Report, evidence_of
+from difftest.timing.report import ENGINES, Report, evidence_of, memory_usage
 from difftest.timing.schedule import Span
 
 CORE, QUEUES = 1, 2

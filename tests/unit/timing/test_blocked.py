@@ -10,8 +10,7 @@ from difftest.simulator.trace import Allocation, Space
 from difftest.timing import predict
 from difftest.timing.buffers import Memory
 from difftest.timing.costs import inner_stride
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import Report
+from difftest.timing.report import Report, memory_usage
 from tests.every import every
 
 X = np.ones((128, 512), np.float32)

@@ -12,8 +12,7 @@ from difftest.timing import predict
 from difftest.timing.advice import advise
 from difftest.timing.advice.worth import Units
 from difftest.timing.compiler import FASTEST, LIKELY, SLOWEST
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import Report, roofline
+from difftest.timing.report import Report, memory_usage, roofline
 from difftest.timing.views.perfetto import perfetto
 from tests.unit.timing.advised import findings
 

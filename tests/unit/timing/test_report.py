@@ -8,8 +8,7 @@ from difftest.simulator.frontend.nki import language as nl
 from difftest.simulator.frontend.nki.kernel import jit as nki_jit
 from difftest.simulator.trace import Engine, Space
 from difftest.timing import predict
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import UNAVAILABLE, Report, as_mapping, roofline
+from difftest.timing.report import UNAVAILABLE, Report, as_mapping, memory_usage, roofline
 from tests.every import every
 from tests.unit.timing.programs import Builder, whole
 from tests.unit.timing.shipped import prediction_of

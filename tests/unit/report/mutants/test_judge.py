@@ -4,9 +4,16 @@ from dataclasses import replace
 import pytest
 
 from difftest.report.mutants import judge as judging
-from difftest.report.mutants.campaign import Amount, BaselineError, Campaign, Orders, judged_apart
+from difftest.report.mutants.campaign import (
+    FILE,
+    Amount,
+    BaselineError,
+    Campaign,
+    Ledger,
+    Orders,
+    judged_apart,
+)
 from difftest.report.mutants.judge import Examiner
-from difftest.report.mutants.ledger import FILE, Ledger
 from difftest.report.mutants.mutant import Mutant, name_of, source_of
 from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.suite import drawn_cases, lines_run, suites_of

@@ -6,8 +6,7 @@ import pytest
 
 from difftest import choices
 from difftest.simulator.trace import Space
-from difftest.timing.memory_usage import memory_usage
-from difftest.timing.report import Report
+from difftest.timing.report import Report, memory_usage
 from difftest.timing.views.lanes import BINS, PlottingError, plot, rate_of, share_of
 from tests.unit.saved_figures import saved_figures
 from tests.unit.timing.shipped import prediction_of
