@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,23 +15,6 @@ Shape = tuple[int, ...]
 
 RUNNING: contextvars.ContextVar[Any] = contextvars.ContextVar("difftest_core")
 """Where the launch that runs is found: set for its time, and no longer."""
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def taped(call: str) -> Callable[[_Function], _Function]:
-    """Make a function one whose outermost calls a tape notes by a name, where there is a tape."""
-
-    def decorate(function: _Function) -> _Function:
-        @functools.wraps(function)
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            core = RUNNING.get(None)
-            if core is None or core.tape is None or core.tape.busy:
-                return function(*args, **kwargs)
-            return core.tape.noted(call, function, *args, **kwargs)
-
-        return cast(_Function, noted)
-
-    return decorate
 
 
 class Descriptor(NamedTuple):

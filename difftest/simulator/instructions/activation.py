@@ -28,7 +28,7 @@ from difftest.simulator.dtypes import (
 from difftest.simulator.errors import DtypeError, KernelError, LimitError, NotModelledError
 from difftest.simulator.instructions.alu import ALU_OPS, activated, check_range
 from difftest.simulator.instructions.elementwise import apply_scalar, like
-from difftest.simulator.instructions.record import DST, ISA, Call, Fit, Role, Takes, instruction
+from difftest.simulator.instructions.record import DST, ISA, Call, Role, Takes, instruction
 from difftest.simulator.instructions.registers import (
     LOADS_NOTHING,
     REDUCE_INIT,
@@ -193,7 +193,6 @@ def _reduces(call: Call) -> None:
         _reduces,
     ),
     result=like("data"),
-    fit=Fit.ELEMENTS,
     facts=lambda call: {"op": call["op"]},
     classic=False,
 )
@@ -282,7 +281,6 @@ def _check_loaded(call: Call, start: Any) -> None:
         _starts_from,
     ),
     result=like("src"),
-    fit=Fit.ELEMENTS,
     classic=False,
 )
 def exponential(
@@ -323,7 +321,6 @@ def _loads_imm1(call: Call) -> None:
         _loads_imm1,
     ),
     result=like("src"),
-    fit=Fit.ELEMENTS,
     facts=lambda call: {"op": f"{call['op0'].name}+{call['op1'].name}"},
     classic=False,
 )

@@ -29,7 +29,6 @@ from difftest.simulator.instructions.observing import rounded_integers
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
-    Fit,
     Masked,
     Result,
     Role,
@@ -81,7 +80,6 @@ def _no_scalar_engine_of_v2(call: Call) -> None:
     only={"nki": (_no_scalar_engine_of_v2,)},
     result=like("src"),
     moves=moved,
-    fit=Fit.ELEMENTS,
     purpose=Purpose.COPY,
 )
 def tensor_copy(call: Call, src: Array) -> Array:

@@ -17,7 +17,6 @@ from difftest.simulator.instructions.gate import check_destination, write
 from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
-    Fit,
     Masked,
     Result,
     Role,
@@ -48,7 +47,6 @@ from difftest.simulator.trace import Engine
     destinations=(Role(name="dst", buffers=SBUF_ONLY),),
     rules=(same_partitions("data", "indices"), one_dtype("data", "dst")),
     result=lambda call: Result(call["indices"].shape, call.wanted_dtype(call["data"].dtype)),
-    fit=Fit.ELEMENTS,
     classic=False,
 )
 def nc_n_gather(call: Call, data: Array, indices: Array) -> Array:

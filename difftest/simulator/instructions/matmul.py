@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,6 @@ from difftest.simulator.instructions.record import (
     PSUM_ONLY,
     SBUF_ONLY,
     Call,
-    Fit,
     Issue,
     Result,
     Role,
@@ -291,8 +291,19 @@ def _check_start(core: Core, dst: Any) -> None:
         )
 
 
-@instruction(
+multiplying = functools.partial(
+    instruction,
     Engine.TENSOR,
+    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
+    resolves=accumulates,
+    reads_dst=lambda call: call["accumulate"] is not False,
+    in_place=True,
+    purpose=Purpose.PRODUCT,
+)
+"""The record of a product, which its meaning writes to ``dst`` or adds there (``accumulate``)."""
+
+
+@multiplying(
     operands=(
         Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
         Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=MATMUL_DTYPES),
@@ -302,14 +313,8 @@ def _check_start(core: Core, dst: Any) -> None:
     rules=(one_contraction, _float8, _double_row, _free_sizes, _pe_tile, one_bank),
     only={"nki": (_pe_tile_of_today,)},
     result=_product,
-    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
-    resolves=accumulates,
-    reads_dst=lambda call: call["accumulate"] is not False,
-    in_place=True,
     walk=_walked,
     moves=multiplied,
-    fit=Fit.ELEMENTS,
-    purpose=Purpose.PRODUCT,
 )
 def nc_matmul(
     call: Call, dst: Tile, stationary: Tile, moving: Tile, *, where: Array | None

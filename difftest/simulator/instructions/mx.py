@@ -25,7 +25,7 @@ from difftest.simulator.dtypes import (
 )
 from difftest.simulator.errors import KernelError, LimitError, ShapeError, refused
 from difftest.simulator.instructions.matmul import (
-    accumulates,
+    multiplying,
     need_tile_of_array,
     one_contraction,
     put_product,
@@ -35,7 +35,6 @@ from difftest.simulator.instructions.record import (
     SBUF_ONLY,
     Call,
     DType,
-    Fit,
     Masked,
     Result,
     Role,
@@ -47,7 +46,7 @@ from difftest.simulator.lifted import made_like, step
 from difftest.simulator.machine import TRN3
 from difftest.simulator.memory import Shape
 from difftest.simulator.tile import Tile
-from difftest.simulator.trace import Engine, Purpose, Space
+from difftest.simulator.trace import Engine, Space
 
 FLOAT8 = {
     FLOAT8_E4M3FN_X4: np.dtype(ml_dtypes.float8_e4m3fn),
@@ -171,7 +170,6 @@ def _own_shape(call: Call) -> Shape:
     ),
     rules=(needs_generation(4), _whole_quadrants("src"), _fours, _scale_fits),
     result=_packed,
-    fit=Fit.ELEMENTS,
     classic=False,
 )
 def quantize_mx(call: Call, src: Array) -> tuple[Array, Masked]:
@@ -263,8 +261,7 @@ def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
     return np.matmul(sides[0].T, sides[1])
 
 
-@instruction(
-    Engine.TENSOR,
+@multiplying(
     operands=(
         Role(name="stationary", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
         Role(name="moving", by_offsets=True, buffers=SBUF_ONLY, dtypes=PACKED),
@@ -286,14 +283,8 @@ def _multiplied(call: Call, left: Any, right: Any, *scales: Any) -> Any:
         call.wanted_dtype(FLOAT32),
         Space.PSUM,
     ),
-    facts=lambda call: {} if call["accumulate"] is False else {"accumulate": True},
-    resolves=accumulates,
-    reads_dst=lambda call: call["accumulate"] is not False,
     moves=_multiplied,
-    in_place=True,
-    fit=Fit.ELEMENTS,
     classic=False,
-    purpose=Purpose.PRODUCT,
 )
 def nc_matmul_mx(
     call: Call,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from difftest.simulator.core import Core, current, is_running
@@ -59,28 +59,24 @@ class Buffer:
         num_free_tiles: Any = (),
     ) -> Placed:  # fmt: skip
         """Modulo allocation: so many physical tiles, which the blocks take in turn."""
-        starts = {"base_partition": base_partition, "base_addr": base_addr}
-        tiles = {"num_par_tiles": num_par_tiles, "num_free_tiles": num_free_tiles}
-        return Placed(self.space, _in_turn(starts, tiles))
+        return Placed(self.space, _in_turn(locals()))
 
     def _in_psum(
         self, *, base_bank: int, base_addr: int = 0, base_partition: int = 0,
         num_bank_tiles: Any = (), num_par_tiles: Any = (), num_free_tiles: Any = (),
     ) -> Placed:  # fmt: skip
         """The same, with banks."""
-        starts = {"base_bank": base_bank, "base_partition": base_partition, "base_addr": base_addr}
-        tiles = {
-            "num_bank_tiles": num_bank_tiles,
-            "num_par_tiles": num_par_tiles,
-            "num_free_tiles": num_free_tiles,
-        }
-        return Placed(self.space, _in_turn(starts, tiles))
+        return Placed(self.space, _in_turn(locals()))
 
 
-def _in_turn(starts: dict[str, Any], tiles: dict[str, Any]) -> Callable[..., tuple[int, ...]]:
+_STARTS = ("base_bank", "base_partition", "base_addr")
+_TILES = ("num_bank_tiles", "num_par_tiles", "num_free_tiles")
+
+
+def _in_turn(given: Mapping[str, Any]) -> Callable[..., tuple[int, ...]]:
     """Where blocks lie that take physical tiles in turn: the bank in PSUM, partition and byte."""
-    first = [as_integer(start, name) for name, start in starts.items()]
-    turns = [as_integers(size, name) for name, size in tiles.items()]
+    first = [as_integer(given[name], name) for name in _STARTS if name in given]
+    turns = [as_integers(given[name], name) for name in _TILES if name in given]
 
     def place(index: Shape, partitions: int, size: int) -> tuple[int, ...]:
         steps = (1, partitions, size)[-len(first) :]
