@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from difftest.analysis.finding import Finding
+from difftest.choices import missing
 from difftest.cli.launching import KernelRun, run_options
 from difftest.host.console import print_table, table_console
 from difftest.host.output import OutputFile, replacing, write_file
@@ -22,7 +23,7 @@ from difftest.timing.advice import advise
 from difftest.timing.compiler import Toolchain
 from difftest.timing.report import Report, as_mapping
 from difftest.timing.views import text
-from difftest.timing.views.lanes import PlottingError, need_matplotlib, plot
+from difftest.timing.views.lanes import plot
 from difftest.timing.views.perfetto import perfetto
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -34,10 +35,8 @@ def _picture(context: click.Context, parameter: click.Parameter, path: Path | No
         return None
     if path.suffix not in PICTURES:
         raise click.BadParameter(f"a picture is one of {', '.join(PICTURES)}; got {path.name}")
-    try:
-        need_matplotlib()
-    except PlottingError as error:
-        raise click.UsageError(str(error)) from None
+    if lack := missing("matplotlib", "a picture", "plot"):
+        raise click.UsageError(lack)
     return path
 
 

@@ -17,8 +17,8 @@ from difftest.harness.edges import check_edges
 from difftest.harness.failures import NotRejectedError
 from difftest.harness.runner import Runner
 from difftest.harness.spec import KernelSpec
+from difftest.report.mutants.instructions import mutants_of
 from difftest.report.mutants.mutant import functions_of, name_of, planted
-from difftest.report.mutants.plant import mutants_of
 from tests.meta.drawing import kernel_tests
 
 FOLDER = Path(kernels.__file__).parent / "classic"

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from difftest.harness.recipes import Iota, Ones, Zeros
+from difftest.report.mutants.instructions import mutants_of
 from difftest.report.mutants.mutant import functions_of, name_of, planted
-from difftest.report.mutants.plant import mutants_of
 from difftest.simulator import OutOfBoundsError, UnwrittenError
 from difftest.simulator.frontend.install import embedded
 from tests.meta import specs

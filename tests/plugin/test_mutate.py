@@ -2,7 +2,7 @@
 
 import pytest
 
-from difftest.report.mutants import command, plant
+from difftest.report.mutants import command, instructions
 from difftest.report.mutants.bugs import BUGS
 from difftest.report.mutants.campaign import FILE, FOLDER
 
@@ -14,7 +14,7 @@ REFUSAL = """rejects=(Rejection({"m": 1, "n": 1}, match="add takes matrices",
 def mutate(project, monkeypatch):
     """A session on a test with something more; one kind of bug, so that it takes a moment."""
     monkeypatch.setattr(command, "PROCESSES", 0)
-    monkeypatch.setattr(plant, "BUGS", [one for one in BUGS if one[0] == "check removed"])
+    monkeypatch.setattr(instructions, "BUGS", [one for one in BUGS if one[0] == "check removed"])
 
     def run(kernel="add", more=""):
         project.add_test(kernel, more)

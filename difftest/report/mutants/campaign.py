@@ -21,6 +21,7 @@ from difftest.harness.limits import LIMITS, USED
 from difftest.harness.spec import KernelSpec
 from difftest.host.journal import Journal
 from difftest.host.pool import START, LostTask, answer_all, results
+from difftest.report.mutants.instructions import mutants_of
 from difftest.report.mutants.judge import (
     EQUIVALENT,
     INVALID,
@@ -31,7 +32,6 @@ from difftest.report.mutants.judge import (
     Test,
 )
 from difftest.report.mutants.mutant import Mutant, functions_in, functions_of, source_of
-from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.suite import (
     EDGES,
     Death,

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.choices import missing
 from difftest.simulator.trace import Engine, Space
 from difftest.timing.report import Report, memory_usage
 from difftest.timing.schedule import Span
@@ -134,19 +133,8 @@ WIDTH, ROW_HEIGHT, TALL = 13.0, 0.78, 1.3
 """Inches; DMA and memories are as much taller than engines."""
 
 
-class PlottingError(RuntimeError):
-    """matplotlib is not installed."""
-
-
-def need_matplotlib() -> None:
-    """A PlottingError if matplotlib is not there."""
-    if lack := missing("matplotlib", "a picture", "plot"):
-        raise PlottingError(lack)
-
-
 def plot(report: Report, path: Path, title: str) -> None:
     """Write the picture to ``path``, in the format that its suffix names."""
-    need_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

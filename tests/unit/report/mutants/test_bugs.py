@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from difftest.report.mutants.bugs import BUGS
-from difftest.report.mutants.plant import mutants_of
+from difftest.report.mutants.instructions import mutants_of
 from tests.every import every
 
 # A bug, a line, and all lines that come of it.

@@ -13,9 +13,9 @@ from difftest.report.mutants.campaign import (
     Orders,
     judged_apart,
 )
+from difftest.report.mutants.instructions import mutants_of
 from difftest.report.mutants.judge import Examiner
 from difftest.report.mutants.mutant import Mutant, name_of, source_of
-from difftest.report.mutants.plant import mutants_of
 from difftest.report.mutants.suite import drawn_cases, lines_run, suites_of
 from tests.unit.report.mutants import sample
 

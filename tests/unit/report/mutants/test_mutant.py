@@ -3,8 +3,8 @@ import linecache
 import numpy as np
 import pytest
 
+from difftest.report.mutants.instructions import mutants_of
 from difftest.report.mutants.mutant import Mutant, functions_of, name_of, planted, source_of
-from difftest.report.mutants.plant import mutants_of
 from difftest.simulator import launch
 from tests.unit.report.mutants import sample
 
