@@ -114,7 +114,7 @@ def test_levels_are_tried_one_by_one(found, monkeypatch):
 
     def answer(words, **_):
         tried.append(words[3:])
-        return subprocess.CompletedProcess(words, {"0.4": 1, "0.5": 4}.get(words[3][-3:], 0))
+        return subprocess.CompletedProcess(words, {"0.4": 1, "0.5": -9}.get(words[3][-3:], 0))
 
     monkeypatch.setattr(command.subprocess, "run", answer)
     said = run("findings", "bisect", found.id, "--levels").output.splitlines()
