@@ -67,11 +67,18 @@ def _largest(history: History) -> tuple[KernelSpec, Case]:
 
 
 def bugs_of(reports: Iterable[Any]) -> list[list[Any]]:
-    """Failures by their bug, as far as anybody can tell; that of a drawn case leads the others."""
+    """Failures by their bug, as far as anybody can tell; that of a drawn case leads the others.
+
+    In the order of the tests, which workers of pytest-xdist tell.
+    """
     bugs: dict[object, list[Any]] = {}
-    for report in sorted(reports, key=lambda test: getattr(test, BUG, [0, 0])[1] != ""):
+    for report in sorted(reports, key=_place):
         bugs.setdefault(getattr(report, BUG, [id(report)])[0], []).append(report)
     return list(bugs.values())
+
+
+def _place(report: Any) -> tuple[bool, int]:
+    return getattr(report, BUG, [0, 0])[1] != "", getattr(report, "item_index", 0)
 
 
 def also_wrong(others: Sequence[Any]) -> str:

@@ -1,8 +1,10 @@
 from collections import Counter
+from types import SimpleNamespace
 
 from difftest.harness.coverage import Coverage
 from difftest.harness.tally import Counts, Tally
 from difftest.plugin.summary import coverage_lines, summary_lines
+from difftest.report.document import BUG, also_wrong, bugs_of
 
 TALLY = Tally(
     {
@@ -108,3 +110,15 @@ def test_of_many_places_that_no_case_reached_the_first_few_are_named(tmp_path):
         f"no case: {file}3:4: it never ran (sub3)",
         "no case: and 3 more branches and loops; -v has all",
     ]
+
+
+def test_workers_reports_stand_in_the_order_of_the_tests():
+    """As they come, each run would name the other cases of a bug in another order."""
+    cases = {"": 0, "float32": 1, "bfloat16": 2, "at the edges": 3}
+    reports = [
+        SimpleNamespace(item_index=cases[case], **{BUG: ["test.py bug", case, "title"]})
+        for case in ("bfloat16", "at the edges", "", "float32")
+    ]
+    ((lead, *others),) = bugs_of(reports)
+    assert lead.item_index == 0
+    assert also_wrong(others) == "3 other cases (float32, bfloat16, at the edges)"
