@@ -433,7 +433,8 @@ def device_backend(sdk: Sdk | None = None) -> Devices:
             "a Neuron device cannot be used here.\n"
             + "".join(f"  found:  {lack}\n" for lack in missing)
             + "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK\n"
-            f"          ({SETUP_GUIDE}), of 2.29 or later for kernels of nki;\n"
+            f"          ({SETUP_GUIDE}),\n"
+            "          of 2.29 or later for kernels of nki;\n"
             "          without one, --simulate runs the same tests on a simulator"
         )
     ways = [generation for generation in (sdk.classic, sdk.newer) if not lacks[generation.dialect]]

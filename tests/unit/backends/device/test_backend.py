@@ -34,8 +34,8 @@ def test_without_device_and_sdk_the_error_names_both(site, nodes):
         "  found:  neuronx-cc 1.0.post1 from PyPI, an empty stub that is not the SDK",
         "  found:  no package nki",
         "  remedy: run on a Trn1, Trn2 or Inf2 instance with the Neuron driver and SDK",
-        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide), of 2.29 or later for "
-        "kernels of nki;",
+        "          (awsdocs-neuron.readthedocs-hosted.com, Setup Guide),",
+        "          of 2.29 or later for kernels of nki;",
         "          without one, --simulate runs the same tests on a simulator",
     ]
 
