@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import inspect
 import random
 import textwrap
@@ -65,7 +66,8 @@ def nearest(terms: Sequence[Term], cases: Sequence[Mapping[str, Any]]) -> tuple[
     return apart(values), f"nearest of the last {len(cases)} cases: {shown}"
 
 
-def conditions_of(kernels: Sequence[Callable[..., Any]]) -> list[Condition]:
+@functools.lru_cache(maxsize=64)  # to find the source of a function takes long
+def conditions_of(kernels: tuple[Callable[..., Any], ...]) -> list[Condition]:
     """Each condition of kernels, and of functions of theirs, that asks for a number."""
     left: list[Any] = [function_of(kernel) for kernel in kernels]
     done: list[FunctionType] = []

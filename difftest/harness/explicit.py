@@ -19,8 +19,7 @@ from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import data_of
 
 _FIELDS = ("values", "dtype", "data")
-_OWN_DTYPES = "dtypes"
-"""A field more, where inputs have dtypes of their own."""
+"""And ``dtypes``, where inputs have dtypes of their own."""
 
 
 class CaseError(ValueError):
@@ -50,7 +49,7 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
         except SpecError as error:
             raise CaseError(f"values: {error}") from None
     own = {name: spec.input(name).dtypes for name in spec.inputs if spec.input(name).dtypes}
-    fields = (*_FIELDS, _OWN_DTYPES) if own else _FIELDS
+    fields = (*_FIELDS, "dtypes") if own else _FIELDS
     if not isinstance(document, dict) or set(document) != set(fields):
         lacks = [field for field in fields if isinstance(document, dict) and field not in document]
         raise CaseError(
@@ -62,8 +61,8 @@ def case_from_json(document: object, spec: KernelSpec) -> Case:
     _check_keys("data", data, tuple(spec.inputs))
     if dtype not in spec.dtypes:
         raise CaseError(f"dtype: received {dtype!r}; accepted: {', '.join(spec.dtypes)}")
-    dtypes = document.get(_OWN_DTYPES, {})
-    _check_keys(_OWN_DTYPES, dtypes, tuple(own))
+    dtypes = document.get("dtypes", {})
+    _check_keys("dtypes", dtypes, tuple(own))
     for name, accepted in own.items():
         if dtypes[name] not in accepted:
             raise CaseError(

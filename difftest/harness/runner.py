@@ -253,7 +253,7 @@ class Runner:
         coverage = self.tally.coverage
         for history in self.histories.values() if missed(coverage) else ():
             cases = [case.values for case in history.agreed]
-            for file, line, _, terms in conditions_of([history.spec.kernel]) if cases else ():
+            for file, line, _, terms in conditions_of((history.spec.kernel,)) if cases else ():
                 coverage.tried.add((file, line, *nearest(terms, cases)))
 
     def settings_of(self, spec: KernelSpec, case: Case) -> ExactSettings | None:
@@ -356,9 +356,8 @@ def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Ver
     A spec that says how its outputs round (``reduction``) is held to that too. Of an outcome that
     has no output nobody needs to know the reference: it is None then, and accepts the case.
     """
-    # A magnitude that does not fit shows whatever the kernel does, and whoever judges it.
-    judged = reference if isinstance(reference, Reference) else None
-    bounds = judged.bounds if judged and judged.spec.magnitude is not None else ()
+    if isinstance(reference, Reference) and reference.spec.magnitude is not None:
+        _ = reference.bounds  # a magnitude that does not fit shows whatever the kernel does
     if isinstance(outcome, Crashed):
         return OneSided("backend" if outcome.in_backend else "kernel", outcome.error, "crashed")
     if isinstance(outcome, Unsupported):
@@ -378,7 +377,7 @@ def verdict_on(reference: Reference | Exception | None, outcome: Outcome) -> Ver
         verdict = answer(reference, outcome)
         if isinstance(verdict, Mismatch) or reference.spec.reduction is None:
             return verdict
-    derived = compare(bounds or reference.bounds, outcome.outputs, outcome.unwritten)
+    derived = compare(reference.bounds, outcome.outputs, outcome.unwritten)
     if isinstance(verdict, Match) and isinstance(derived, Inconclusive):
         return verdict
     return derived

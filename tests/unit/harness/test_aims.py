@@ -135,7 +135,7 @@ def test_a_case_that_aims_shrinks_as_any_other():
     ],
 )
 def test_what_a_source_asks_for(kernel, groups):
-    assert [[*around, *own] for *_, around, own in conditions_of([kernel])] == groups
+    assert [[*around, *own] for *_, around, own in conditions_of((kernel,))] == groups
 
 
 def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
@@ -144,7 +144,7 @@ def test_a_condition_is_at_its_line_and_knows_what_came_nearest():
         {"rows": 219, "columns": 98},
         {"rows": 200, "columns": 97},
     ]
-    (file, line, _, terms), *_ = conditions_of([both])
+    (file, line, _, terms), *_ = conditions_of((both,))
     assert (file, line) == (__file__, both.__code__.co_firstlineno + 1)
     assert nearest(terms, cases) == (3, "nearest of the last 3 cases: rows=219, columns=98")
     assert nearest(terms, cases[:1])[0] == (217 - 50) + (33 - 30)
