@@ -44,7 +44,6 @@ from difftest.harness.runner import Runner, run_kernel
 from difftest.harness.spec import KernelSpec
 from difftest.harness.tally import Tally
 from difftest.harness.verdict import BothRejected, Verdict
-from difftest.inspection import fails
 from difftest.scale.findings import CLOSED, Findings, Found, class_of_size, found_of
 from difftest.simulator.baton import one_thread
 from difftest.simulator.trace import Location, Region, Trace
@@ -200,12 +199,11 @@ class CampaignRunner(Runner):
         try:
             with one_thread():
                 verdicts = super().check(spec, case, reference)
-            seen = [hazard for *_, hazard in self.hazards.values()]
-            if failing := [hazard for hazard in seen if fails(hazard, strict=self.strict)]:
-                raise HazardFailure(spec, case, self.again, failing)
+            self.check_hazards(warns=False)
         except (DifferentialFailure, HazardFailure) as failure:
             self._keep(failure)
             raise
+        seen = [hazard for *_, hazard in self.hazards.values()]
         for feature in sorted(features(self._did, self.traces.values(), seen, verdicts)):
             hypothesis.event(feature)
         return verdicts
