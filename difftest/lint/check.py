@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from difftest.analysis.finding import Finding, Severity
-from difftest.analysis.silence import Silencing, is_silenced, silencing_in
+from difftest.analysis.finding import Finding, Severity, Silencing, is_silenced, silencing_in
 from difftest.breakdown import unless_broken
 from difftest.lint.classic import HAZARDS
 from difftest.lint.fixes import fix_of, fix_of_comment

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from difftest.analysis.silence import Silencing
+from difftest.analysis.finding import Silencing
 from difftest.lint.source import Edit, Fix, Source, Spot
 from difftest.simulator.frontend.nki import isa, language
 from difftest.simulator.frontend.nki.levels import LIFETIMES

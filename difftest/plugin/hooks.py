@@ -188,9 +188,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from difftest.harness.decorator import kernel_test_of
     from difftest.harness.spec_arguments import SpecError
     from difftest.harness.tally import PROPERTY
-    from difftest.plugin.fresh import fresh_run
     from difftest.plugin.options import SAVE
-    from difftest.plugin.told import shorten
+    from difftest.plugin.told import fresh_run, shorten
     from difftest.report.document import CASE, DETAILS, details
     from difftest.simulator.baton import one_thread
 

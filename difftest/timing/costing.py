@@ -14,9 +14,9 @@ from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Engine, Event, Purpose
 from difftest.timing.clockwork import MIN_CYCLES, Clockwork, clockwork
 from difftest.timing.costs import COPIES, Cost, cost_table, free_elements, work
+from difftest.timing.dma import INDIRECT, Transfer, source_of, transfer
 from difftest.timing.evidence import Evidence, Figure
 from difftest.timing.tensor_engine import Matmul, matmul
-from difftest.timing.transfer import INDIRECT, Transfer, source_of, transfer
 
 SHARED = (Engine.SCALAR, Engine.VECTOR)
 """Engines that share the copies for which the kernel names none (TRACE)."""

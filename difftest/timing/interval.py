@@ -19,10 +19,10 @@ from typing import NamedTuple
 from difftest.simulator.trace import Engine, Purpose
 from difftest.timing.compiler import ON_DEVICE, ways
 from difftest.timing.costs import Cost
+from difftest.timing.dma import Transfer
 from difftest.timing.evidence import Evidence, rows_of
 from difftest.timing.program import LoweredInstruction
 from difftest.timing.schedule import Schedule, Span, waited_for_place
-from difftest.timing.transfer import Transfer
 
 
 class Range(NamedTuple):

@@ -32,10 +32,10 @@ from difftest.timing.buffers import Buffers
 from difftest.timing.clockwork import Clockwork, clockwork
 from difftest.timing.compiler import LIKELY, TODAYS, Compiler, cores_of
 from difftest.timing.costing import PRODUCTS, Costing, Timed
+from difftest.timing.dma import IN_SOFTWARE, Transfer
 from difftest.timing.evidence import Evidence
 from difftest.timing.renaming import Renaming, Repeated, in_other_tiles, refills
 from difftest.timing.tensor_engine import Matmul
-from difftest.timing.transfer import IN_SOFTWARE, Transfer
 
 _LOAD = Kind("dma_copy", Engine.DMA, purpose=Purpose.COPY)
 _DRAIN = Kind("core_barrier", Engine.GPSIMD, purpose=Purpose.BARRIER)

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from difftest.simulator.trace import Allocation, Engine, Region, Space
 from difftest.timing.compiler import Way, ways
+from difftest.timing.dma import in_software
 from difftest.timing.evidence import Evidence
 from difftest.timing.interval import COVERAGE
 from difftest.timing.prediction import Prediction
 from difftest.timing.program import LoweredInstruction, Program
 from difftest.timing.schedule import Schedule, Span
-from difftest.timing.transfer import in_software
 
 Resident = tuple[Allocation, float, float]
 """A tensor, and from when to when it is there, in microseconds."""
@@ -313,22 +313,19 @@ def as_mapping(report: Report) -> Mapping[str, object]:
         "nc_latency_us": None
         if prediction.unknown
         else {str(p): prediction.get_latency_percentile(p) for p in (0, 50, 100)},
-        "interval_us": None if prediction.unknown else _intervals(prediction),
+        "interval_us": None
+        if prediction.unknown
+        else {
+            "coverage": COVERAGE,
+            "nc_latency": list(prediction.latency_interval),
+            "total_time": list(prediction.total_time_interval),
+        },
         "rests_on": prediction.foundation.shares,
         "caution": prediction.caution,
         "evidence": report.evidence(),
         "summary": report.summary(),
         "by_line": [_line(line) for line in report.by_line()],
         "by_instruction": [_line(line) for line in report.by_instruction()],
-    }
-
-
-def _intervals(prediction: Prediction) -> dict[str, object]:
-    """Between which times a device's would lie, and how often published ones did."""
-    return {
-        "coverage": COVERAGE,
-        "nc_latency": list(prediction.latency_interval),
-        "total_time": list(prediction.total_time_interval),
     }
 
 

@@ -13,9 +13,8 @@ from typing import Any
 from difftest.simulator.trace import Allocation, Engine
 from difftest.timing.clockwork import HOPS, SAME_ENGINE, WAITS
 from difftest.timing.compiler import ON_DEVICE, Toolchain, Way, ways
-from difftest.timing.dma import SharedHbm
+from difftest.timing.dma import INDIRECT, SharedHbm, Transfer, in_software
 from difftest.timing.program import STEP, LoweredInstruction, Program, Progress
-from difftest.timing.transfer import INDIRECT, Transfer, in_software
 from difftest.timing.units import PhysicalCore, Unit
 
 

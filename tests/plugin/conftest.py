@@ -20,7 +20,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import difftest.backends.sdk  # noqa: F401
-from difftest.plugin import fresh
+from difftest.plugin import told
 from difftest.plugin.profiles import PROFILES
 
 collect_ignore = ["pages"]  # of test_docs.py
@@ -174,7 +174,7 @@ def in_process(request, pytester, monkeypatch):
     monkeypatch.setattr(providers, "_get_local_constants", Constants)
     monkeypatch.setattr(core, "global_force_seed", None)  # --hypothesis-seed stays, otherwise
     if "fresh_runs" not in request.fixturenames:
-        monkeypatch.setattr(fresh, "fresh_run", lambda config, failure: "")
+        monkeypatch.setattr(told, "fresh_run", lambda config, failure: "")
     if "whole_profiles" not in request.fixturenames:
         monkeypatch.setitem(PROFILES, "quick", {"max_examples": 5})
     default = settings.get_profile("default")

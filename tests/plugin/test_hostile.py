@@ -181,8 +181,8 @@ def test_what_is_hostile_is_named_and_harms_nothing_else(project, monkeypatch):
         test_raises="1 / 0",
     )
     project.pytester.makeconftest(
-        "import sys\nfrom difftest.plugin import fresh\n"
-        "fresh.fresh_run = lambda config, failure: ''\n"
+        "import sys\nfrom difftest.plugin import told\n"
+        "told.fresh_run = lambda config, failure: ''\n"
         "sys.modules['libcst'] = None  # Hypothesis imports it to write patches: half a second"
     )
     result = project.run_apart("--simulate", "--case-memory=99", "--tb=short", "-p", "no:anyio")

@@ -15,8 +15,7 @@ from difftest.analysis.detectors import (
     traps,
     uninitialised,
 )
-from difftest.analysis.finding import Detector, Finding, Severity, Suspicion
-from difftest.analysis.silence import is_silenced
+from difftest.analysis.finding import Detector, Finding, Severity, Suspicion, is_silenced
 from difftest.breakdown import unless_broken
 from difftest.simulator.machine import Machine
 from difftest.simulator.trace import Location, Trace

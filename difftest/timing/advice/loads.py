@@ -10,9 +10,9 @@ import numpy as np
 from difftest.analysis.footprint import Footprint, footprint, offsets_of
 from difftest.simulator.trace import Allocation, Region
 from difftest.timing.advice.worth import Advice, Removed, Units, advice_on, by_line
+from difftest.timing.dma import source_of
 from difftest.timing.report import bytes_of
 from difftest.timing.schedule import Schedule, Span
-from difftest.timing.transfer import source_of
 
 UNUSED = 0.25
 """From this part of what is loaded on, unused data are a finding."""

@@ -9,7 +9,7 @@ from difftest.simulator.machine import TRN2 as MACHINE
 from difftest.simulator.trace import Allocation, Engine, Event, Kind, Purpose, Region, Space
 from difftest.timing import predict
 from difftest.timing.clockwork import TRN2
-from difftest.timing.transfer import contiguous_run, in_software, transfer
+from difftest.timing.dma import contiguous_run, in_software, transfer
 from difftest.timing.units import SoftwareGenerator
 from tests.every import every
 from tests.purposes import purpose_of

@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from difftest.analysis.detectors import DETECTORS, order
-from difftest.analysis.finding import Severity
-from difftest.analysis.silence import is_silenced
+from difftest.analysis.finding import Severity, is_silenced
 from difftest.simulator.trace import Location
 from tests.every import every
 
