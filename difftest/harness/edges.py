@@ -248,7 +248,9 @@ def fillings_of(spec: KernelSpec, run: Callable[[KernelSpec, Case], Outcome]) ->
     filled: set[int] = set()
     for name, value in _sizes_of(spec):
         looks = _Looks(spec, name, value, run)
-        memories = _growing(looks) - filled
+        figures = enumerate(zip(*(look.footprint for look in looks.first), strict=True))
+        growing = {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
+        memories = growing - filled  # of which larger cases take more
         pair = _limit_of(looks) if memories else None
         if pair is not None:
             filled |= _full(looks.first[-1], pair[0]) & memories
@@ -304,13 +306,6 @@ class _Looks:
             return None
         case = case_of(self.spec, values)
         return None if case is None else _Look(count, case, self.run(self.spec, case))
-
-
-def _growing(looks: _Looks) -> set[int]:
-    """The memories of which larger cases take more, by their place in the footprint."""
-    footprints = [look.footprint for look in looks.first]
-    figures = enumerate(zip(*footprints, strict=True))
-    return {place % len(_MEMORIES) for place, sizes in figures if len({*sizes}) > 1}
 
 
 def _full(small: _Look, under: _Look) -> set[int]:

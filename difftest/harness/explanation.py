@@ -314,7 +314,9 @@ def explained(verdict: Mismatch, exact: ExactRun) -> tuple[str, ...]:
         if over:
             lines.insert(0, over[0])
         elif lost:
-            lines.insert(0, _lost(lost[0]))
+            worst, at = lost[0], _at(lost[0].location)
+            part = f"{worst.happened:.2g} of its largest value is error"
+            lines.insert(0, f"{worst.name} lost most digits{at}: {part}")
         allowed = sorted(exact.losses, key=lambda loss: -loss.allowed)
         if allowed and allowed[0].allowed > 0:
             lines.append(_allowed(allowed[0]))
@@ -369,13 +371,6 @@ def _overflow(loss: Loss) -> str:
     return (
         f"{loss.name} overflows {over.tensor}{_at(loss.location)}: it comes to {over.value:.3g}"
         f"{argument}, and the largest is {over.largest:.2g}"
-    )
-
-
-def _lost(loss: Loss) -> str:
-    return (
-        f"{loss.name} lost most digits{_at(loss.location)}: "
-        f"{loss.happened:.2g} of its largest value is error"
     )
 
 
