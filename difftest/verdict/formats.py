@@ -19,6 +19,7 @@ from difftest.report.document import SUMMARY
 from difftest.report.failure import failure_document
 from difftest.report.page import markdown_text, page_text
 from difftest.report.performance import performance_document
+from difftest.simulator.errors import near
 from difftest.verdict.backend import CandidateBackend
 from difftest.verdict.judgement import FORMAT, Judgement
 from difftest.verdict.outcome import Outcome
@@ -53,7 +54,9 @@ def _rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield ("", document["report"]) if document["report"] else ("why", document["reason"])
     yield "judge again", replay_of(document)
     for row in document["findings"]:
-        at = ", ".join(f"{place['file']}:{place['line']}" for place in row["locations"][:1])
+        if row["happened"] in document["report"]:  # which tells all of it
+            continue
+        at = ", ".join(f"{near(place['file'])}:{place['line']}" for place in row["locations"][:1])
         yield row["severity"], f"{at + ': ' if at else ''}{row['happened']} [{row['id']}]"
     for row in document["coverage"]["missed"]:
         yield "not reached", f"{row['file']}:{row['line']}: {row['what']}: {row['source']}"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from difftest.cli.main import main
 from difftest.report.page import markdown_text, page_text
 from difftest.verdict import formats
-from difftest.verdict.formats import FINDING, exit_code, junit_text, session_of
+from difftest.verdict.formats import FINDING, exit_code, junit_text, session_of, text_of
 from difftest.verdict.judgement import Judgement
 from difftest.verdict.outcome import Outcome, Stage
 from tests.every import every
@@ -55,6 +55,21 @@ def test_junit_has_a_test_for_each_kernel():
             assert one.get("type") == outcome.value
             assert one.get("message") == one.get("message").strip() == "? ?[31m <b> & ]]> ?"
             assert "(stage: compare)" in one.text
+
+
+def test_a_finding_that_the_report_tells_is_told_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    document = document_of(Outcome.WRONG_ALGORITHM, "warning", "error")
+    first, second = document["findings"]
+    first |= {"happened": "it never wrote x", "locations": [{"file": "a.py", "line": 1}]}
+    second |= {
+        "happened": "it raced",
+        "id": "race",
+        "locations": [{"file": f"{tmp_path / 'a.py'}", "line": 2}],
+    }
+    text = text_of(document | {"report": "add is wrong\nwarning: it never wrote x"})
+    assert text.count("never wrote") == 1
+    assert "\n  error:       a.py:2: it raced [race]\n" in text
 
 
 def test_many_kernels_are_one_page_and_one_table():
