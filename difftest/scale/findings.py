@@ -226,7 +226,8 @@ class Findings:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or storage_directory(FOLDER, intent_to_write=False).path
+        beside: Any = storage_directory(FOLDER, intent_to_write=False)
+        self.folder = folder or getattr(beside, "path", beside)  # older Hypotheses give the path
 
     @property
     def database(self) -> ExampleDatabase | None:

@@ -1,5 +1,7 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import settings
@@ -195,3 +197,11 @@ def test_the_arrays_of_a_case_are_in_its_line(tmp_path):
     found = found_here(failing(WRONG), tmp_path)
     assert found.arguments[:4] == ("--simulate", "--case-timeout=5", "t.py::t", "--case")
     assert json.loads(found.arguments[4])["values"] == {"n": 2}
+
+
+def test_the_folder_beside_the_database_is_found_by_any_hypothesis(monkeypatch, tmp_path):
+    """6.122, the oldest that is taken, gives a path, and later ones an object that has it."""
+    for beside in (tmp_path, SimpleNamespace(path=tmp_path)):
+        given = Mock(return_value=beside)
+        monkeypatch.setattr("difftest.scale.findings.storage_directory", given)
+        assert Findings().folder == tmp_path
