@@ -200,7 +200,8 @@ def silencing_in(text: str) -> tuple[Silencing, ...]:
     if "difftest:" not in text:
         return ()
     try:
-        statements = [_lines(node) for node in ast.walk(ast.parse(text)) if _is_statement(node)]
+        nodes = ast.walk(ast.parse(text))
+        statements = [_lines(node) for node in nodes if isinstance(node, ast.stmt)]
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (SyntaxError, tokenize.TokenError):
         return ()
@@ -213,10 +214,6 @@ def silencing_in(text: str) -> tuple[Silencing, ...]:
             own = [lines for lines in statements if line in lines] or [range(line, line + 2)]
             comments.append(Silencing(line, column + 1, ids, min(own, key=len)))
     return tuple(comments)
-
-
-def _is_statement(node: ast.AST) -> bool:
-    return isinstance(node, ast.stmt)
 
 
 def _lines(node: ast.AST) -> range:
