@@ -83,6 +83,35 @@ class Elements:
         """:meth:`_give` to its part of a plane."""
         self._give(pattern_view(plane, self._named()[0], plane.dtype), values, where)
 
+    def _products(self) -> Array:
+        """Its part of the plane of products, with the parts of an element along a new last axis.
+
+        The plane has one for each element of the tensor, until a narrower dtype names its parts.
+        """
+        storage, (pattern, dtype) = self._storage, self._named()
+        assert storage.products is not None
+        size, unit = dtype.itemsize, storage.dtype.itemsize * storage.size // storage.products.size
+        if size < unit:
+            storage.products, unit = storage.products.repeat(unit // size), size
+        return pattern_view(
+            storage.products, pattern if size == unit else pattern.finer(size // unit), BOOL
+        )
+
+    def _started(self) -> Array:
+        """Where a matmul was the last to write: bool, of its shape; or nowhere, a single False."""
+        if self._storage.products is None:
+            return np.zeros((), BOOL)
+        region, count = self._products(), len(self._named()[0].shape)
+        started = self._take(region)
+        return started if region.ndim == count else started.all(axis=-1)
+
+    def _start(self, started: bool, where: Array | None = None) -> None:
+        """Note that a matmul has written, or something else."""
+        region = self._products()
+        if where is not None and region.ndim > where.ndim:
+            where = where[..., None]
+        self._give(region, started, where)
+
     def _elements(self) -> Array:
         """The elements in memory, as they are held there."""
         return self._take(self._storage.elements(*self._named()))

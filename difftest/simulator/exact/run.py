@@ -206,9 +206,8 @@ class Shadow(Follower):
         """What is added to what ``dst`` holds; of a product to what a product left there."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
-            products = dst._storage.products
-            missing = None if products is None else ~dst._gather(products)
-            if missing is None or missing.all():
+            missing = ~dst._started()
+            if missing.all():
                 return numbers
         return added_or_put(self.stored(dst), numbers, missing)
 

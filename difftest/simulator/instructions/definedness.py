@@ -187,8 +187,7 @@ class Gapped:
             self.never = {}
         old = dst._unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
-            products = dst._storage.products  # it adds where a matmul wrote alone
-            old = old & (False if products is None else dst._gather(products))
+            old = old & dst._started()  # it adds where a matmul wrote alone
         self._has_some()
         self._move()
         if not self._may_go_on():

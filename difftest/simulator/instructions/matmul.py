@@ -255,7 +255,8 @@ def accumulates(core: Core, issued: Issue) -> None:
     adds: bool | None = bool(accumulate)
     if accumulate is None:
         issued.said = (("inferred", True),)
-        started = _products(dst)
+        # nobody keeps it of what indices name
+        started = dst._started() if isinstance(dst, Tile) else np.False_
         adds = True if started.all() else None if started.any() else False
     elif not isinstance(accumulate, (bool, np.bool_)):
         rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
@@ -265,19 +266,9 @@ def accumulates(core: Core, issued: Issue) -> None:
     issued.options = (adds, *issued.options[1:])
 
 
-def _products(dst: Any) -> Any:
-    """Where a matmul was the last to write; nobody keeps that of what indices name."""
-    products = dst._storage.products if isinstance(dst, Tile) else None
-    if products is None:
-        return np.False_
-    if dst._strided and dst._pattern is dst._storage.whole:
-        return products
-    return dst._gather(products)
-
-
 def _check_start(core: Core, dst: Any) -> None:
     """Say what is wrong with adding where no matmul wrote."""
-    if not isinstance(dst, Tile) or _products(dst).all():
+    if not isinstance(dst, Tile) or dst._started().all():
         return
     if dst._fresh() is not None:
         raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
@@ -346,14 +337,12 @@ def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> N
     if dst._strided and dst._pattern is storage.whole:
         storage.products[...] = True
     else:
-        dst._scatter(storage.products, True)
+        dst._start(True)
 
 
 def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
-    storage = dst._storage
-    assert storage.products is not None
-    started = dst._gather(storage.products)
+    started = dst._started()
     product = product.reshape(dst.shape)
     held = dst._elements()  # of which only what a matmul wrote is taken
     if dst._holds_bits:

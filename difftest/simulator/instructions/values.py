@@ -145,6 +145,8 @@ _WIDENED: dict[int, np.dtype[Any]] = {0: BFLOAT16, 1: FLOAT32}
 @lru_cache(maxsize=256)
 def promote_dtypes(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of an arithmetic result with operands of dtypes ``a`` and ``b``."""
+    need_arithmetic(a)
+    need_arithmetic(b)
     if is_float(a) and is_float(b):
         if a == b:
             return a

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from difftest.simulator.capacity import check_partitions
 from difftest.simulator.core import current
 from difftest.simulator.dtypes import INT32
@@ -42,8 +40,6 @@ from difftest.simulator.instructions.values import scalar_dtype
 from difftest.simulator.strictness import note
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Space
-
-_FP32_MIN = float(np.finfo(np.float32).min)
 
 # -- copies and searches ---------------------------------------------------------------------------
 

@@ -9,22 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from difftest.simulator import TRN2, Machine, NkiError, launch
+from difftest.simulator import NkiError, launch
 from difftest.simulator.frontend.nki import isa as nisa
 from difftest.simulator.frontend.nki import language as nl
 
 UNIT = Path(__file__).parents[3]
 
 
-def on_nki_tiles(compute: Callable[..., Any], *arrays: Any, machine: Machine = TRN2) -> Any:
-    """What `compute` returns for the arrays as tiles: one array, or a tuple of arrays."""
+def on_nki_tiles(compute: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
+    """What `compute` returns for the arrays as tiles, by a launch with these options.
+
+    One array, or a tuple of arrays.
+    """
 
     def kernel(*tensors):
         results = compute(*(nl.load(tensor) for tensor in tensors))
         tiles = results if type(results) is tuple else (results,)
         return tuple(stored(tile) for tile in tiles)
 
-    outputs = launch(kernel, arrays, machine=machine).outputs
+    outputs = launch(kernel, arrays, **options).outputs
     return outputs[0] if len(outputs) == 1 else outputs
 
 

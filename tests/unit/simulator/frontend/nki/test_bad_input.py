@@ -38,6 +38,11 @@ from tests.unit.simulator.frontend.nki.kernels import raised, tile
         (lambda: nl.ndarray((2, 2), nl.float32, buffer="dram"), KernelError, "nl.sbuf, nl.psum"),
         (lambda: nl.ndarray((2, 2), "float64"), DtypeError, "no such dtype"),
         (
+            lambda: nl.add(tile((2, 2), nl.float8_e8m0fnu), tile((2, 2), nl.int32)),
+            DtypeError,
+            "to compute in float8_e8m0fnu",
+        ),
+        (
             lambda: nisa.tensor_scalar(tile((4, 8)), tile((4, 8)), nl.add, None),
             KernelError,
             "beside",

@@ -58,6 +58,21 @@ def test_accumulation(flags, times):
     np.testing.assert_allclose(summed(*flags), PRODUCT * times, rtol=1e-5, atol=1e-5)
 
 
+@every("dtype, count", [(nl.float32, 1), (nl.bfloat16, 1), (nl.float8_e5m2, 3)])
+@every("plain", [False, True])
+def test_what_another_dtype_has_overwritten_is_no_sum_any_more(plain, dtype, count):
+    def compute(a, b):
+        total = nl.ndarray((8, 24), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total, a, b)
+        nisa.memset(total.view(dtype)[:, 0:count], 1.0)
+        nisa.nc_matmul(total, a, b)
+        return total
+
+    expected = PRODUCT * np.where(np.arange(24) < 1, 1, 2)
+    result = on_nki_tiles(compute, A, B, plain=plain)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_adding_to_a_memset_warns():
     with pytest.warns(AccumulationWarning, match="another instruction wrote"):
         result = summed(True, before=lambda t: nisa.memset(t, 0.0))
