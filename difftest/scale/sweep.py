@@ -56,8 +56,8 @@ def microseconds(value: float | None) -> str:
 def print_rows(rows: Sequence[Row], axes: Sequence[str]) -> None:
     """Print how many points came to what, the fastest, and those that do not agree."""
     counts = Counter(row["outcome"].replace("_", " ") for row in rows)
-    parts = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-    click.echo(f"{len(rows)} points: {parts}")
+    parts = ", ".join(f"{outcome}: {count}" for outcome, count in counts.most_common())
+    click.echo(f"{len(rows)} point{'s' * (len(rows) > 1)}; {parts}")
     names = varying(rows, axes) or list(axes)
     timed = sorted(
         (row for row in rows if row["predicted_us"] is not None),

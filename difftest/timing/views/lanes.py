@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from difftest.simulator.trace import Engine, Space
-from difftest.timing.report import Report, memory_usage
+from difftest.simulator.trace import Space
+from difftest.timing.report import ENGINES, Report, memory_usage
 from difftest.timing.schedule import Span
 
-SHOWN = (Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 PALETTE = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#BCBD22",
 )  # fmt: skip
@@ -75,17 +74,16 @@ def lanes_of(report: Report, bins: int) -> Iterator[Lane]:
 
 def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
     """Of each engine the part of each column in which it is busy, by opcode, the busiest first."""
-    own = [span for span in spans if span.busy and not span.instruction.transfer]
     busy: defaultdict[str, float] = defaultdict(float)
-    for span in own:
-        busy[span.instruction.opcode] += span.busy
+    for span in spans:
+        busy[_work_of(span)] += span.busy
     opcodes = sorted(busy, key=lambda opcode: (-busy[opcode], opcode))
-    for engine in SHOWN:
+    for engine in ENGINES:
         taken: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for span in own:
-            if span.engine is engine:
+        for span in spans:
+            if span.busy and span.engine is engine:
                 times = span.start / 1e3, (span.start + span.busy) / 1e3
-                taken[span.instruction.opcode].append(times)
+                taken[_work_of(span)].append(times)
         stacked = [
             (PALETTE[min(n, len(PALETTE) - 1)], opcode, share_of(sorted(taken[opcode]), edges))
             for n, opcode in enumerate(opcodes)
@@ -94,6 +92,11 @@ def _engines(spans: list[Span], edges: Values) -> Iterator[Lane]:
         if stacked:
             total = sum(end - start for several in taken.values() for start, end in several)
             yield Lane(engine.value, f"{total / edges[-1]:.0%} busy", "", 1.0, stacked)
+
+
+def _work_of(span: Span) -> str:
+    """What an engine does: its instruction, or descriptors of a DMA."""
+    return "DMA descriptors" if span.instruction.transfer else span.instruction.opcode
 
 
 def share_of(intervals: Iterable[tuple[float, float]], edges: Values) -> Values:

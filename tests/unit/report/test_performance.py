@@ -58,7 +58,8 @@ def test_the_bounds_are_those_of_the_roofline():
     assert said["intensity"] == pytest.approx(2 * 128 * 128 * 512 / bytes_moved)
     assert 0 < times["bound by arithmetic"] < times["bound by memory"] < times["predicted"]
     assert said["limit"] == "memory"
-    assert [lane["name"] for lane in said["lanes"]] == ["tensor", "scalar", "DMA", "SBUF", "PSUM"]
+    lanes = ["tensor", "scalar", "gpsimd", "DMA", "SBUF", "PSUM"]
+    assert [lane["name"] for lane in said["lanes"]] == lanes
     assert said["memory"].startswith("sbuf: ")
     assert all("test_performance.py" in line[0] for line in said["lines"])
     assert "us predicted for trn2" in said["totals"][0]

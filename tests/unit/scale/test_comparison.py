@@ -80,7 +80,7 @@ def test_the_table_and_the_picture(tmp_path, capsys, monkeypatch):
     rows = [*OLD, row(99, "float32", None, "refused")]
     print_rows(rows, AXES)
     told = capsys.readouterr().out
-    assert told.startswith("25 points: 24 agrees, 1 refused\n")
+    assert told.startswith("25 points; agrees: 24, refused: 1\n")
     assert "The fastest 20 of 24, as predicted" in told
     assert "10.0 (10.0, 10.0)" in told
     assert told.endswith("refused: n=99, dtype=float32: why\n")

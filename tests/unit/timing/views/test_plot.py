@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from difftest.simulator.trace import Space
-from difftest.timing.report import Report, memory_usage
-from difftest.timing.views.lanes import BINS, plot, rate_of, share_of
+from difftest.timing.report import ENGINES, Report, memory_usage
+from difftest.timing.views.lanes import BINS, lanes_of, plot, rate_of, share_of
 from tests.unit.saved_figures import saved_figures
 from tests.unit.timing.shipped import prediction_of
 
@@ -34,6 +34,15 @@ def test_a_picture_or_the_reason_why_there_is_none(report, tmp_path, monkeypatch
         end = report.prediction.schedule.end / 1e3
         assert figure.axes[-1].get_xlim() == (0, end)
         assert figure.get_suptitle().startswith(f"transpose: {end:,.1f} us predicted for trn2")
+
+
+@pytest.mark.parametrize("dge", [True, False])
+def test_a_lane_is_as_busy_as_the_table_says(dge):
+    report = Report(prediction_of("transpose.transpose_by_tiles", (256, 256), dge=dge))
+    summary = report.summary()
+    shares = {e.value: summary[f"{e.value}_engine_active_time_percent"] for e in ENGINES}
+    lanes = {lane.name: lane.value for lane in lanes_of(report, BINS) if lane.name in shares}
+    assert lanes == {name: f"{share:.0%} busy" for name, share in shares.items() if share}
 
 
 def drawn_by(report):
