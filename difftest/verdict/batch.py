@@ -138,8 +138,8 @@ def judge_batch(
 def summary(judged: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Counts by outcome; then what agrees, the fastest first, with those that do the same."""
     counts = Counter(verdict["outcome"].replace("_", " ") for verdict in judged)
-    parts = (f"{count} {outcome}" for outcome, count in counts.most_common())
-    yield f"{len(judged)} candidates: {', '.join(parts)}"
+    parts = (f"{outcome}: {count}" for outcome, count in counts.most_common())
+    yield f"{len(judged)} candidate{'s' * (len(judged) > 1)}; {', '.join(parts)}"
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in judged:
         if verdict["outcome"] == Outcome.AGREES.value:

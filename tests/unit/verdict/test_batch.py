@@ -72,7 +72,7 @@ def test_a_batch_that_is_ended_goes_on_where_it_was(tmp_path, monkeypatch, capfd
     assert [row["verdict"]["outcome"] for row in rows] == ["agrees", "agrees", "wrong_algorithm"]
     assert len({row["verdict"]["seed"] for row in rows}) == 1
     assert [list(breaches(row["verdict"], SCHEMA)) for row in rows] == [[]] * 3
-    assert "4 candidates: 3 agrees, 1 wrong algorithm" in result.output
+    assert "4 candidates; agrees: 3, wrong algorithm: 1" in result.output
     assert "the same instructions: many/kernel_b.py:add\n" in result.output
     assert "the same instructions: many/kernel_d.py:add\n" in result.output
 
@@ -180,7 +180,7 @@ def test_what_agrees_is_ordered_by_its_time():
     rows = [verdict("slow", 9, "s"), verdict("none", None, "n"), verdict("quick", 2, "q")]
     rows += [verdict("twin", 9, "s"), verdict("bad", 1, "", "crashed")]
     assert [*summary(rows)] == [
-        "5 candidates: 4 agrees, 1 crashed",
+        "5 candidates; agrees: 4, crashed: 1",
         "       2.0 us (predicted)  a.py:quick",
         "       9.0 us (predicted)  a.py:slow",
         "    the same instructions: a.py:twin",
