@@ -26,10 +26,6 @@ for _name in ("language", "classic", "upgrade", "trace_rules"):
 rule("NKX001", group=Group.PORTABILITY)(lambda node, at: ())  # found at the end of a file
 
 
-def _nothing() -> None:
-    return None
-
-
 @dataclass(frozen=True, order=True)
 class Diagnostic:
     """One place where a rule is broken; ``repair`` thinks of a fix."""
@@ -38,7 +34,7 @@ class Diagnostic:
     region: TextRange
     id: str
     happened: str
-    repair: Callable[[], Fix | None] = field(default=_nothing, compare=False, repr=False)
+    repair: Callable[[], Fix | None] = field(default=lambda: None, compare=False, repr=False)
 
     @property
     def line(self) -> int:

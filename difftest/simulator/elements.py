@@ -93,14 +93,11 @@ class Elements:
         size, unit = dtype.itemsize, storage.dtype.itemsize * storage.size // storage.products.size
         if size < unit:
             storage.products, unit = storage.products.repeat(unit // size), size
-        return pattern_view(
-            storage.products, pattern if size == unit else pattern.finer(size // unit), BOOL
-        )
+        pattern = pattern if size == unit else pattern.finer(size // unit)
+        return pattern_view(storage.products, pattern, BOOL)
 
     def _started(self) -> Array:
-        """Where a matmul was the last to write: bool, of its shape; or nowhere, a single False."""
-        if self._storage.products is None:
-            return np.zeros((), BOOL)
+        """Where a matmul was the last to write (bool, of its shape), if one has written at all."""
         region, count = self._products(), len(self._named()[0].shape)
         started = self._take(region)
         return started if region.ndim == count else started.all(axis=-1)

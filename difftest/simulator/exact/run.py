@@ -206,8 +206,8 @@ class Shadow(Follower):
         """What is added to what ``dst`` holds; of a product to what a product left there."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
-            missing = ~dst._started()
-            if missing.all():
+            missing = None if dst._storage.products is None else ~dst._started()
+            if missing is None or missing.all():
                 return numbers
         return added_or_put(self.stored(dst), numbers, missing)
 

@@ -187,7 +187,8 @@ class Gapped:
             self.never = {}
         old = dst._unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
-            old = old & dst._started()  # it adds where a matmul wrote alone
+            # it adds where a matmul wrote alone
+            old = old & (False if dst._storage.products is None else dst._started())
         self._has_some()
         self._move()
         if not self._may_go_on():

@@ -255,8 +255,7 @@ def accumulates(core: Core, issued: Issue) -> None:
     adds: bool | None = bool(accumulate)
     if accumulate is None:
         issued.said = (("inferred", True),)
-        # nobody keeps it of what indices name
-        started = dst._started() if isinstance(dst, Tile) else np.False_
+        started = _products(dst)
         adds = True if started.all() else None if started.any() else False
     elif not isinstance(accumulate, (bool, np.bool_)):
         rule, did = "takes accumulate as True, False or None", f"got accumulate={accumulate!r:.40}"
@@ -266,9 +265,17 @@ def accumulates(core: Core, issued: Issue) -> None:
     issued.options = (adds, *issued.options[1:])
 
 
+def _products(dst: Any) -> Any:
+    """Where a matmul was the last to write; nobody keeps that of what indices name."""
+    products = dst._storage.products if isinstance(dst, Tile) else None
+    if products is None or (dst._strided and dst._pattern is dst._storage.whole):
+        return np.False_ if products is None else products
+    return dst._started()
+
+
 def _check_start(core: Core, dst: Any) -> None:
     """Say what is wrong with adding where no matmul wrote."""
-    if not isinstance(dst, Tile) or dst._started().all():
+    if not isinstance(dst, Tile) or _products(dst).all():
         return
     if dst._fresh() is not None:
         raise SUM_WITHOUT_START(f"{dst!r}, of which elements were never written")
