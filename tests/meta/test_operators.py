@@ -11,7 +11,8 @@ from hypothesis import settings
 
 from difftest.backends.embedded import EmbeddedSimulator
 from difftest.harness.case import Case
-from difftest.harness.recipes import Iota, Outliers
+from difftest.harness.failures import DifferentialFailure
+from difftest.harness.recipes import Iota, Outliers, Random
 from difftest.harness.runner import Runner
 from difftest.harness.structured import Uniform
 from difftest.harness.verdict import Inconclusive, Match
@@ -63,11 +64,11 @@ def test_a_planted_error_is_found(operator, kernel, question):
 
 
 def test_the_instruction_that_lost_the_digits_is_named():
-    findings = examined(
-        OPERATORS["product"].spec(operators.product_in_bfloat16), PLANTED_CASES, until_red=True
-    )
-    assert findings.first is not None
-    lines = [line.strip() for line in findings.first[2].splitlines()]
+    spec = OPERATORS["product"].spec(operators.product_in_bfloat16)
+    deep = Case({"K": 512, "M": 4, "N": 4}, "float32", {"a": Random(1), "b": Random(2)})
+    with pytest.raises(DifferentialFailure) as failure:
+        Runner((EmbeddedSimulator(),), verbose=True).check(spec, deep)
+    lines = [line.strip() for line in str(failure.value).splitlines()]
     (because,) = [line for line in lines if line.startswith("because:")]
     assert "tensor_tensor(add) lost most digits at operators.py:" in because
     assert "total = nl.add(total, partial, dtype=narrow)" in because

@@ -7,6 +7,7 @@ has takes a mechanism away: a ceiling that follows the count limits nothing.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -102,12 +103,17 @@ def over(package: Path, budget: Budget) -> str:
     return ""
 
 
+@functools.cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def _nodes(
     package: Path, of: Callable[[ast.AST], Iterator[ast.AST]]
 ) -> Iterator[tuple[str, ast.AST]]:
     for file in sorted(package.rglob("*.py")):
         place = file.relative_to(package).as_posix()
-        for node in of(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in of(_parsed(file.read_text(encoding="utf-8"))):
             yield place, node
 
 
@@ -157,7 +163,8 @@ def error_sites(simulator: Path) -> list[str]:
         for place, node in nodes
         if isinstance(node, ast.Call)
         if not place.startswith("instructions/") and Path(place).name not in CONVERTERS
-        if ast.unparse(node.func) in kinds or any(one.arg == "happened" for one in node.keywords)
+        if getattr(node.func, "id", "") in kinds
+        or any(keyword.arg == "happened" for keyword in node.keywords)
     ]
 
 
