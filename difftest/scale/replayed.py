@@ -34,7 +34,7 @@ def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Ru
     """The runner of a session: a campaign's, or its own beside the findings that it replays."""
     findings, level = Findings(), f"level {request.level}" if request.level else None
     names = (backend.name for backend in runner.backends)
-    config.pluginmanager.register(_Reach())
+    config.pluginmanager.register(_WithRemoteDatabase())
     # What decides whether a case does the same in two sessions.
     setting = ", ".join(filter(None, (*names, level, request.strictness)))
     if is_campaign():
@@ -45,7 +45,7 @@ def with_findings(config: pytest.Config, request: Request, runner: Runner) -> Ru
     return runner
 
 
-class _Reached(database.ExampleDatabase):
+class _RemoteDatabase(database.ExampleDatabase):
     """A database on another machine, such as one in Redis, until it fails: a line tells that."""
 
     def __init__(self, remote: database.ExampleDatabase) -> None:
@@ -70,14 +70,14 @@ class _Reached(database.ExampleDatabase):
     add_listener = partialmethod(_ask, "add_listener")
 
 
-class _Reach:
+class _WithRemoteDatabase:
     """The plugin of a session whose database may be gone before it ends."""
 
     def pytest_sessionstart(self) -> None:
         kept = Findings().database
         if kept is not None and not isinstance(kept, database.DirectoryBasedExampleDatabase):
-            settings.register_profile("reached", settings.default, database=_Reached(kept))
-            settings.load_profile("reached")
+            settings.register_profile("remote", settings.default, database=_RemoteDatabase(kept))
+            settings.load_profile("remote")
 
 
 class _Replayed:

@@ -83,8 +83,8 @@ class Elements:
         """:meth:`_give` to its part of a plane."""
         self._give(pattern_view(plane, self._named()[0], plane.dtype), values, where)
 
-    def _products(self) -> Array:
-        """Its part of the plane of products, with the parts of an element along a new last axis.
+    def _products(self) -> tuple[Array, bool]:
+        """Its part of the plane of products, and whether that has parts of elements as last axis.
 
         The plane has one for each element of the tensor, until a narrower dtype names its parts.
         """
@@ -93,21 +93,20 @@ class Elements:
         size, unit = dtype.itemsize, storage.dtype.itemsize * storage.size // storage.products.size
         if size < unit:
             storage.products, unit = storage.products.repeat(unit // size), size
-        pattern = pattern if size == unit else pattern.finer(size // unit)
-        return pattern_view(storage.products, pattern, BOOL)
+        is_split = size != unit
+        pattern = pattern.finer(size // unit) if is_split else pattern
+        return pattern_view(storage.products, pattern, BOOL), is_split
 
-    def _started(self) -> Array:
+    def _in_product(self) -> Array:
         """Where a matmul was the last to write (bool, of its shape), if one has written at all."""
-        region, count = self._products(), len(self._named()[0].shape)
-        started = self._take(region)
-        return started if region.ndim == count else started.all(axis=-1)
+        region, is_split = self._products()
+        written = self._take(region)
+        return written.all(axis=-1) if is_split else written
 
-    def _start(self, started: bool, where: Array | None = None) -> None:
+    def _mark_product(self, by_matmul: bool, where: Array | None = None) -> None:
         """Note that a matmul has written, or something else."""
-        region = self._products()
-        if where is not None and region.ndim > where.ndim:
-            where = where[..., None]
-        self._give(region, started, where)
+        region, is_split = self._products()
+        self._give(region, by_matmul, where[..., None] if is_split and where is not None else where)
 
     def _elements(self) -> Array:
         """The elements in memory, as they are held there."""

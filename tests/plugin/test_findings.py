@@ -229,7 +229,7 @@ class Remote(ExampleDatabase):
     def ask(self, *arguments):
         Remote.left -= 1
         if Remote.left < 0:
-            raise EOFError("the other machine hung up.")
+            raise EOFError(f"the other machine hung up {-Remote.left} times.")
         return []
 
     fetch = save = delete = ask
@@ -248,7 +248,7 @@ def test_a_database_that_is_gone_is_one_line(project, left):
     result.assert_outcomes(passed=1)
     (line,) = (line for line in result.outlines if "hung up" in line)
     assert line.startswith("Hypothesis's database broke down at ")
-    assert "(ConnectionError: the other machine hung up; it is left alone" in line
+    assert "(ConnectionError: the other machine hung up 1 times; it is left alone" in line
     assert line.endswith("a fault of this machine, and no verdict on the kernel")
 
 

@@ -341,7 +341,7 @@ def partitions(trace: Trace, machine: Machine) -> Found:
             first = 0 if tensor.space.is_hbm else footprint(region).first
             reach = _reach(first, step)
             if 0 < reach < region.partitions:
-                yield _finding(trace, event, region, first, reach)
+                yield _starts_too_far(trace, event, region, first, reach)
 
 
 def _reach(first: int, step: int) -> int:
@@ -354,7 +354,7 @@ def _reach(first: int, step: int) -> int:
     return 0 if first % step or not quadrant else step * (quadrant & -quadrant)
 
 
-def _finding(trace: Trace, event: Event, region: Region, first: int, reach: int) -> Finding:
+def _starts_too_far(trace: Trace, event: Event, region: Region, first: int, reach: int) -> Finding:
     return START.found(
         f"{event.opcode} takes {region.partitions} partitions of {region.allocation} from "
         f"partition {first} on",

@@ -249,7 +249,7 @@ def narrow(trace: Trace, machine: Machine) -> Found:
         elif sums:
             sums.pop(_part(region), None)
         if length == longest:
-            yield _finding(event, region, length)
+            yield _narrow_sum(event, region, length)
 
 
 def _length(event: Event, written: Region, sums: dict[Part, int]) -> int:
@@ -278,7 +278,7 @@ def _part(region: Region) -> Part:
     return region.allocation.id, region.offset, region.shape, region.strides
 
 
-def _finding(event: Event, region: Region, length: int) -> Finding:
+def _narrow_sum(event: Event, region: Region, length: int) -> Finding:
     return NARROW.found(
         f"{length} additions in a row were each rounded to {region.dtype.name}, in "
         f"{region.allocation}",

@@ -206,7 +206,7 @@ class Shadow(Follower):
         """What is added to what ``dst`` holds; of a product to what a product left there."""
         missing = dst._fresh() if "product" in call.operands else None
         if call.options.get("accumulate", True) is None and missing is None:
-            missing = None if dst._storage.products is None else ~dst._started()
+            missing = None if dst._storage.products is None else ~dst._in_product()
             if missing is None or missing.all():
                 return numbers
         return added_or_put(self.stored(dst), numbers, missing)

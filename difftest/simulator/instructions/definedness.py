@@ -188,7 +188,7 @@ class Gapped:
         old = dst._unwritten(LOST) if call.reads_dst else None
         if old is not None and call.options.get("accumulate", True) is None:
             # it adds where a matmul wrote alone
-            old = old & (False if dst._storage.products is None else dst._started())
+            old = old & (False if dst._storage.products is None else dst._in_product())
         self._has_some()
         self._move()
         if not self._may_go_on():

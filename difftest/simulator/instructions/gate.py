@@ -344,7 +344,7 @@ def store(dst: Tile, values: Array, where: Array | None = None) -> None:
         values = values.copy()  # they may lie in the tensor that is written
     dst._give(view, values, where)
     if storage.products is not None:
-        dst._start(False, where)
+        dst._mark_product(False, where)
     if storage.gaps is not None:
         dst._mark(DEFINED, where)
     if repeated:

@@ -270,7 +270,7 @@ def _products(dst: Any) -> Any:
     products = dst._storage.products if isinstance(dst, Tile) else None
     if products is None or (dst._strided and dst._pattern is dst._storage.whole):
         return np.False_ if products is None else products
-    return dst._started()
+    return dst._in_product()
 
 
 def _check_start(core: Core, dst: Any) -> None:
@@ -344,12 +344,12 @@ def put_product(call: Call, dst: Tile, product: Array, where: Array | None) -> N
     if dst._strided and dst._pattern is storage.whole:
         storage.products[...] = True
     else:
-        dst._start(True)
+        dst._mark_product(True)
 
 
 def accumulate_partly(dst: Tile, product: Array, where: Array | None = None) -> None:
     """Add a product where a matmul was the last to write, and overwrite elsewhere."""
-    started = dst._started()
+    started = dst._in_product()
     product = product.reshape(dst.shape)
     held = dst._elements()  # of which only what a matmul wrote is taken
     if dst._holds_bits:
