@@ -141,12 +141,14 @@ class Registers:
     Attributes
     ----------
     accumulators : those of the engines for reductions (nisa.reduce_cmd), by the engine's name.
+    exact : the same of the exact run.
     origins : whence came what they hold of elements that nothing wrote.
     named : how many scalar registers the trace has named.
     """
 
     def __init__(self) -> None:
         self.accumulators: dict[str, Array] = {}
+        self.exact: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.named = 0
 

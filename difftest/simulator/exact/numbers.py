@@ -114,8 +114,9 @@ class Numbers(Lifted):
         assert filled is not None
         self._held.value[index] = source.value
         self._held.error[index] = 0.0 if source.error is None else source.error
-        held, whole = filled._held, index is ...
-        filled._rounded = source.error is not None if whole else None
+        held, whole, rounds = filled._held, index is ..., source.error is not None
+        sure = rounds or self is filled or filled._rounded is False
+        filled._rounded = rounds if whole and sure else None
         about = (source.dtype, source.sums, source.adds and whole, source.partial)
         if not whole and about != (held.dtype, held.sums, held.adds, held.partial):
             about = (FLOAT32, 0, False, False)
@@ -159,7 +160,7 @@ class Numbers(Lifted):
         return filled
 
     def do_full_like(self, like: Any, number: float) -> Numbers:
-        return self._made(Bounded(np.full(like.shape, float(number)), None, FLOAT32))
+        return self._made(Bounded(np.full(like.shape, float(number)), None, like.held.dtype))
 
     def _joined(self, join: Any, parts: Sequence[Any], axis: int) -> Numbers:
         values = [self._of(part) for part in parts]
@@ -272,17 +273,17 @@ def _remainder(run: Run, ufunc: Any, left: Bounded, right: Bounded) -> Bounded:
 def chosen_from(condition: Any, unsure: Any, yes: Bounded, no: Bounded) -> Bounded:
     """``condition ? yes : no``; where the condition is not sure, within a bound that holds both."""
     value = np.where(condition, yes.value, no.value)
-    sums = max(yes.sums, no.sums)
+    sums, partial = max(yes.sums, no.sums), yes.partial and no.partial
     dtype = yes.dtype if yes.dtype == no.dtype else FLOAT32
     if yes.error is None and no.error is None and unsure is None:
-        return Bounded(value, None, dtype, sums)
+        return Bounded(value, None, dtype, sums, partial=partial)
     zero = np.zeros(())
     left, right = (zero if side.error is None else side.error for side in (yes, no))
     error = np.where(condition, left, right)
     if unsure is not None:
         apart = np.abs(yes.value - no.value) + np.maximum(left, right)
         error = np.where(unsure, apart, error)
-    return Bounded(value, error, dtype, sums)
+    return Bounded(value, error, dtype, sums, partial=partial)
 
 
 # -- reductions ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ in it: then the machine's own values are exact.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -38,7 +39,6 @@ from difftest.simulator.exact.bounded import (
     gamma,
     into_integers,
     number,
-    spread,
 )
 from difftest.simulator.exact.contract import NO_CHAIN, Contract, Narrowing, chain_of
 from difftest.simulator.exact.contract import ExactSettings as ExactSettings
@@ -49,8 +49,8 @@ from difftest.simulator.follower import Follower
 from difftest.simulator.indirect import IndirectTile
 from difftest.simulator.instructions.alu import AluOp
 from difftest.simulator.instructions.dma import turned
-from difftest.simulator.instructions.record import Call, Issue, Masked, Reach, moved
-from difftest.simulator.instructions.unboxed import left_by_mask
+from difftest.simulator.instructions.record import Call, Issue, Masked, moved
+from difftest.simulator.instructions.unboxed import by_reach
 from difftest.simulator.tile import Tile
 from difftest.simulator.trace import Engine
 
@@ -113,17 +113,11 @@ class Shadow(Follower):
         self.random = settings.random
         self.contract = Contract(settings)
         self.doubts: dict[tuple[str, Location | None], Doubt] = {}
-        self._registers: dict[tuple[int, ...], dict[str, Any]] = {}
         self.losses = Losses() if settings.losses else None
         self.owners = Owners()
         self._pending: list[Pending] | None = None
         self._chain = NO_CHAIN
         self._name = ""
-
-    @property
-    def accumulators(self) -> dict[str, Any]:
-        """The reduction registers of the program that runs, by engine."""
-        return self._registers.setdefault(current().seat.program, {})
 
     def exact_run(
         self, outputs: Sequence[Tile], arguments: Sequence[tuple[Array, Array, Tile]]
@@ -143,7 +137,7 @@ class Shadow(Follower):
     def before(self, call: Call, issued: Issue) -> None:
         """Compute what an instruction will write, before the machine overwrites its operands."""
         dst, operands, others = issued.dst, issued.operands, issued.others
-        where, inner = issued.where, issued.inner
+        where = issued.where
         plan = call.plan
         if plan is None:
             plan = call.plan = Plan(call)
@@ -151,24 +145,20 @@ class Shadow(Follower):
         self._pending = []
         if plan.copies and _is_plain(call, operands[0], dst):
             return
-        if inner is not None:
-            reach = call.instruction.reach(call)
-            if any(tile is not None for tile in others) or reach not in (Reach.ELEMENT, Reach.AXES):
-                self._unruled(f"under a mask that is no box, {call.name}", (dst, *others), operands)
-                return
         values = [self._read(plan, call, operand, where) for operand in operands]
         if not plan.in_place:
             if self.losses is not None:
                 self.losses.take([value for value in values if isinstance(value, Bounded)])
             self._chain = chain_of(operands, plan.multiplies)
-        if inner is not None and reach is Reach.AXES:
-            values[0] = _left_by_mask(call, values[0], inner)
         results: Any = None
         if plan.in_bits:
             self.sure(*[value for value in values if isinstance(value, Bounded)])
         else:
             rule = RULES.get(call.name)
-            results = self._lifted(call, values) if rule is None else rule(self, call, *values)
+            if rule is not None:
+                results = rule(self, call, *values)
+            else:
+                results = self._lifted(call, values, issued.inner)
         if call.reads_dst and isinstance(dst, Tile):
             results = self._added(call, results, dst)
         first, *rest = results if type(results) is tuple else (results,)
@@ -181,25 +171,24 @@ class Shadow(Follower):
             rows = zip_longest(others, rest)
             self._pending += [_pending(tile, part, None) for tile, part in rows if tile is not None]
 
-    def _lifted(self, call: Call, values: list[Any]) -> Any:
+    def _lifted(self, call: Call, values: list[Any], inner: Array | None) -> Any:
         """What the record's own meaning makes of numbers with bounds."""
         instruction = call.instruction
         compute = instruction.moves if instruction.in_place else instruction.meaning
+        if inner is not None:
+            compute = functools.partial(by_reach, inner)
         operands = [
             Numbers(self, value if type(value) is Bounded else number(value))
             if isinstance(value, (Bounded, int, float, np.generic))
             else value
             for value in values
         ]
-        if "reduce_cmd" not in call.options:
+        registers = current().registers
+        registers.accumulators, registers.exact = registers.exact, registers.accumulators
+        try:
             results = compute(call, *operands)
-        else:
-            registers = current().registers
-            machine, registers.accumulators = registers.accumulators, self.accumulators
-            try:
-                results = compute(call, *operands)
-            finally:
-                registers.accumulators = machine
+        finally:
+            registers.accumulators, registers.exact = registers.exact, registers.accumulators
         return tuple(map(_numbers, results)) if type(results) is tuple else _numbers(results)
 
     def _added(self, call: Call, numbers: Bounded, dst: Tile) -> Bounded:
@@ -275,13 +264,6 @@ class Shadow(Follower):
         for written in self._pending or ():
             self.put(*written)
         self._pending = None
-
-    def _unruled(self, what: str, tiles: Sequence[Any], operands: Sequence[Any]) -> None:
-        written = [tile for tile in tiles if tile is not None]
-        rounds = any(is_float(tile.dtype) for tile in written)
-        if rounds or any(isinstance(t, Tile) and t._storage.exact is not None for t in operands):
-            self.doubt(f"{what} has no error rule", lost=True)
-        self._pending = [Pending(tile, None) for tile in written]
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -432,13 +414,6 @@ def _pending(tile: Any, result: Any, where: Array | None) -> Pending:
         where = result.chosen if where is None else result.chosen & where
         result = result.values
     return Pending(tile, result, where)
-
-
-def _left_by_mask(call: Call, data: Bounded, inner: Array) -> Bounded:
-    """The operand of a reduction which does not notice what a mask leaves out of it."""
-    error = None if data.error is None else left_by_mask(call, spread(data), inner, 0.0)
-    value = left_by_mask(call, data.value, inner)
-    return Bounded(value, error, data.dtype, data.sums, data.adds)
 
 
 # -- what it gives back ----------------------------------------------------------------------------

@@ -65,31 +65,25 @@ def _per_row(role: Role) -> bool:
 
 
 def by_element(call: Call, values: list[Any], inner: Array) -> Any:
-    """The meaning where each element that is left out computes what a chosen one does."""
-    rows, columns = _stand_ins(inner)
+    """The meaning where each element that is left out computes what a chosen one does.
+
+    That is the first in its row, or in the first row that has one.
+    """
+    chosen = inner.reshape(len(inner), -1)
+    some = chosen.any(axis=1)
+    rows = np.where(some, np.arange(len(some)), some.argmax())
+    columns = chosen.argmax(axis=1)[rows]
     operands = []
     for role, held in zip((*call.instruction.operands, DST), values, strict=False):
         if is_array(held):
             if _per_row(role):
-                held = held[rows[:, 0]]
+                held = held[rows]
             else:
-                spread = over(inner.shape, held).reshape(rows.shape)
-                held = spread[rows, columns].reshape(inner.shape)
+                lines = over(inner.shape, held).reshape(chosen.shape)
+                lines = np.where(chosen, lines, lines[rows, columns][:, None])
+                held = lines.reshape(inner.shape)
         operands.append(held)
     return call.instruction.meaning(call, *operands)
-
-
-def _stand_ins(inner: Array) -> tuple[Array, Array]:
-    """For each element [P, N] the row and the column of the one that stands for it.
-
-    Itself if it counts, else the first that does in its row, else in the first row that has one.
-    """
-    flat = inner.reshape(len(inner), -1)
-    some = flat.any(axis=1)
-    first = int(np.flatnonzero(some)[0])
-    rows = np.where(some, np.arange(len(flat)), first)
-    columns = np.where(flat, np.arange(flat.shape[1]), flat.argmax(axis=1)[rows][:, None])
-    return np.broadcast_to(rows[:, None], flat.shape), columns
 
 
 # -- along axes ------------------------------------------------------------------------------------
@@ -104,14 +98,13 @@ def by_axes(call: Call, values: list[Any], inner: Array) -> Any:
     return call.instruction.meaning(call, left_by_mask(call, data, inner))
 
 
-def left_by_mask(call: Call, data: Array, inner: Array, other: float | None = None) -> Array:
-    """What is reduced, without what a mask leaves out: it is ``other`` now, None for neutral."""
+def left_by_mask(call: Call, data: Array, inner: Array) -> Array:
+    """What is reduced, without what a mask leaves out: that is neutral now."""
     op = call["op"].name
     if op == "subtract":
         assert call.instruction.reduced is not None
         return first_to_front(data, inner, call.instruction.reduced(call))
-    neutral: Any = NEUTRAL[op] if other is None else other
-    return np.where(inner, data, np.array(neutral).astype(data.dtype))
+    return np.where(inner, data, np.full_like(data, np.array(NEUTRAL[op])))
 
 
 def first_to_front(values: Array, inner: Array, axes: tuple[int, ...]) -> Array:
@@ -232,17 +225,19 @@ def registers_of(core: Core, rows: Array | None) -> Iterator[None]:
     if rows is None:
         yield
         return
-    registers, whole = core.registers, core.registers.accumulators
+    registers = core.registers
     order = [*rows, *np.delete(np.arange(core.machine.partitions), rows)]
-    registers.accumulators = {engine: held[order] for engine, held in whole.items()}
+    kinds = registers.accumulators, registers.exact
+    registers.accumulators, registers.exact = (
+        {engine: held[order] for engine, held in whole.items()} for whole in kinds
+    )
     try:
         yield
     finally:
-        for engine, shown in registers.accumulators.items():
-            held = whole.get(engine)
-            if held is None:  # reset for the first time: the others hold what a reset gives
-                held = shown[[-1] * len(shown)]
-            held = held.copy()
-            held[rows] = shown[: len(rows)]
-            whole[engine] = held
-        registers.accumulators = whole
+        for whole, part in zip(kinds, (registers.accumulators, registers.exact), strict=True):
+            for engine, shown in part.items():
+                # reset for the first time: the others hold what a reset gives
+                held = whole[engine] if engine in whole else shown[[-1] * len(shown)]
+                whole[engine] = held = held.copy()
+                held[rows] = shown[: len(rows)]
+        registers.accumulators, registers.exact = kinds

@@ -64,6 +64,8 @@ def test_an_array_that_is_filled_in_keeps_the_bounds():
     held = filled.reshape(4).held
     assert held.value.tolist() == [3, 5, 4, 6]
     assert held.error.tolist() == [0.25, 0, 0.25, 0]
+    filled[:, 1][...] = 7.0
+    assert filled[0].held.error.tolist() == [0.25, 0]
 
 
 def test_integers_are_computed_in_the_operands_order():

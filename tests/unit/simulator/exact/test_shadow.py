@@ -175,6 +175,7 @@ def test_a_line_that_adds_float32_to_what_it_has_rounded():
     assert added_up(*[0.1] * 6, dtype=nl.bfloat16) == ["a running sum"]
 
 
+ADDS = nisa.reduce_cmd.reduce
 LOWER = np.tril(np.ones((16, 24), np.bool_))
 """A mask that is no box."""
 
@@ -208,21 +209,33 @@ def test_a_reduction_under_a_mask_that_is_no_box(op, reduced):
     assert (np.abs(result.outputs[0] - output.value) <= output.error).all()
 
 
-def test_a_reduction_to_registers_under_such_a_mask_is_a_doubt():
+@every(
+    "first, second",
+    [
+        (lambda p, f: p < 12, lambda p, f: p >= 4),
+        (lambda p, f: f <= p + 8, lambda p, f: p + f > 7),
+    ],
+)
+def test_registers_that_instructions_under_masks_fill(first, second):
+    """Each partition's hold what was reduced there, whether or not a mask is a box."""
+    p, f = np.mgrid[0:16, 0:24]
+
     def compute(tile):
         p, f = nl.mgrid[0:16, 0:24]
-        total = nl.zeros((16, 1), nl.float32)
-        nisa.tensor_scalar_reduce(
-            data=nl.multiply(tile, 1 / 3),
-            op0=np.multiply,
-            operand0=2.0,
-            reduce_op=np.add,
-            reduce_res=total,
-            mask=f <= p,
-        )
+        third, total = nl.multiply(tile, 1 / 3), nl.zeros((16, 1), nl.float32)
+        for mask, command in ((first, nisa.reduce_cmd.reset_reduce), (second, ADDS)):
+            nisa.activation(
+                nl.copy,
+                third,
+                reduce_op=np.add,
+                reduce_res=total,
+                reduce_cmd=command,
+                mask=mask(p, f),
+            )
         return total
 
     run = exact_of(compute)
-    assert {doubt.reason for doubt in run.doubts if doubt.lost} == {
-        "under a mask that is no box, tensor_scalar_reduce has no error rule"
-    }
+    assert run.has_meaning
+    times = first(p, f).astype(np.float64) + second(p, f)
+    exact = (X * times).sum(axis=1) / 3
+    np.testing.assert_allclose(run.outputs[0].value[:, 0], exact, rtol=1e-12)
