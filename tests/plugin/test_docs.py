@@ -245,7 +245,8 @@ def printed(one, folder):
         assert result.exit_code in (0, 1), result.output
         return result.stdout
     for name in REPOSITORY:
-        if "kernels" in one.command and not (folder / name).exists():
+        named = re.search(r"\b(kernels|tests)\b", one.command)
+        if named and not (folder / name).exists():
             (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
     return subprocess.run(one.command, shell=True, text=True, stdout=PIPE, stderr=STDOUT).stdout
 
