@@ -51,7 +51,7 @@ def tell(item: pytest.Function, failure: ToldFailure, report: pytest.TestReport)
     report.longrepr = shapes.ReprExceptionInfo(reprtraceback=shown, reprcrash=crash)
     # Of one bug, as far as anybody can tell: the same words, with other numbers.
     said = failure.rows()[:1] if isinstance(failure, CaseFailure) else text
-    bug = re.sub(r"\d", "", f"{item.originalname} {failure.headline.partition(' at ')[0]} {said}")
+    bug = item.originalname + re.sub(r"\d", "", f"{failure.headline.partition(' at ')[0]} {said}")
     (case,) = (item.callspec.params if hasattr(item, "callspec") else {"": ""}).values()
     case = case.dtype if isinstance(case, Case) else case and "at the edges"
     setattr(report, BUG, [f"{report.nodeid.partition('::')[0]} {bug}", case, text.split("\n")[0]])

@@ -107,6 +107,10 @@ def run_body(project, body, *options):
 
 
 CHECK = "def test_{0}(case):\n    case.check()\n"
+EXAMPLE = """@settings(phases=[Phase.explicit])
+@example(case=Case({"n": 500}, "float32", {"a": Ones(), "b": Zeros()}))
+@kernel_test(kernel=subtract, edges=False, **SPEC)
+"""
 TESTS = {
     "domain": """SPEC["domain"] = {"n": lambda: None}
 @kernel_test(kernel=add, **SPEC)
@@ -122,10 +126,7 @@ SPEC |= {"domain": {"n": (500,)}, "reference": refusing}
     "settings": """@settings(max_examples=7)
 @kernel_test(kernel=renamed("seven"), edges=False, **SPEC)
 """,
-    "example": """@settings(phases=[Phase.explicit])
-@example(case=Case({"n": 500}, "float32", {"a": Ones(), "b": Zeros()}))
-@kernel_test(kernel=subtract, edges=False, **SPEC)
-""",
+    "example": EXAMPLE + CHECK.format("example2") + EXAMPLE,
     "place": """def relu_sum(a, b):
     return np.maximum(a, 0, out=a) + b
 SPEC["reference"] = relu_sum
@@ -162,8 +163,9 @@ def test_what_is_wrong_with_a_test_is_one_clear_error_of_it(project):
     modules |= {"test_idle": BODY + idle, "test_fixtures": BODY + fixtures}
     project.pytester.makepyfile(**modules)
     result = project.run("--simulate", "--difftest-report=report.json")
-    result.assert_outcomes(failed=len(SAID) + 1, passed=2)
+    result.assert_outcomes(failed=len(SAID) + 2, passed=2)
     text = result.stdout.str()
+    assert text.count("FAILED test_example.py") == 2, "the second is not the first, by a number"
     assert text.count("what its function returned: received None; accepted: ") == 2, "edges, too"
     for name, lines in SAID.items():
         report = text.partition(f"_ test_{name} _")[2].partition("\n___")[0]
