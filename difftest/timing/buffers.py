@@ -87,7 +87,7 @@ class Buffers(dict[Space, Memory]):
                 self[Space.PSUM].enter(allocation)
 
     def _enter(self, uses: Uses) -> dict[Space, int]:
-        """Let all tensors wait; the most bytes that are live at once in program order."""
+        """Let all tensors wait; the most bytes that are live at once, closed by whatever core."""
         live, peaks = dict.fromkeys(self, 0), dict.fromkeys(self, 0)
         for opens, closes in uses:
             for allocation in opens:
@@ -96,5 +96,5 @@ class Buffers(dict[Space, Memory]):
                 if live[space] > peaks[space]:
                     peaks[space] = live[space]
             for allocation in closes:
-                live[allocation.space] -= self[allocation.space].sizes[allocation.id]
+                live[allocation.space] -= self[allocation.space].sizes.get(allocation.id, 0)
         return peaks

@@ -139,7 +139,7 @@ class Wiring:
                 timed = step.times.get(Engine.SCALAR)
                 self.tables[step.core] = timed.table if timed else self.tables[step.core]
         cores = range(program.cores)
-        parts = [[(i.opens, i.closes) for i in steps if i.core == core] for core in cores]
+        parts = [[(i.opens * (i.core == core), i.closes) for i in steps] for core in cores]
         self.buffers = [Buffers(program.machine, part) for part in parts]
         """Of each core, its memories when all that fits has its place."""
         for buffers in self.buffers:
