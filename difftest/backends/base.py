@@ -11,18 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.harness.rounding import is_float
+from difftest.harness.rounding import Array, Mask, is_float
 from difftest.harness.signature import call_of
 
 if TYPE_CHECKING:
     from difftest.analysis.finding import Finding
     from difftest.simulator.exact.run import ExactRun, ExactSettings
     from difftest.simulator.trace import Trace
-
-Array = NDArray[Any]
-Mask = NDArray[np.bool_]
 
 _CANARY = 0xA5
 """Each byte of an integer output before a run."""

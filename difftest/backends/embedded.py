@@ -23,7 +23,6 @@ from difftest.backends.base import (
 from difftest.backends.sdk import CLASSIC, PACKAGES, dialect_of, function_of, is_of
 from difftest.breakdown import unless_broken
 from difftest.harness.frames import entries, is_own
-from difftest.host.worker import Worker
 from difftest.inspection import Inspector
 from difftest.simulator import MissingNameError, NkiError, NotModelledError, SignatureError
 from difftest.simulator.errors import is_inside
@@ -158,6 +157,8 @@ def ran_beside(call: KernelCall) -> Ran | str:
         with embedded():
             kernel = getattr(importlib.import_module(function.__module__), function.__name__)
             return ran_embedded(replace(call, kernel=kernel))
+
+    from difftest.host.worker import Worker
 
     worker = Worker(within, {})
     try:

@@ -42,7 +42,7 @@ from difftest.harness.rounding import is_float
 from difftest.harness.runner import Runner, make_call, run_kernel, verdict_on
 from difftest.harness.signature import home_of, signature_of
 from difftest.harness.simplest import simplest
-from difftest.harness.spec import KernelSpec, Value, elements_of, is_choice
+from difftest.harness.spec import KernelSpec, Value, elements_of, is_choice, is_function_of_domain
 from difftest.harness.spec_arguments import SpecError
 from difftest.harness.strategies import source_of, values_of
 from difftest.harness.verdict import Inconclusive, Verdict, is_failure
@@ -119,12 +119,19 @@ def _edge(
 
 def plainest(spec: KernelSpec, fixed: Mapping[str, Value]) -> dict[str, Any] | None:
     """The plainest values of the domain that have the fixed ones; None if there are none."""
+    if not any(map(is_function_of_domain, spec.domain.values())):
+        return (base := _plainest(spec)) and {**base, **fixed}
     try:
         return simplest(lambda: values_of(spec, fixed))
     except (SpecError, TypeError, LookupError):
         if fixed:  # it has nothing for such a value
             return None
         raise
+
+
+@functools.lru_cache(maxsize=8)
+def _plainest(spec: KernelSpec) -> dict[str, Any] | None:
+    return simplest(lambda: values_of(spec, {}))
 
 
 def defaults_of(spec: KernelSpec) -> dict[str, Any]:

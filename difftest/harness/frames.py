@@ -5,17 +5,13 @@ from __future__ import annotations
 import functools
 import opcode
 import os
-import sysconfig
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType, TracebackType
 from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = tuple(
-    os.path.realpath(folder) + os.sep
-    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), PACKAGE)
-)
+_LIBRARIES = tuple(os.path.realpath(at) + os.sep for at in (os.path.dirname(os.__file__), PACKAGE))
 """Python's, and this package itself, which calls what others wrote."""
 _INSTALLED = ("site-packages", "dist-packages")
 _RAISE = opcode.opmap["RAISE_VARARGS"]
@@ -72,9 +68,7 @@ def is_own(entry: TracebackType, function: Callable[..., Any]) -> bool:
     if module.split(".")[0] == home.split(".")[0]:
         return True
     file = entry.tb_frame.f_code.co_filename
-    if file.startswith("<frozen "):
-        return False
-    return not (is_library(file) or is_installed(file))
+    return not (file.startswith("<frozen ") or is_library(file) or is_installed(file))
 
 
 @functools.cache

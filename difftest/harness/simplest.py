@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -23,19 +23,17 @@ def examples(strategy: SearchStrategy[Example], count: int) -> list[Example]:
     """So many examples of a strategy, the same each time."""
     drawn: list[Example] = []
 
-    @settings(
+    def collect(example: Example) -> None:  # Hypothesis reads this text each time: it is short
+        drawn.append(example)
+
+    asked = settings(
         max_examples=count,
         phases=[Phase.generate],
         database=None,
         deadline=None,
-        derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
-    @given(strategy)
-    def collect(example: Example) -> None:
-        drawn.append(example)
-
-    collect()
+    asked(seed(0)(given(strategy)(collect)))()
     return drawn
 
 

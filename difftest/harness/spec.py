@@ -290,7 +290,7 @@ def apply(function: Callable[..., Any], values: Mapping[str, Value]) -> Any:
     return function(**{name: values[name] for name in names_of(function)})
 
 
-def is_function_of_the_domain(source: object) -> bool:
+def is_function_of_domain(source: object) -> bool:
     """Whether a source is computed from earlier names."""
     return callable(source) and not isinstance(source, SearchStrategy)
 
@@ -298,7 +298,7 @@ def is_function_of_the_domain(source: object) -> bool:
 def _check_domain(spec: KernelSpec) -> None:
     earlier: list[str] = []
     for name, source in spec.domain.items():
-        if is_function_of_the_domain(source):
+        if is_function_of_domain(source):
             _check_names(f"domain[{name!r}]", names_of(source), earlier)  # type: ignore[arg-type]
         elif not isinstance(source, SearchStrategy) and not is_choice(source):
             accepted = "a Hypothesis strategy, a sequence of values, or a function of earlier names"

@@ -28,7 +28,7 @@ from difftest.harness.spec import (
     apply,
     elements_of,
     is_choice,
-    is_function_of_the_domain,
+    is_function_of_domain,
 )
 from difftest.harness.spec_arguments import SpecError, check_integers, refused
 from difftest.harness.structured import Given, Uniform
@@ -265,7 +265,7 @@ def _fills(dtype: np.dtype[Any], nonfinite: bool) -> SearchStrategy[Fill]:
 def source_of(spec: KernelSpec, name: str, earlier: Mapping[str, Any]) -> Source:
     """Where the values of a name come from, given those of earlier names: no function any more."""
     source = spec.domain[name]
-    if is_function_of_the_domain(source):
+    if is_function_of_domain(source):
         source = apply(source, earlier)  # type: ignore[arg-type]
         if not (isinstance(source, SearchStrategy) or is_choice(source)):
             raise refused(
@@ -414,7 +414,7 @@ def data_of(
     data = spec.input(name).data
     if data is None:
         return _recipes(dtype, nonfinite=spec.nonfinite, nature=nature, random=random)
-    if is_function_of_the_domain(data):
+    if is_function_of_domain(data):
         data = apply(data, values)
     if isinstance(data, Recipe):
         return st.just(data)

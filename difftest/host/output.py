@@ -6,7 +6,6 @@ import codecs
 import contextlib
 import io
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +70,7 @@ def replacing(file: Path) -> Iterator[Path]:
         home.parent.mkdir(parents=True, exist_ok=True)
         yield aside
         if home.exists():
-            shutil.copymode(home, aside)
+            aside.chmod(home.stat().st_mode)
         os.replace(aside, home)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(file)) from None

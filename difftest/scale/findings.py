@@ -23,15 +23,10 @@ from hypothesis.configuration import storage_directory
 from hypothesis.database import ExampleDatabase
 
 from difftest.harness.case import Case
-from difftest.harness.failures import (
-    BrokenReferenceError,
-    CaseFailure,
-    HazardFailure,
-)
+from difftest.harness.failures import BrokenReferenceError, CaseFailure, HazardFailure
 from difftest.harness.spec import KernelSpec
 from difftest.harness.strategies import HARDWARE_LIMITS
 from difftest.harness.verdict import Mismatch, OneSided
-from difftest.host.output import write_file
 from difftest.report.failure import raised_at, writer_of
 from difftest.simulator.trace import Location, Trace
 
@@ -247,6 +242,8 @@ class Findings:
 
     def put(self, finding: Found) -> None:
         """Keep a finding, in the place of what was known of it."""
+        from difftest.host.output import write_file  # with click, for commands
+
         write_file(self._file(finding), finding.to_json())
         self._forget(finding)
         if self.database is not None:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from difftest.choices import missing
-from difftest.harness.spec import KernelSpec, is_function_of_the_domain
+from difftest.harness.spec import KernelSpec, is_function_of_domain
 from difftest.host.journal import Journal
 from difftest.host.output import replacing
 from difftest.plugin.run_report import versions
@@ -63,7 +63,7 @@ def identity_of(spec: KernelSpec, test: str) -> dict[str, str]:
     """Digests of all that decides what comes of a point, and of the versions."""
     kernels = [spec.kernel, *spec.others]
     functions: list[Any] = [spec.reference, *filter(None, [spec.magnitude])]
-    functions += [source for source in spec.domain.values() if is_function_of_the_domain(source)]
+    functions += [source for source in spec.domain.values() if is_function_of_domain(source)]
     told = {name: _ADDRESS.sub("", repr(source)) for name, source in spec.domain.items()}
     own = Path(test.partition("::")[0])
     return {

@@ -7,7 +7,6 @@ Each class also derives from the builtin exception that Python code would expect
 from __future__ import annotations
 
 import contextlib
-import difflib
 import linecache
 import os
 import sys
@@ -286,8 +285,10 @@ def missing_name(
     ``names`` are what it has, ``ended`` what became of one that it had. The ``kind`` may
     be another: a class, an enumeration.
     """
+    from difflib import get_close_matches
+
     asked_by_python = name.startswith("_")  # as pytest asks each name of a test's module
-    alike = [] if ended or asked_by_python else difflib.get_close_matches(name, names, 1)
+    alike = [] if ended or asked_by_python else get_close_matches(name, names, 1)
     return MissingNameError(
         f"a kernel uses the names that {owner} has",
         happened=f"{kind} {owner!r} has no attribute {name!r}{ended}",

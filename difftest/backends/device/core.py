@@ -30,7 +30,6 @@ from typing import Any
 
 from difftest.backends.base import (
     SLIPS,
-    Array,
     BackendMissingError,
     Crashed,
     KernelCall,
@@ -50,6 +49,7 @@ from difftest.backends.sdk import (
     launched,
     ran_of,
 )
+from difftest.harness.rounding import Array
 from difftest.host.worker import Worker, WorkerEndedError
 
 

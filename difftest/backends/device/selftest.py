@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.backends.base import Array, KernelCall, Outcome, Ran
+from difftest.backends.base import KernelCall, Outcome, Ran
+from difftest.harness.rounding import Array
 
 ALL_ZERO = (
     "the device's output is all zero, the reference's is not; suspected: the kernel did not run "

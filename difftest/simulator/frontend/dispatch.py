@@ -9,6 +9,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 from difftest.simulator.descriptor import RUNNING
@@ -168,6 +169,10 @@ _OF_ARGUMENT: dict[str, Converter] = {
 """Converters whose errors name the argument; those of a dialect, or of a call, name the call."""
 
 
+_FIRST = compile("lambda *args, **kwargs: _made()(*args, **kwargs)", __file__, "eval").co_consts[0]
+"""A call until it is made, which most are never."""
+
+
 class Binder:
     """What makes of a stub the function that issues a record.
 
@@ -243,7 +248,7 @@ class Binder:
         return f"({''.join(f'{of(name)}, ' for name in names)})"
 
     def compiled(self, expression: str, **names: Any) -> Callable[..., Any]:
-        """The function, which gives what an expression does of these names."""
+        """The function, which gives what an expression does of these names; made when called."""
         placed = [p.name for p in self.parameters.values() if p.kind is not p.KEYWORD_ONLY]
         named = [name for name in self.parameters if name not in placed]
         head = ", ".join([*placed, *(["*"] if named else []), *named])
@@ -253,13 +258,17 @@ class Binder:
         elif self.given:
             arguments = (f"{name}={name}" if name in named else name for name in self.parameters)
             prepares = f"given = _stub({', '.join(arguments)}); "
-        code, scope = self.stub.__code__, {**self.scope, **names}
+        code = self.stub.__code__
         lines = "\n" * (code.co_firstlineno - 1)  # an error names the stub's
         source = f"{lines}def {self.where}({head}): {prepares}return {expression}"
-        exec(compile(source, code.co_filename, "exec"), scope)
-        entry: Any = functools.update_wrapper(scope[self.where], self.stub)
-        if wrong := {*entry.__code__.co_names} - {*scope, "locals"}:
-            raise TypeError(f"{self.where} says nothing of {', '.join(sorted(wrong))}")
+
+        def made() -> Any:
+            exec(compile(source, code.co_filename, "exec"), scope)
+            entry.__code__ = scope[self.where].__code__
+            return entry
+
+        scope = {**self.scope, **names, "_made": made}
+        entry: Any = functools.update_wrapper(FunctionType(_FIRST, scope), self.stub)
         entry.__defaults__, entry.__kwdefaults__ = self.stub.__defaults__, self.stub.__kwdefaults__
         return entry  # type: ignore[no-any-return]
 

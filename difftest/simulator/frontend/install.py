@@ -83,8 +83,7 @@ def modules(predictor: Predictor | None = None, level: str | None = None) -> dic
     root = _package(ROOT, "The embedded NKI simulator of nki-difftest, not the Neuron SDK.")
     root.nki = nki  # type: ignore[attr-defined]
     names: dict[str, ModuleType] = {ROOT: root, f"{ROOT}.nki": nki}
-    for name, part in _PARTS.items():
-        names[f"{ROOT}.nki.{name}"] = part
+    names |= {f"{ROOT}.nki.{name}": part for name, part in _PARTS.items()}
     names |= _inner_modules() | newer.modules(level)
     for package in ROOTS:
         names[package].__difftest_embedded__ = True  # type: ignore[attr-defined]
@@ -107,9 +106,8 @@ class embedded:
     """Install the embedded ``neuronxcc`` and ``nki`` modules; undo it at the end.
 
     ``predictor`` is what ``nki.benchmark`` asks for latencies; without one it raises, and no
-    profile is written. ``level``,
-    "0.3" to "0.7", is of the kernels that the newer dialect's ``nki.jit`` and ``nki.simulate``
-    make: names that it does not have raise there. By default all exist.
+    profile is written. ``level``, "0.3" to "0.7", is of the kernels that the newer dialect makes:
+    names that it does not have raise there. By default all exist.
     Also usable as ``installation = embedded(); installation.install(); installation.uninstall()``.
     """
 
@@ -128,9 +126,7 @@ class embedded:
         RuntimeError : this installation is already in place.
         """
         if self._saved is not None:
-            raise RuntimeError(
-                "the embedded neuronxcc modules are already installed by this object"
-            )
+            raise RuntimeError("the embedded modules are already installed by this object")
         self._placed = modules(self._predictor, self._level)  # first: it refuses a wrong level
         self._saved = _stood_for()
         for name in self._saved:

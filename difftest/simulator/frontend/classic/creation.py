@@ -160,9 +160,8 @@ def random_seed(seed, *, mask=None):
     if value is None or not float(value).is_integer() or not 0 <= value < 2**SEED_BITS:
         takes, limit = f"one integer, of {SEED_BITS} bits and no sign", f"0 to {2**SEED_BITS - 1}"
         received = f"{seed!r} with {value!r}" if isinstance(seed, Tile) else f"{seed!r}"
-        raise not_taken(
-            "nl.random_seed", takes, "a seed that is no such integer", received, limit=limit
-        )
+        got = "a seed that is no such integer"
+        raise not_taken("nl.random_seed", takes, got, received, limit=limit)
     current().seed(int(value))
 
 

@@ -141,13 +141,8 @@ class VirtualRegister(DeviceValue):
         """
         if self.frozen:
             remedy = "copy it first: nisa.register_move(nisa.register_alloc(), i)"
-            raise not_taken(
-                where,
-                "a register of the kernel's own to write",
-                "a loop's variable",
-                where,
-                remedy=remedy,
-            )
+            takes, got = "a register of the kernel's own to write", "a loop's variable"
+            raise not_taken(where, takes, got, where, remedy=remedy)
         self._value = thirty_two_bits(value, where)
 
 

@@ -313,14 +313,11 @@ def _cut(where: str, source: Any, tile_shape: Any, **blocks: Any) -> NkiGrid:
         raise not_taken(where, takes, "a tensor and no tile_shape", repr(source))
     _check_ranks(tile, block, source.shape, where)
     if not source._in_hbm and len(tile) != len(source.shape):
-        raise not_taken(
-            where,
-            "a tile_shape with all dimensions of a tensor on chip",
-            f"{len(source.shape)} dimensions on chip to cut into tiles of {len(tile)}",
-            f"tile_shape={tile} for {source!r}",
-            error=ShapeError,
-            remedy="name the partitions in tile_shape too; dimensions without tiles are for HBM",
-        )
+        takes = "a tile_shape with all dimensions of a tensor on chip"
+        got = f"{len(source.shape)} dimensions on chip to cut into tiles of {len(tile)}"
+        received = f"tile_shape={tile} for {source!r}"
+        remedy = "name the partitions in tile_shape too; dimensions without tiles are for HBM"
+        raise not_taken(where, takes, got, received, error=ShapeError, remedy=remedy)
     return whole(Backing(source), tile, block)
 
 
@@ -372,6 +369,5 @@ def _check_ranks(tile: Shape, block: Shape | None, shape: Shape, where: str) -> 
     if block is not None and len(block) != len(tile):
         takes = "a block_shape with the dimensions of tile_shape"
         got = f"block_shape={block} for tiles of {len(tile)} dimensions"
-        raise not_taken(
-            where, takes, got, f"block_shape={block}, tile_shape={tile}", error=ShapeError
-        )
+        received = f"block_shape={block}, tile_shape={tile}"
+        raise not_taken(where, takes, got, received, error=ShapeError)
