@@ -127,7 +127,7 @@ def number(value: Any) -> Bounded:
     wide = np.asarray(exact)
     if np.float32(exact) == exact or np.isnan(exact) or np.isinf(np.float32(exact)):
         return Bounded(wide, None, FLOAT32)
-    return Bounded(wide, np.asarray(abs(exact) * UNIT), FLOAT32)
+    return Bounded(wide, np.asarray(abs(exact) * UNIT + TINY), FLOAT32)
 
 
 def rounded(
@@ -461,4 +461,4 @@ FUNCTIONS: dict[str, Callable[[Bounded], Bounded]] = {
     **{name: monotone(name) for name in _MONOTONE},
     **{name: smooth(name) for name in SLOPES},
 }
-"""By the name of the activation; ``sign``, which decides, is in :mod:`.elementwise`."""
+"""By the name of the activation; ``sign``, which decides, is in :mod:`.numbers`."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from difftest.simulator.exact.bounded import Bounded
-from difftest.simulator.exact.numbers import Numbers
+from difftest.simulator.exact.bounded import UNIT, Bounded
+from difftest.simulator.exact.numbers import Numbers, matrix_product
 from difftest.simulator.exact.run import ExactSettings, Shadow
-from difftest.simulator.instructions.alu import ALU_OPS, activated, rsqrt
+from difftest.simulator.instructions.alu import ALU_OPS, activated
 from difftest.simulator.instructions.elementwise import in_integers
 from difftest.simulator.lifted import made_like, step
 from tests.every import every
@@ -93,7 +95,73 @@ def test_a_decision_in_doubt_has_a_bound_that_holds_both():
         assert made.held.error.tolist() == error
 
 
-def test_a_root_below_has_the_bound_of_its_nearer_end():
-    held = rsqrt(numbers(4.0, error=1.0)).held
-    assert held.value.tolist() == [0.5]
-    assert 3**-0.5 - 0.5 <= held.error[0] < 0.078
+def product_of(values):
+    """Of the first half of them with the second half."""
+    left, right = values[: len(values) // 2], values[len(values) // 2 :]
+    if not isinstance(values, Numbers):
+        return left @ right
+    made = matrix_product(values.run, left[:, None].held, right[:, None].held)
+    return Numbers(values.run, made)[0, 0]
+
+
+REDUCTIONS = {
+    **{name: getattr(np, name).reduce for name in ("add", "subtract", "multiply")},
+    **{name: getattr(np, name).reduce for name in ("maximum", "minimum")},
+    "second smallest": lambda values: np.sort(values, axis=0)[1],
+    "product": product_of,
+}
+
+
+@every("name", REDUCTIONS)
+def test_a_reduction_has_the_bound_that_its_terms_make(name):
+    """What they come to at their ends at most, and the roundings."""
+    values, errors = np.array([3.0, -0.5, 2.25, 0.125]), np.array([0.5, 0.25, 0.0, 0.125])
+    terms = Numbers(Shadow(ExactSettings()), Bounded(values, errors))
+    held, reduce = REDUCTIONS[name](terms).held, REDUCTIONS[name]
+    ends = itertools.product(*zip(values - errors, values + errors, strict=True))
+    most = max(abs(reduce(np.array(end)) - held.value) for end in ends)
+    size = np.abs(values) + errors
+    wide = size.prod() if name == "multiply" else size.sum() * size.max()
+    assert held.value == reduce(values)
+    assert most <= held.error <= most + 4.1 * UNIT * wide
+
+
+@every(
+    "name, values",
+    [
+        ("add", [2.0**23, 2.0**23]),
+        ("add", [0.1]),
+        ("multiply", [2.0**12, 2.0**12]),
+        ("product", [2.0**11, 2.0**12]),
+        ("maximum", [0.1, 0.3]),
+    ],
+)
+def test_what_no_order_rounds_is_exact(name, values):
+    """Sums and products of integers up to 2**24, and not beyond."""
+    run = Shadow(ExactSettings())
+    reduce = REDUCTIONS[name]
+    assert reduce(Numbers(run, Bounded(np.array(values)))).held.error is None
+    if len(values) > 1 and name != "maximum":
+        for more in (np.array(values) + 0.5, np.array(values) * 2 + 1):
+            held = reduce(Numbers(run, Bounded(more))).held
+            assert abs(np.float32(held.value) - held.value) <= held.error
+            assert held.error > 0
+
+
+@every("remainder", [np.mod, np.fmod])
+def test_a_remainder_is_within_its_bound_whichever_multiple_is_taken(remainder):
+    values = np.arange(-40, 41) / 8.0
+    left, right = numbers(*values, error=0.125), numbers(2.0, error=0.25)
+    held = remainder(left, right).held
+    for low, high in itertools.product((-0.125, 0.0, 0.0625, 0.125), (-0.25, 0.0, 0.25)):
+        off = np.abs(remainder(values + low, 2.0 + high) - held.value)
+        assert (off <= held.error).all()
+    assert held.error.min() < 0.2
+    assert [doubt.lost for doubt in left.run.doubts.values()] == [False]
+
+
+def test_a_comparison_within_the_bounds_is_in_doubt():
+    made = np.less_equal(numbers(1.0, 2.0, 2.5, 1.5), numbers(1.5, error=0.0)).held
+    assert made.value.tolist() == [1, 0, 0, 1]
+    assert made.error.tolist() == [1, 1, 0, 1]
+    assert np.equal(numbers(1.0, error=0.0), 1.0).held.error is None

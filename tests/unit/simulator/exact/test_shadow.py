@@ -107,6 +107,22 @@ def test_a_comparison_that_may_go_either_way():
     assert not exact_of(compute, ones + 1).doubts
 
 
+@every("matched", [False, True])
+def test_places_that_are_looked_up_are_a_doubt(matched):
+    """What is replaced there is lost."""
+
+    def compute(tile):
+        third = nl.multiply(tile, 1 / 3)
+        largest = nisa.max8(src=third)
+        if matched:
+            return nisa.nc_match_replace8(data=third, vals=largest, imm=0.0)
+        return nl.copy(nisa.nc_find_index8(data=third, vals=largest), dtype=nl.float32)
+
+    run = exact_of(compute)
+    assert len(run.doubts) == 1
+    assert run.has_meaning is not matched
+
+
 def test_a_doubt_stands_on_the_kernels_line():
     """Not on a line of what Python's operators are made of."""
 
@@ -175,67 +191,53 @@ def test_a_line_that_adds_float32_to_what_it_has_rounded():
     assert added_up(*[0.1] * 6, dtype=nl.bfloat16) == ["a running sum"]
 
 
-ADDS = nisa.reduce_cmd.reduce
-LOWER = np.tril(np.ones((16, 24), np.bool_))
-"""A mask that is no box."""
+@every("data, narrowed", [(X, ["tensor_copy"]), (np.round(X), [])])
+def test_a_narrowing_that_changes_a_value_is_told(data, narrowed):
+    run = exact_of(lambda tile: nl.copy(tile, dtype=nl.bfloat16), data)
+    assert [narrowing.name for narrowing in run.narrowed] == narrowed
 
 
-@every(
-    "op, reduced",
-    [
-        (np.add, lambda x: np.where(LOWER, x, 0.0).sum(axis=1)),
-        (np.max, lambda x: np.where(LOWER, x, -np.inf).max(axis=1)),
-        (np.multiply, lambda x: np.where(LOWER, x, 1.0).prod(axis=1)),
-        (np.subtract, lambda x: 2 * x[:, 0] - np.where(LOWER, x, 0.0).sum(axis=1)),
-    ],
-)
-def test_a_reduction_under_a_mask_that_is_no_box(op, reduced):
-    """It counts what the mask leaves, and the errors of that alone."""
-    far = np.where(LOWER, X, 1e30).astype(np.float32)
+def test_a_sum_that_was_rounded_is_added_to_again_as_the_outputs_are():
+    """On another line too; what is added first may be rounded as an operand is."""
 
     def compute(tile):
-        p, f = nl.mgrid[0:16, 0:24]
-        third = nl.multiply(tile, 1 / 3)
-        out = nl.ndarray((16, 1), nl.float32)
-        out[...] = nisa.tensor_reduce(op, third, axis=(1,), mask=f <= p)
-        return out
+        first = nl.add(tile, nl.multiply(tile, 0.3, dtype=nl.float32), dtype=nl.bfloat16)
+        second = nl.copy(first)
+        return nl.add(second, tile, dtype=nl.bfloat16)
 
-    result = launch(made_of(compute), [far], exact=True)
-    assert result.exact.has_meaning
-    (output,) = result.exact.outputs
-    exact = reduced(far.astype(np.float64) * (1 / 3))
-    np.testing.assert_allclose(output.value[:, 0], exact, rtol=1e-14)
-    assert output.error.max() < 1e-4
-    assert (np.abs(result.outputs[0] - output.value) <= output.error).all()
+    for results, narrowed in (("float32", ["a running sum"]), ("bfloat16", [])):
+        settings = ExactSettings(results=(results,))
+        run = exact_of(compute, X.astype(BFLOAT16), settings=settings)
+        assert [narrowing.name for narrowing in run.narrowed] == narrowed
 
 
 @every(
     "first, second",
     [
-        (lambda p, f: p < 12, lambda p, f: p >= 4),
-        (lambda p, f: f <= p + 8, lambda p, f: p + f > 7),
+        (lambda p, f: (p < 12) & (f < 20), lambda p, f: (p >= 4) & (f < 20)),
+        (lambda p, f: f <= p, lambda p, f: p + f > 20),
     ],
 )
-def test_registers_that_instructions_under_masks_fill(first, second):
-    """Each partition's hold what was reduced there, whether or not a mask is a box."""
+def test_what_is_reduced_under_masks(first, second):
+    """In an instruction and into registers: what a mask leaves, and the errors of that alone."""
     p, f = np.mgrid[0:16, 0:24]
+    far = np.where(first(p, f) | second(p, f), X, 1e30).astype(np.float32)
+    reset, adds = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
 
     def compute(tile):
         p, f = nl.mgrid[0:16, 0:24]
-        third, total = nl.multiply(tile, 1 / 3), nl.zeros((16, 1), nl.float32)
-        for mask, command in ((first, nisa.reduce_cmd.reset_reduce), (second, ADDS)):
-            nisa.activation(
-                nl.copy,
-                third,
-                reduce_op=np.add,
-                reduce_res=total,
-                reduce_cmd=command,
-                mask=mask(p, f),
-            )
-        return total
+        third, both = nl.multiply(tile, 1 / 3), nl.zeros((16, 2), nl.float32)
+        how = {"reduce_op": np.add, "reduce_res": both[:, 0:1]}
+        nisa.activation(nl.copy, third, reduce_cmd=reset, mask=first(p, f), **how)
+        nisa.activation(nl.copy, third, reduce_cmd=adds, mask=second(p, f), **how)
+        both[:, 1:2] = nisa.tensor_reduce(np.subtract, third, axis=(1,), mask=first(p, f))
+        return both
 
-    run = exact_of(compute)
-    assert run.has_meaning
-    times = first(p, f).astype(np.float64) + second(p, f)
-    exact = (X * times).sum(axis=1) / 3
-    np.testing.assert_allclose(run.outputs[0].value[:, 0], exact, rtol=1e-12)
+    result = launch(made_of(compute), [far], exact=True)
+    assert result.exact.has_meaning
+    (output,) = result.exact.outputs
+    one, two = (np.where(mask(p, f), X, 0.0).astype(np.float64) / 3 for mask in (first, second))
+    exact = np.stack([(one + two).sum(axis=1), 2 * one[:, 0] - one.sum(axis=1)], axis=1)
+    np.testing.assert_allclose(output.value, exact, rtol=1e-12, atol=1e-12)
+    assert output.error.max() < 1e-4
+    assert (np.abs(result.outputs[0] - output.value) <= output.error).all()
